@@ -1,0 +1,35 @@
+# Two commands are enough on a fresh machine: `make gate` and `make test`.
+# Both need only make, python3 (3.11 or newer, with venv) and a package index.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+
+.PHONY: setup gate test lint bench clean
+
+setup: $(STAMP)
+
+# The stamp is renewed when the project's own dependencies change, so a reused .venv is never stale.
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP)
+
+gate: $(STAMP)
+	$(BIN)/racegate gate
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/racegate bench
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,241 @@
+"""Check: runs one scenario under one schedule, with or without a fault, and asks the oracles. The only wiring."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from racegate.config import resolve
+from racegate.device.recorder import NullRecorder
+from racegate.device.protocol import DeadlockError, FootprintError
+from racegate.device.virtual import VirtualDevice
+from racegate.engine.engine import AsyncEngine, EngineResult
+from racegate.engine.parts import EngineParts
+from racegate.engine.probe import NullProbe, RecordingProbe
+from racegate.engine.runner import LANES
+from racegate.faults.catalogue import Fault
+from racegate.findings import (
+    from_conflicts,
+    from_divergence,
+    from_losses,
+    from_misowned,
+    from_stop,
+    from_violations,
+)
+from racegate.observe import Observation
+from racegate.oracles.losslessness import find_losses
+from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
+from racegate.oracles.ownership import find_misowned
+from racegate.oracles.stepwise import FLOAT_TOLERANCE, find_divergence
+from racegate.oracles.invariants import find_violations
+from racegate.scenario import Numerics, Scenario
+from racegate.schedule import EAGER, Schedule
+from racegate.stats import Stats, make_stats, unmet_expectations
+from racegate.trace import HoldOutcome, Trace
+from racegate.verdict import Finding, FindingKind, Verdict
+from racegate_reference.decoding import plain_decode, truth
+from racegate_reference.engine import ReferenceRun, run_reference
+
+# Model seeds tried until a float scenario has no decision closer than the tolerance.
+MODEL_SEEDS_MAX = 32
+
+
+class CheckError(Exception):
+    """The harness cannot judge a scenario; says why."""
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario judged. Serialises to the `run` object of the JSON contract (ARCHITECTURE, JSON)."""
+
+    scenario: str
+    device: str
+    config: dict[str, Any]
+    fault: str | None
+    schedule: tuple[str, ...]
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    stats: Stats
+    holds: tuple[HoldOutcome, ...]
+    unmet: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything one run left behind, for the oracles. stopped: why the engine did not reach its end."""
+
+    trace: Trace
+    observations: tuple[Observation, ...]
+    result: EngineResult | None
+    stopped: Exception | None
+    seconds: float
+
+
+class Checker:
+    """One scenario with its reference run, which is computed once and serves every schedule and fault.
+
+    replay: the command that runs the scenario again, without fault and holds
+    """
+
+    def __init__(self, scenario: Scenario, *, replay: str = "") -> None:
+        resolved = resolve(scenario)
+        self.scenario, self.reference, notes = _decidable(resolved.scenario)
+        self.warnings = (*resolved.warnings, *notes)
+        self._replay = replay or f"racegate run {scenario.name}"
+        self._truth = truth(self.scenario)
+        self._plain = {
+            request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
+        }
+
+    def execute(
+        self, *, schedule: Schedule = EAGER, fault: Fault | None = None, is_audited: bool = False
+    ) -> Run:
+        """Runs the asynchronous engine once on the virtual device."""
+        device = VirtualDevice(
+            LANES,
+            schedule=schedule,
+            dropped=frozenset() if fault is None else fault.drops,
+            is_audited=is_audited,
+        )
+        probe = RecordingProbe(self.scenario, device, device.stream("compute"))
+        started = time.perf_counter()
+        result, stopped = self._guarded(device, probe, fault)
+        seconds = time.perf_counter() - started
+        return Run(
+            trace=device.trace(),
+            observations=probe.observations(),
+            result=result,
+            stopped=stopped,
+            seconds=seconds,
+        )
+
+    def execute_bare(self) -> EngineResult:
+        """Runs the engine without recording or observing anything: what the harness costs is measured against this."""
+        device = VirtualDevice(LANES, recorder=NullRecorder(LANES))
+        engine = AsyncEngine(self.scenario, device, truth=self._truth, probe=NullProbe())
+        result = engine.run()
+        device.finish()
+        return result
+
+    def _guarded(
+        self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
+    ) -> tuple[EngineResult | None, Exception | None]:
+        make_parts: Callable[..., EngineParts] = EngineParts
+        parts = make_parts() if fault is None else fault.parts(self.scenario.engine.cache_mode)
+        try:
+            engine = AsyncEngine(self.scenario, device, truth=self._truth, parts=parts, probe=probe)
+            result = engine.run()
+            device.finish()
+        except (
+            DeadlockError,
+            AssertionError,
+            LookupError,
+            ValueError,
+            ArithmeticError,
+        ) as error:
+            # A defect may drive the engine against its own assertions: that is a finding, not a failure of the harness.
+            return None, error
+        return result, None
+
+    def judge(
+        self, run: Run, *, schedule: Schedule = EAGER, fault: Fault | None = None
+    ) -> RunResult:
+        """Asks every oracle about a run."""
+        conflicts = find_conflicts(run.trace)
+        findings = self._findings(run, conflicts)
+        replay = self._replay_command(schedule, fault)
+        findings = [msgspec.structs.replace(finding, replay=replay) for finding in findings]
+        stats = make_stats(run, conflicts=len(conflicts))
+        unmet: tuple[str, ...] = ()
+        if fault is None and run.result is not None:
+            unmet = unmet_expectations(self.scenario, stats)
+        unmet += tuple(
+            f"hold '{hold.hold}' was not realised" for hold in run.trace.holds if not hold.realised
+        )
+        return RunResult(
+            scenario=self.scenario.name,
+            device="virtual",
+            config=msgspec.to_builtins(
+                {"model": self.scenario.model, "engine": self.scenario.engine}
+            ),
+            fault=None if fault is None else fault.name,
+            schedule=schedule.texts(),
+            verdict=_verdict(findings, unmet, run),
+            findings=tuple(findings),
+            stats=stats,
+            holds=run.trace.holds,
+            unmet=unmet,
+            warnings=(*self.warnings, *_idle_events(run)),
+        )
+
+    def run(
+        self, *, schedule: Schedule = EAGER, fault: Fault | None = None, is_audited: bool = False
+    ) -> RunResult:
+        """Runs and judges."""
+        run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited)
+        return self.judge(run, schedule=schedule, fault=fault)
+
+    def _findings(self, run: Run, conflicts: list[Conflict]) -> list[Finding]:
+        """Causes before effects: orders, owners, steps, invariants, outputs."""
+        findings = from_conflicts(conflicts, run.observations)
+        findings += from_misowned(find_misowned(run.trace))
+        expected = self.reference.observations
+        observed = run.observations if run.stopped is None else run.observations[: len(expected)]
+        divergence = find_divergence(
+            observed, expected if run.stopped is None else expected[: len(observed)]
+        )
+        findings += from_divergence(divergence)
+        findings += from_violations(find_violations(run.observations, self.scenario))
+        if run.result is not None:
+            losses = find_losses(run.result.delivered, self._plain, run.result.finished)
+            findings += from_losses(losses)
+        findings += from_stop(run.stopped)
+        return findings
+
+    def _replay_command(self, schedule: Schedule, fault: Fault | None) -> str:
+        parts = [self._replay]
+        if fault is not None:
+            parts.append(f"--fault {fault.name}")
+        parts += [f'--hold "{text}"' for text in schedule.texts()]
+        return " ".join(parts)
+
+
+def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
+    """The scenario with the first model seed whose decisions are all farther apart than the float tolerance."""
+    first = scenario.model.seed
+    for seed in range(first, first + MODEL_SEEDS_MAX):
+        model = msgspec.structs.replace(scenario.model, seed=seed)
+        candidate = msgspec.structs.replace(scenario, model=model)
+        reference = run_reference(candidate)
+        if scenario.model.numerics is Numerics.EXACT or reference.margin > FLOAT_TOLERANCE:
+            note = f"model seed {first} has a decision within the tolerance; seed {seed} is used"
+            return candidate, reference, () if seed == first else (note,)
+    raise CheckError(
+        f"{scenario.name}: none of the model seeds {first}..{first + MODEL_SEEDS_MAX - 1} keeps every "
+        f"decision farther apart than {FLOAT_TOLERANCE}; use a smaller vocabulary or fewer tokens"
+    )
+
+
+def _idle_events(run: Run) -> tuple[str, ...]:
+    if run.result is None:
+        return ()
+    return tuple(f"event had no effect: {event}" for event in run.result.unmet_events)
+
+
+def _verdict(findings: list[Finding], unmet: tuple[str, ...], run: Run) -> Verdict:
+    kinds = {finding.kind for finding in findings}
+    if isinstance(run.stopped, FootprintError):
+        return Verdict.BROKEN_HARNESS
+    if FindingKind.DEADLOCK in kinds:
+        return Verdict.DEADLOCK
+    if kinds - {FindingKind.CONFLICT}:
+        return Verdict.DIVERGENT
+    if kinds:
+        return Verdict.CONFLICT
+    if unmet or has_unordered_query(run.trace):
+        return Verdict.INCONCLUSIVE
+    return Verdict.PROVED

@@ -1,0 +1,1 @@
+"""Devices: one protocol, a virtual device on the CPU and (with a GPU) the CUDA device."""

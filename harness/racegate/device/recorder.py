@@ -1,0 +1,117 @@
+"""Recorder: turns what a program asks of a device into a trace with vector clocks. Shared by all devices.
+
+It knows the program's edges only (host order, issue, stream order, waits), never when something really ran, so a trace
+is the same for every schedule of a program that does not branch on what it reads.
+"""
+
+from __future__ import annotations
+
+from racegate.trace import (
+    HOST,
+    Access,
+    Clock,
+    HostAccess,
+    Misowned,
+    OpRecord,
+    Owner,
+    Queried,
+    Recorded,
+    TraceEvent,
+    Waited,
+)
+
+
+class Version:
+    """One record of an event. is_done is the device's business, the clock the recorder's."""
+
+    __slots__ = ("clock", "event", "is_done", "lane", "number")
+
+    def __init__(self, event: str, number: int, lane: int, clock: Clock) -> None:
+        self.event = event
+        self.number = number
+        self.lane = lane
+        self.clock = clock
+        self.is_done = False
+
+
+class Recorder:
+    """Vector clocks per lane, and the list of trace events."""
+
+    def __init__(self, lanes: tuple[str, ...]) -> None:
+        self.lanes = ("host", *lanes)
+        self.events: list[TraceEvent] = []
+        self.action = ("host:start", -1)
+        self._clocks: list[list[int]] = [[0] * len(self.lanes) for _ in self.lanes]
+        self._host_clock: Clock = tuple(self._clocks[HOST])
+        self._seqs = [0] * len(self.lanes)
+
+    def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
+        """An operation is put on a stream by the host."""
+        clock = self._clocks[lane]
+        self._join(lane, self._host_clock)
+        self._seqs[lane] += 1
+        self.events.append(OpRecord(name, step, lane, self._seqs[lane], tuple(clock), accesses))
+        clock[lane] = self._seqs[lane]
+        self._tick()
+
+    def host_access(self, access: Access) -> None:
+        name, step = self.action
+        self.events.append(HostAccess(name, step, self._seqs[HOST], self._host_clock, access))
+
+    def record(self, lane: int, event: str, number: int) -> Version:
+        clock = self._clocks[lane]
+        self._join(lane, self._host_clock)
+        self._tick()
+        version = Version(event, number, lane, tuple(clock))
+        self.events.append(Recorded(event, number, lane, version.clock))
+        return version
+
+    def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
+        """A stream, or the host (lane 0), waits for a version; a dropped wait orders nothing."""
+        if not is_dropped:
+            self._join(lane, version.clock)
+        seq = self._seqs[lane]
+        self.events.append(Waited(edge, version.event, version.number, lane, step, seq, is_dropped))
+
+    def query(self, version: Version) -> None:
+        clock = self._host_clock
+        is_ordered = all(a >= b for a, b in zip(clock[1:], version.clock[1:], strict=True))
+        self.events.append(Queried(self.action[0], version.event, version.number, is_ordered))
+
+    def misowned(
+        self, name: str, step: int, buffer: str, row: int, expected: Owner, actual: Owner | None
+    ) -> None:
+        self.events.append(Misowned(name, step, buffer, row, expected, actual))
+
+    def _join(self, lane: int, other: Clock) -> None:
+        clock = self._clocks[lane]
+        for index, value in enumerate(other):
+            if value > clock[index]:
+                clock[index] = value
+        if lane == HOST:
+            self._host_clock = tuple(clock)
+
+    def _tick(self) -> None:
+        """Host accesses after an issue are not ordered before what was issued."""
+        self._seqs[HOST] += 1
+        self._clocks[HOST][HOST] = self._seqs[HOST]
+        self._host_clock = tuple(self._clocks[HOST])
+
+
+class NullRecorder(Recorder):
+    """Records nothing: the bare engine, for measuring what recording costs."""
+
+    def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
+        pass
+
+    def host_access(self, access: Access) -> None:
+        pass
+
+    def record(self, lane: int, event: str, number: int) -> Version:
+        return Version(event, number, lane, ())
+
+    def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
+        pass
+
+    def query(self, version: Version) -> None:
+        pass

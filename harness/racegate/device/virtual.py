@@ -1,0 +1,479 @@
+"""VirtualDevice: streams, versioned events and buffers on the CPU, with completion under a chooser's control.
+
+An operation runs (reads, computes, writes) in one go when the chooser lets it, at the latest when a wait needs it. The host
+is never really concurrent with it; what makes it asynchronous is that the operation runs *later than issued*, as late as
+any real device could.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from racegate.device.chooser import HoldChooser, Ticket
+from racegate.device.masks import mask_of, prefix_mask
+from racegate.device.memory import Storage, VirtualBuffer, VirtualHostBuffer
+from racegate.device.protocol import DeadlockError, FootprintError, Mode, Use
+from racegate.device.recorder import Recorder, Version
+from racegate.edge import Edge
+from racegate.schedule import EAGER as EAGER_SCHEDULE
+from racegate.schedule import Schedule
+from racegate.trace import Trace
+from racegate_kernels.backend import EAGER, Backend
+from racegate_kernels.poison import poison_of
+
+
+class VirtualStream:
+    """First in, first out; what stands in the queue has been issued and has not run."""
+
+    __slots__ = ("index", "lane", "queue")
+
+    def __init__(self, lane: str, index: int) -> None:
+        self.lane = lane
+        self.index = index
+        self.queue: deque[_Node] = deque()
+
+
+class VirtualEvent:
+    """An event; each record makes a new version, a wait binds to the latest."""
+
+    __slots__ = ("latest", "name", "records")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.records = 0
+        self.latest: Version | None = None
+
+
+class VirtualFlag:
+    """A word the host sets; a stream that waits for it stops until then."""
+
+    __slots__ = ("_device", "is_set", "name")
+
+    def __init__(self, name: str, device: VirtualDevice) -> None:
+        self.name = name
+        self.is_set = False
+        self._device = device
+
+    def set(self) -> None:
+        self.is_set = True
+        self._device.progress()
+
+
+class VirtualSnapshot:
+    """Copies of device memory, made when the stream got there."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self) -> None:
+        self._arrays: list[np.ndarray] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._arrays is not None
+
+    def arrays(self) -> list[np.ndarray]:
+        assert self._arrays is not None, "the stream has not got here"
+        return self._arrays
+
+    def fill(self, arrays: list[np.ndarray]) -> None:
+        self._arrays = arrays
+
+
+class _Op:
+    __slots__ = ("name", "run", "ticket")
+
+    def __init__(self, name: str, run: Callable[[], None], ticket: Ticket | None) -> None:
+        self.name = name
+        self.run = run
+        self.ticket = ticket
+
+
+_Node = _Op | Version | tuple[Version] | VirtualFlag  # a one-tuple is a wait for that version
+
+
+class VirtualDevice:
+    """See racegate.device.protocol.Device.
+
+    lanes: the names of the streams
+    schedule: the holds over the eager baseline
+    dropped: names of edges whose waits do nothing (seeded faults)
+    is_audited: every operation gets scratch copies in which undeclared rows are poison; touching one raises
+    """
+
+    def __init__(
+        self,
+        lanes: tuple[str, ...],
+        *,
+        schedule: Schedule = EAGER_SCHEDULE,
+        dropped: frozenset[str] = frozenset(),
+        recorder: Recorder | None = None,
+        backend: Backend = EAGER,
+        is_audited: bool = False,
+    ) -> None:
+        self.recorder = Recorder(lanes) if recorder is None else recorder
+        self.backend = backend
+        self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
+        self._in_order = list(self._streams.values())
+        self._chooser = HoldChooser(schedule)
+        self._dropped = dropped
+        self._is_audited = is_audited
+        self._storages = 0
+        self._pools: dict[tuple[int, tuple[int, ...], str], list[Storage]] = {}
+
+    def stream(self, lane: str) -> VirtualStream:
+        return self._streams[lane]
+
+    def event(self, name: str) -> VirtualEvent:
+        return VirtualEvent(name)
+
+    def flag(self, name: str) -> VirtualFlag:
+        return VirtualFlag(name, self)
+
+    def device_buffer(
+        self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: VirtualStream
+    ) -> VirtualBuffer:
+        pool = self._pools.get((stream.index, shape, np.dtype(dtype).str))
+        storage = pool.pop() if pool else self._storage(shape, dtype)
+        return VirtualBuffer(name, storage, stream.index)
+
+    def constant(self, name: str, values: np.ndarray) -> VirtualBuffer:
+        storage = self._storage((len(values), *values.shape[1:]), values.dtype)
+        storage.array = values
+        return VirtualBuffer(name, storage, lane=0)
+
+    def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
+        return VirtualHostBuffer(name, self._storage(shape, dtype), self.recorder)
+
+    def _storage(self, shape: tuple[int, ...], dtype: Any) -> Storage:
+        self._storages += 1
+        return Storage(self._storages, shape, dtype)
+
+    def free(self, buffer: VirtualBuffer, *, step: int) -> None:
+        assert not buffer.is_free, f"{buffer.name} is freed twice"
+        buffer.is_free = True
+        stream = self._in_order[buffer.lane - 1]
+        storage = buffer.storage
+        whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
+        self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
+        key = (buffer.lane, storage.array.shape, storage.array.dtype.str)
+        self._pools.setdefault(key, []).append(storage)
+
+    def free_host(self, buffer: VirtualHostBuffer) -> None:
+        buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
+        buffer.is_free = True
+
+    def launch(
+        self,
+        stream: VirtualStream,
+        kernel: Callable[..., None],
+        name: str,
+        *,
+        step: int,
+        uses: Sequence[Use],
+        constants: Sequence[VirtualBuffer] = (),
+        **scalars: Any,
+    ) -> None:
+        accesses = []
+        for use in uses:
+            assert not use.buffer.is_free, f"{name} uses {use.buffer.name} after it was freed"
+            mask = use.mask
+            if mask is None:
+                mask = prefix_mask(use.buffer.shape[0] if use.rows is None else use.rows)
+            if use.mode & Mode.READ:
+                accesses.append(use.buffer.access(mask, is_write=False))
+            if use.mode & Mode.WRITE:
+                accesses.append(use.buffer.access(mask, is_write=True))
+        full_name = f"kernel:{name}@{step}"
+        fixed = [constant.storage.array for constant in constants]
+
+        def run() -> None:
+            self._run_kernel(kernel, full_name, step, uses, fixed, scalars)
+
+        self._issue(stream, full_name, step, tuple(accesses), run)
+
+    def _run_kernel(
+        self,
+        kernel: Callable[..., None],
+        name: str,
+        step: int,
+        uses: Sequence[Use],
+        fixed: list[np.ndarray],
+        scalars: dict[str, Any],
+    ) -> None:
+        views = []
+        for use in uses:
+            storage = use.buffer.storage
+            views.append(storage.array if use.rows is None else storage.array[: use.rows])
+            for row, owner in use.expect:
+                actual = storage.owners[row]
+                if actual != owner:
+                    self.recorder.misowned(name, step, use.buffer.name, row, owner, actual)
+        if self._is_audited:
+            self._run_audited(kernel, name, uses, views, fixed, scalars)
+        else:
+            kernel(self.backend, *views, *fixed, **scalars)
+        for use in uses:
+            if use.own:
+                use.buffer.storage.owners[: len(use.own)] = use.own
+
+    def _run_audited(
+        self,
+        kernel: Callable[..., None],
+        name: str,
+        uses: Sequence[Use],
+        views: list[np.ndarray],
+        fixed: list[np.ndarray],
+        scalars: dict[str, Any],
+    ) -> None:
+        """Runs on copies in which undeclared rows are poison, and allows changes of declared rows only."""
+        copies = [view.copy() for view in views]
+        for use, copy in zip(uses, copies, strict=True):
+            if not use.mode & Mode.READ:
+                copy.fill(poison_of(copy.dtype))
+            elif use.mask is not None:
+                copy[_rows_outside(use.mask, len(copy))] = poison_of(copy.dtype)
+        before = [copy.copy() for copy in copies]
+        kernel(self.backend, *copies, *fixed, **scalars)
+        for use, view, copy, old in zip(uses, views, copies, before, strict=True):
+            changed = copy.view(np.uint8) != old.view(np.uint8)
+            if not changed.any():
+                continue
+            rows = np.flatnonzero(changed.reshape(len(copy), -1).any(axis=1))
+            allowed = (use.mask if use.mask is not None else -1) if use.mode & Mode.WRITE else 0
+            if mask_of(rows.tolist()) & ~allowed:
+                raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
+            view[rows] = copy[rows]
+
+    def upload(
+        self,
+        stream: VirtualStream,
+        target: VirtualBuffer,
+        source: VirtualHostBuffer,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        self._copy(stream, f"h2d:{target.name.removesuffix('_gpu')}", target, source, step, rows)
+
+    def download(
+        self,
+        stream: VirtualStream,
+        target: VirtualHostBuffer,
+        source: VirtualBuffer,
+        name: str,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        self._copy(stream, f"d2h:{name}", target, source, step, rows)
+
+    def _copy(
+        self,
+        stream: VirtualStream,
+        name: str,
+        target: VirtualBuffer,
+        source: VirtualBuffer,
+        step: int,
+        rows: int,
+    ) -> None:
+        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
+        full_name = f"{name}@{step}"
+        torn_at = self._chooser.tear_row(stream.lane, full_name)
+        if torn_at is None or not 0 < torn_at < rows:
+            self._copy_rows(stream, full_name, target, source, step, 0, rows)
+            return
+        self._copy_rows(stream, full_name, target, source, step, 0, torn_at)
+        self._copy_rows(stream, f"{full_name}[{torn_at}:]", target, source, step, torn_at, rows)
+
+    def _copy_rows(
+        self,
+        stream: VirtualStream,
+        name: str,
+        target: VirtualBuffer,
+        source: VirtualBuffer,
+        step: int,
+        first: int,
+        end: int,
+    ) -> None:
+        mask = prefix_mask(end) ^ prefix_mask(first)
+        to, origin = target.storage, source.storage
+
+        def run() -> None:
+            to.array[first:end] = origin.array[first:end]
+            to.owners[first:end] = origin.owners[first:end]
+
+        accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
+        self._issue(stream, name, step, accesses, run)
+
+    def _issue(
+        self,
+        stream: VirtualStream,
+        name: str,
+        step: int,
+        accesses: tuple[Any, ...],
+        run: Callable[[], None],
+    ) -> None:
+        self.recorder.issue(stream.index, name, step, accesses)
+        ticket = self._chooser.ticket(stream.lane, name)
+        if stream.queue or ticket is not None:
+            stream.queue.append(_Op(name, run, ticket))
+            return
+        run()
+        if self._chooser.reach(name):
+            self.progress()
+
+    def record(self, stream: VirtualStream, event: VirtualEvent) -> None:
+        event.records += 1
+        version = self.recorder.record(stream.index, event.name, event.records)
+        event.latest = version
+        if stream.queue:
+            stream.queue.append(version)
+        else:
+            version.is_done = True
+
+    def wait_stream(
+        self, stream: VirtualStream, event: VirtualEvent, edge: Edge, *, step: int
+    ) -> None:
+        version = event.latest
+        if version is None:
+            return
+        is_dropped = edge.name in self._dropped
+        self.recorder.wait(stream.index, version, edge.name, step=step, is_dropped=is_dropped)
+        if not is_dropped and not version.is_done:
+            stream.queue.append((version,))
+
+    def wait_host(self, event: VirtualEvent, edge: Edge, *, step: int) -> None:
+        version = event.latest
+        if version is None:
+            return
+        is_dropped = edge.name in self._dropped
+        self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
+        if not is_dropped and not version.is_done:
+            self._force(version, f"host waits for edge {edge.name}")
+            self.progress()
+
+    def wait_flag(self, stream: VirtualStream, flag: VirtualFlag) -> None:
+        if not flag.is_set or stream.queue:
+            stream.queue.append(flag)
+
+    def query(self, event: VirtualEvent, *, step: int) -> bool:
+        if event.latest is None:
+            return True
+        self.recorder.query(event.latest)
+        return event.latest.is_done
+
+    @contextmanager
+    def action(self, name: str, *, step: int) -> Iterator[None]:
+        outer = self.recorder.action
+        self.recorder.action = (f"host:{name}@{step}", step)
+        try:
+            yield
+        finally:
+            self.recorder.action = outer
+        if self._chooser.reach(f"host:{name}@{step}"):
+            self.progress()
+
+    def snapshot(
+        self,
+        stream: VirtualStream,
+        parts: Sequence[tuple[VirtualBuffer, np.ndarray | int | None]],
+    ) -> VirtualSnapshot:
+        result = VirtualSnapshot()
+        sources = [(buffer.storage, rows) for buffer, rows in parts]
+
+        def run() -> None:
+            result.fill([_taken(storage.array, rows) for storage, rows in sources])
+
+        if stream.queue:
+            stream.queue.append(_Op("", run, None))
+        else:
+            run()
+        return result
+
+    def pending(self) -> tuple[str, ...]:
+        """Names of the operations that were issued and have not run."""
+        return tuple(
+            node.name
+            for stream in self._in_order
+            for node in stream.queue
+            if isinstance(node, _Op) and node.name
+        )
+
+    def progress(self) -> None:
+        """Runs whatever is at the head of its stream and neither held nor waiting."""
+        while any([self._advance(stream) for stream in self._in_order]):
+            pass
+
+    def _advance(self, stream: VirtualStream) -> bool:
+        moved = False
+        while stream.queue:
+            node = stream.queue[0]
+            if isinstance(node, _Op):
+                if node.ticket is not None and node.ticket.is_held:
+                    break
+            elif isinstance(node, tuple):
+                if not node[0].is_done:
+                    break
+            elif isinstance(node, VirtualFlag) and not node.is_set:
+                break
+            self._pass(stream, node)
+            moved = True
+        return moved
+
+    def _pass(self, stream: VirtualStream, node: _Node) -> None:
+        """Takes the head of a stream off the queue and lets it happen."""
+        stream.queue.popleft()
+        if isinstance(node, _Op):
+            node.run()
+            self._chooser.reach(node.name)
+        elif isinstance(node, Version):
+            node.is_done = True
+
+    def _force(self, version: Version, waiter: str) -> None:
+        """Completes the cone of a version, held or not."""
+        stream = self._in_order[version.lane - 1]
+        while not version.is_done:
+            self._force_head(stream, waiter)
+
+    def _force_head(self, stream: VirtualStream, waiter: str) -> None:
+        node = stream.queue[0]
+        if isinstance(node, _Op):
+            if node.ticket is not None:
+                self._chooser.forced(node.ticket)
+        elif isinstance(node, tuple):
+            self._force(node[0], waiter)
+        elif isinstance(node, VirtualFlag) and not node.is_set:
+            raise DeadlockError(
+                f"{waiter}, behind the flag {node.name} on stream {stream.lane}, which the host has "
+                "not set: nothing can end this wait"
+            )
+        self._pass(stream, node)
+
+    def finish(self) -> Trace:
+        for stream in self._in_order:
+            while stream.queue:
+                self._force_head(stream, "the end of the run waits")
+        return self.trace()
+
+    def trace(self) -> Trace:
+        """What has been recorded so far."""
+        return Trace(
+            lanes=self.recorder.lanes,
+            events=tuple(self.recorder.events),
+            holds=self._chooser.outcomes(),
+        )
+
+
+def _taken(array: np.ndarray, rows: np.ndarray | int | None) -> np.ndarray:
+    if rows is None:
+        return array.copy()
+    return array[:rows].copy() if isinstance(rows, int) else array[rows]
+
+
+def _rows_outside(mask: int, count: int) -> list[int]:
+    return [row for row in range(count) if not mask >> row & 1]

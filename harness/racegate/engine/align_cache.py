@@ -1,0 +1,161 @@
+"""Cache mode align: recurrent states move between columns, and states at boundaries are kept. Mechanism section 7.4.
+
+The host decides the move before a step, from exact counts; the device keeps the state at a boundary that the accepted
+tokens crossed, after the step. The previous step's counts are therefore awaited here: align is not zero-bubble.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from racegate.device.protocol import Device, Stream, Use, reads, updates, writes
+from racegate.engine.block_tables import ceil_div
+from racegate.engine.blocks import NULL_BLOCK
+from racegate.engine.buffers import Inputs, Work
+from racegate.engine.counters import Counters
+from racegate.engine.model import BatchShape, Model
+from racegate.engine.plan import PlanEntry
+from racegate.engine.request_state import RequestState
+from racegate.scenario import Scenario
+from racegate.trace import Owner
+
+
+class Moves:
+    """What the host decided for a step, by row. [R] int32 each, 0 where nothing moves; window [R, 1 + K]."""
+
+    __slots__ = ("column", "offset", "source", "target", "window", "window_source")
+
+    def __init__(self, rows: int, width: int) -> None:
+        self.column = np.zeros(rows, np.int32)
+        self.source = np.zeros(rows, np.int32)
+        self.window_source = np.zeros(rows, np.int32)
+        self.target = np.zeros(rows, np.int32)
+        self.offset = np.zeros(rows, np.int32)
+        self.window = np.zeros((rows, width), np.int32)
+
+    @property
+    def any(self) -> bool:
+        return bool(self.target.any())
+
+
+class AlignCache:
+    """The state migrations of align mode."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        device: Device,
+        stream: Stream,
+        model: Model,
+        counters: Counters,
+    ) -> None:
+        self._interval = scenario.engine.state_interval
+        self._width = 1 + scenario.engine.draft_len_max
+        self._conv_width = scenario.model.conv_width
+        self._device = device
+        self._stream = stream
+        self._model = model
+        self._counters = counters
+
+    def decide(
+        self, entries: list[PlanEntry], states: list[RequestState], accepted: np.ndarray
+    ) -> Moves:
+        """Where each row's running state goes. accepted [R] int32 becomes 1 for rows that move."""
+        moves = Moves(len(entries), self._width)
+        for row, (entry, state) in enumerate(zip(entries, states, strict=True)):
+            table = entry.state_blocks
+            before = state.column
+            if before < 0 and state.computed > 0:
+                before = (state.computed - 1) // self._interval
+            column = ceil_div(state.computed + entry.tokens, self._interval) - 1
+            window = table[column : column + self._width]
+            moves.window[row, : len(window)] = window
+            moves.column[row] = column
+            if 0 <= before != column:
+                offset = int(accepted[row]) - 1
+                live = before + offset
+                moves.source[row] = table[live] if 0 <= live < len(table) else NULL_BLOCK
+                moves.window_source[row] = table[before]
+                moves.target[row] = table[column]
+                moves.offset[row] = offset
+                accepted[row] = 1
+                self._counters.migrations += 1
+            state.column = column
+        return moves
+
+    def move(self, shape: BatchShape, inputs: Inputs) -> None:
+        """Before the step: the running states go to their new columns."""
+        self._copy(
+            "migrate",
+            shape,
+            reads(inputs.migrate_source.gpu, shape.rows),
+            reads(inputs.migrate_window.gpu, shape.rows),
+            reads(inputs.migrate_target.gpu, shape.rows),
+            reads(inputs.migrate_offset.gpu, shape.rows),
+        )
+
+    def keep_boundaries(
+        self,
+        shape: BatchShape,
+        inputs: Inputs,
+        work: Work,
+        owners: tuple[Owner, ...],
+    ) -> None:
+        """After the step: states at crossed boundaries are copied to the columns they complete."""
+        self._device.launch(
+            self._stream,
+            lambda k, *arrays, interval: k.boundary_plan(*arrays, interval=interval),
+            "boundary_plan",
+            step=shape.step,
+            uses=(
+                reads(work.accepted, shape.rows),
+                reads(work.computed, shape.rows),
+                reads(inputs.scheduled.gpu, shape.rows),
+                reads(inputs.draft_lens.gpu, shape.rows),
+                reads(inputs.is_decode.gpu, shape.rows),
+                reads(inputs.column.gpu, shape.rows),
+                reads(inputs.state_table.gpu, shape.rows),
+                writes(work.copy_source, shape.rows),
+                writes(work.copy_window, shape.rows),
+                writes(work.copy_target, shape.rows),
+                writes(work.copy_offset, shape.rows),
+                writes(work.accepted_out, shape.rows, own=owners),
+            ),
+            interval=self._interval,
+        )
+        self._copy(
+            "keep_boundary",
+            shape,
+            reads(work.copy_source, shape.rows),
+            reads(work.copy_window, shape.rows),
+            reads(work.copy_target, shape.rows),
+            reads(work.copy_offset, shape.rows),
+        )
+
+    def _copy(
+        self,
+        name: str,
+        shape: BatchShape,
+        source: Use,
+        window_source: Use,
+        target: Use,
+        offset: Use,
+    ) -> None:
+        mask = shape.state_blocks
+        for index, pool in self._model.states.items():
+            self._device.launch(
+                self._stream,
+                lambda k, *arrays: k.migrate_states(*arrays),
+                f"{name}.state.{index}",
+                step=shape.step,
+                uses=(updates(pool, mask=mask), source, target),
+            )
+        for index, pool in self._model.windows.items():
+            self._device.launch(
+                self._stream,
+                lambda k, *arrays, width: k.migrate_windows(*arrays, width=width),
+                f"{name}.conv.{index}",
+                step=shape.step,
+                uses=(updates(pool, mask=mask), window_source, target, offset),
+                width=self._conv_width,
+            )

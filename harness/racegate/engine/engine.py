@@ -1,0 +1,104 @@
+"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step. Mechanism section 1.5."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import msgspec
+
+from racegate.device.protocol import Device
+from racegate.engine.counters import Counters
+from racegate.engine.parts import EngineParts
+from racegate.engine.probe import NullProbe, Probe
+from racegate.engine.runner import Runner
+from racegate.engine.sampling import Frame
+from racegate.engine.scheduler import Scheduler
+from racegate.scenario import Scenario
+
+
+class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps: iterations."""
+
+    delivered: dict[str, tuple[int, ...]]
+    finished: dict[str, str]
+    steps: int
+    counters: dict[str, int]
+    unmet_events: tuple[str, ...]
+
+
+class AsyncEngine:
+    """A scheduler and a runner with up to `depth` steps in flight."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        device: Device,
+        *,
+        truth: Mapping[str, tuple[int, ...]],
+        parts: EngineParts | None = None,
+        probe: Probe | None = None,
+    ) -> None:
+        self._scenario = scenario
+        self._device = device
+        self._counters = Counters()
+        self._probe = NullProbe() if probe is None else probe
+        self.scheduler = Scheduler(scenario, self._counters)
+        self.runner = Runner(
+            scenario,
+            device,
+            parts=EngineParts() if parts is None else parts,
+            truth=truth,
+            counters=self._counters,
+            probe=self._probe,
+        )
+        self._frames: deque[Frame] = deque()
+
+    def run(self) -> EngineResult:
+        """Runs until every request has ended and nothing is in flight, or steps_max is reached."""
+        steps = 0
+        while steps < self._scenario.steps_max and not self._is_done():
+            self.step(steps)
+            steps += 1
+        return self._result(steps)
+
+    def step(self, step: int) -> None:
+        """One iteration: plan and issue this step, then process the oldest one if the queue is full."""
+        with self._device.action("schedule", step=step):
+            self.scheduler.begin_step(step)
+            plan = self.scheduler.plan(step)
+        if plan.entries:
+            in_flight = len(self._frames) + 1
+            self._probe.scheduled(plan, self.scheduler, in_flight=in_flight)
+        frame = self.runner.execute(plan)
+        if frame is not None:
+            self._frames.append(frame)
+            self._count_rows(frame)
+        self.scheduler.abort(step)
+        is_full = len(self._frames) >= self._scenario.engine.depth
+        if self._frames and (is_full or frame is None):
+            self._process(self._frames.popleft(), step)
+
+    def _process(self, frame: Frame, step: int) -> None:
+        with self._device.action("process", step=step):
+            sampled = self.runner.receive(frame, step=step)
+            self.scheduler.process(frame.plan, sampled)
+        self._probe.processed(frame.plan, self.scheduler)
+
+    def _count_rows(self, frame: Frame) -> None:
+        for entry in frame.plan.entries:
+            self._counters.discarded_rows += entry.is_discarded
+            self._counters.zero_draft_rows += entry.is_decode and entry.drafts == 0
+
+    def _is_done(self) -> bool:
+        return not self._frames and self.scheduler.is_done
+
+    def _result(self, steps: int) -> EngineResult:
+        requests = self.scheduler.requests.values()
+        return EngineResult(
+            delivered={r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in requests},
+            finished={r.name: str(r.finish) for r in requests},
+            steps=steps,
+            counters={name: getattr(self._counters, name) for name in Counters.__slots__},
+            unmet_events=(*self.scheduler.unmet_events, *self.runner.unmet_events),
+        )

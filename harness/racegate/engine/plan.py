@@ -1,0 +1,45 @@
+"""StepPlan: what the scheduler tells the runner about one step."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request in one step.
+
+    tokens: inputs scheduled, drafts included
+    drafts: how many of them are drafts
+    computed: tokens computed before the step, counting unverified drafts as accepted (optimistic)
+    prefill_len: tokens known when the request was admitted
+    blocks, state_blocks: its whole tables
+    known_tokens: all known tokens, given when the runner cannot have them (new, resumed, not in the last plan)
+    """
+
+    request: str
+    incarnation: int
+    tokens: int
+    drafts: int
+    computed: int
+    prefill_len: int
+    blocks: tuple[int, ...]
+    state_blocks: tuple[int, ...]
+    known_tokens: tuple[int, ...] | None
+
+    @property
+    def is_decode(self) -> bool:
+        return self.computed >= self.prefill_len
+
+    @property
+    def is_discarded(self) -> bool:
+        """A prefill chunk that does not reach the last known token: its sample is thrown away."""
+        return self.computed + self.tokens < self.prefill_len
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One step. ended: requests finished or aborted since the last plan; preempted: in this iteration."""
+
+    step: int
+    entries: tuple[PlanEntry, ...]
+    ended: tuple[str, ...]
+    preempted: tuple[str, ...]

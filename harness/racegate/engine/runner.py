@@ -1,0 +1,301 @@
+"""The model runner: one step from the plan to device work, with the host one step ahead. Mechanism section 2.
+
+Streams: compute (preparation copies, kernels, drafter), counts (valid counts to the host), output (tokens to the host).
+In the steady state the host waits in three places only: before rewriting pinned inputs (INPUT_PREP_GUARD), before the
+deferred correction (VALID_COUNT_LANDED), and for the output of the oldest step (OUTPUT_LANDED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from racegate.device.protocol import Device, HostBuffer, writes
+from racegate.engine import edges, layers
+from racegate.engine.accepted_counts import CountQuery, owners_of
+from racegate.engine.align_cache import AlignCache, Moves
+from racegate.engine.buffers import (
+    StepOutputs,
+    make_inputs,
+    make_work,
+    no_outputs,
+    sizes_of,
+)
+from racegate.engine.counters import Counters
+from racegate.engine.drafter import make_drafter
+from racegate.engine.input_batch import InputBatch, PrevStep
+from racegate.engine.input_prep import InputPrep
+from racegate.engine.model import Model
+from racegate.engine.parts import EngineParts
+from racegate.engine.plan import PlanEntry, StepPlan
+from racegate.engine.preparation import StepView, accepted_known, view_step
+from racegate.engine.probe import Probe
+from racegate.engine.request_state import RequestState, enter
+from racegate.engine.sampling import Frame, Sampling
+from racegate.scenario import CacheMode, Rotate, Scenario
+
+LANES = ("compute", "counts", "output")
+
+
+class Runner:
+    """Executes plans on a device."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        device: Device,
+        *,
+        parts: EngineParts,
+        truth: Mapping[str, tuple[int, ...]],
+        counters: Counters,
+        probe: Probe,
+    ) -> None:
+        self._scenario = scenario
+        self._device = device
+        self._counters = counters
+        self._probe = probe
+        compute, counts, output = (device.stream(lane) for lane in LANES)
+        self._compute = compute
+        sizes = sizes_of(scenario)
+        self._inputs = make_inputs(device, compute, sizes)
+        self._work = make_work(device, compute, sizes)
+        self._model = Model(scenario, device, compute, sizes=sizes)
+        self._drafter = make_drafter(
+            scenario, device, compute, self._model, sizes=sizes, truth=truth
+        )
+        shared = {"inputs": self._inputs, "work": self._work, "parts": parts}
+        self._prep = InputPrep(scenario, device, compute, **shared)
+        self._sampling = Sampling(
+            scenario, device, compute=compute, counts=counts, output=output, sizes=sizes, **shared
+        )
+        cache_mode = scenario.engine.cache_mode
+        make_counts = parts.count_path(cache_mode)
+        self._accepted = make_counts(device, compute, rows_max=sizes.rows)
+        self._align = (
+            AlignCache(scenario, device, compute, self._model, counters)
+            if cache_mode is CacheMode.ALIGN
+            else None
+        )
+        tables = (self._inputs.block_table.cpu, self._inputs.state_table.cpu)
+        sampling = (self._inputs.temperature.cpu, self._inputs.seed.cpu)
+        moving = (*tables, *sampling, *self._accepted.row_tables)
+        self.batch = InputBatch(moving, tables, counters)
+        self._initialise()
+        self._specs = {request.name: request for request in scenario.requests}
+        self._requests: dict[str, RequestState] = {}
+        self._prev: PrevStep | None = None
+        self._no_outputs = no_outputs(device, sizes)
+        self._outputs: StepOutputs | None = None
+        self._prepared = device.event("input_preparation")
+        self.unmet_events: list[str] = []
+
+    def _initialise(self) -> None:
+        """No row holds a block, and every row's count is 1, before the first request enters."""
+        for table in (self._inputs.block_table.cpu, self._inputs.state_table.cpu):
+            table.write(np.zeros(table.shape, np.int32))
+        self._device.launch(
+            self._compute,
+            layers.reset_counts,
+            "reset_counts",
+            step=-1,
+            uses=(writes(self._work.accepted), writes(self._work.computed)),
+        )
+
+    def execute(self, plan: StepPlan) -> Frame | None:
+        """Issues one step and returns before the device has done it; None if there is nothing to run."""
+        step = plan.step
+        self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=step)
+        self._update_states(plan)
+        if not plan.entries:
+            self._correct(step)
+            self._release_outputs(step)
+            return None
+        self._move_rows(plan)
+        view = view_step(plan, self.batch.names(), self._requests, self._prev)
+        self._prepare(view)
+        self._probe.inputs(view, self._inputs, self._work, self._model)
+        window_table = (
+            self._inputs.state_table if self._align is None else self._inputs.window_table
+        )
+        self._model.forward(view.shape, self._inputs, self._work, window_table.gpu)
+        self._probe.forwarded(view, self._model)
+        if self._align is None:
+            self._correct(step)
+        return self._sample(plan, view)
+
+    def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:
+        """The tokens of a frame by request; waits for them."""
+        return self._sampling.receive(frame, step=step)
+
+    def _update_states(self, plan: StepPlan) -> None:
+        """Rows and mirrors follow the plan; existing rows keep the previous step's order."""
+        planned = {entry.request for entry in plan.entries}
+        with self._device.action("update_states", step=plan.step):
+            for name in (*plan.ended, *plan.preempted):
+                self._leave(name)
+                self._requests.pop(name, None)
+            for name in [name for name in self.batch.row_of if name not in planned]:
+                self._leave(name)
+            for entry in plan.entries:
+                self._update_request(entry)
+
+    def _leave(self, name: str) -> None:
+        if name in self.batch.row_of:
+            self.batch.remove(name)
+        if self._prev is not None:
+            self._prev.row_of.pop(name, None)
+
+    def _update_request(self, entry: PlanEntry) -> None:
+        state = self._requests.get(entry.request)
+        if state is None:
+            state = self._requests[entry.request] = enter(entry)
+        assert state.incarnation == entry.incarnation, f"{entry.request} left no word of leaving"
+        if entry.request not in self.batch.row_of:
+            assert entry.known_tokens is not None
+            # From here on the runner counts for itself: with more than two steps in flight the scheduler's
+            # count holds the optimism of several steps, and only the last one's is corrected here.
+            state.computed = entry.computed
+            state.tokens = entry.known_tokens
+            state.blocks = state.state_blocks = 0
+            self._add_row(entry)
+        row = self.batch.row_of[entry.request]
+        tables = self._inputs
+        state.blocks = _append(tables.block_table.cpu, row, entry.blocks, state.blocks)
+        state.state_blocks = _append(
+            tables.state_table.cpu, row, entry.state_blocks, state.state_blocks
+        )
+
+    def _add_row(self, entry: PlanEntry) -> None:
+        row = self.batch.add(entry.request)
+        spec = self._specs[entry.request]
+        self._inputs.block_table.cpu.write_row(row, 0)
+        self._inputs.state_table.cpu.write_row(row, 0)
+        self._inputs.temperature.cpu.write_row(row, spec.temperature)
+        self._inputs.seed.cpu.write_row(row, spec.seed)
+        self._accepted.add_row(row)
+
+    def _move_rows(self, plan: StepPlan) -> None:
+        """Condense, reorder and scripted rotations: the row moves that results in flight do not follow."""
+        step = plan.step
+        threshold = 1 + self._scenario.engine.draft_len_max
+        with self._device.action("condense", step=step):
+            self.batch.condense()
+        entries = {entry.request: entry for entry in plan.entries}
+        with self._device.action("reorder", step=step):
+            self.batch.reorder(entries, threshold=threshold)
+        for event in self._scenario.events:
+            if isinstance(event, Rotate) and event.step == step:
+                with self._device.action("rotate", step=step):
+                    done = self.batch.rotate(event.requests, entries, threshold=threshold)
+                if not done:
+                    self.unmet_events.append(f"rotate {' '.join(event.requests)} @{step}")
+
+    def _prepare(self, view: StepView) -> None:
+        """Everything up to the forward pass; ends with the record that frees the pinned inputs for the next step."""
+        with self._device.action("prepare_inputs", step=view.shape.step):
+            if self._align is not None:
+                self._correct(view.shape.step)
+            query = CountQuery(
+                step=view.shape.step,
+                rows=view.rows,
+                prev=self._prev,
+                prev_positions=view.prev_positions,
+                known=accepted_known(view),
+            )
+            answer = self._accepted.answer(query)
+            moves: Moves | None = None
+            if self._align is not None:
+                moves = self._align.decide(view.entries, view.states, answer.host)
+            backup = self._prep.backup_tokens(view)
+            targets = self._drafter.targets(view.entries)
+            source = self._prep.stage(view, self._prev, answer, backup=backup, targets=targets)
+            if moves is not None:
+                self._prep.stage_moves(view, moves)
+            self._prep.derive(
+                view,
+                self._prev,
+                self._no_outputs if self._outputs is None else self._outputs,
+                correction_source=source,
+                count_source=answer.source,
+            )
+        self._device.record(self._compute, self._prepared)
+        self._probe.prepared(
+            view, self.batch, self._inputs, self._prev, backup=backup, targets=targets
+        )
+        if self._align is not None and moves is not None and moves.any:
+            self._align.move(view.shape, self._inputs)
+
+    def _correct(self, step: int) -> None:
+        """Deferred correction: the host's mirrors become exact, from the previous step's counts (section 2.1, #23)."""
+        prev = self._prev
+        if prev is None:
+            return
+        with self._device.action("correct", step=step):
+            settled = self._accepted.settle(step, prev)
+            has_drafts = bool((prev.draft_lens > 0).any())
+            counts = self._sampling.landed_counts(step, owners_of(prev)) if has_drafts else None
+            for row, name in enumerate(prev.requests):
+                state = self._requests.get(name)
+                if state is None or state.incarnation != prev.incarnations[row]:
+                    continue
+                if prev.discarded[row]:
+                    continue
+                valid = 1 if counts is None else int(counts[row])
+                state.accepted_last = valid if settled is None else int(settled[row])
+                if prev.draft_lens[row] > 0:
+                    state.computed -= int(prev.draft_lens[row]) + 1 - valid
+
+    def _sample(self, plan: StepPlan, view: StepView) -> Frame:
+        """Everything behind the forward pass, drafter and output copy included."""
+        step = view.shape.step
+        with self._device.action("sample", step=step):
+            sampled = self._sampling.fresh_tokens()
+            self._model.verify(view.shape, self._inputs, self._work, sampled, owners=view.owners)
+            self._sampling.count(view, sampled)
+            counts = self._work.accepted
+            if self._align is not None:
+                self._align.keep_boundaries(view.shape, self._inputs, self._work, view.owners)
+                counts = self._work.accepted_out
+            self._accepted.land(step, counts, rows=view.shape.rows)
+            self._release_outputs(step)
+            outputs = self._sampling.next_tokens(view, sampled)
+            self._drafter.propose(
+                view.shape, self._inputs, self._work, sampled, outputs, owners=view.owners
+            )
+            self._outputs = outputs
+            self._prev = _as_previous(view)
+            for entry, state in zip(view.entries, view.states, strict=True):
+                state.computed += entry.tokens
+            self._probe.sampled(
+                view, self._work, self._model, self._drafter.cache, outputs, sampled
+            )
+            return self._sampling.send(plan, view, sampled)
+
+    def _release_outputs(self, step: int) -> None:
+        """The previous step's outputs are not needed any more."""
+        if self._outputs is not None:
+            self._sampling.release(self._outputs, step=step)
+        self._outputs = None
+        self._prev = None
+
+
+def _append(table: HostBuffer, row: int, blocks: tuple[int, ...], known: int) -> int:
+    """Writes a table's new columns; returns how many columns the row has now."""
+    if len(blocks) > known:
+        table.write_columns(row, known, blocks[known:])
+    return len(blocks)
+
+
+def _as_previous(view: StepView) -> PrevStep:
+    """The step as the next one will look back at it."""
+    rows = zip(view.rows, view.discarded.tolist(), strict=True)
+    return PrevStep(
+        step=view.shape.step,
+        requests=view.rows,
+        incarnations=tuple(entry.incarnation for entry in view.entries),
+        row_of={name: row for row, (name, discarded) in enumerate(rows) if not discarded},
+        tokens=view.tokens,
+        draft_lens=view.draft_lens,
+        discarded=view.discarded,
+    )

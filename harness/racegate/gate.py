@@ -1,0 +1,105 @@
+"""The gate: every scenario of a folder through the oracles, and one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from racegate.check import Checker, RunResult
+from racegate.faults.catalogue import Fault
+from racegate.scenario import Scenario, ScenarioError, load
+from racegate.verdict import Verdict
+
+SCHEMA = "racegate/1"
+
+
+class GateStats(msgspec.Struct, frozen=True, kw_only=True):
+    scenarios: int
+    steps: int
+    ops: int
+    conflicts: int
+    findings: int
+    seconds: float
+
+
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Serialises to the `gate` object of the JSON contract."""
+
+    schema: str
+    verdict: Verdict
+    scenarios: tuple[RunResult, ...]
+    stats: GateStats
+
+
+def scenario_paths(folder: Path) -> list[Path]:
+    """The scenario files of a folder, by name. Raises ScenarioError if there are none."""
+    paths = sorted(folder.glob("*.toml"))
+    if not paths:
+        raise ScenarioError(
+            str(folder), "$", "no *.toml here; name the folder of the scripts with --scenarios"
+        )
+    return paths
+
+
+def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
+    """All scenarios, before any is run: a bad file stops the gate at once. Raises ScenarioError."""
+    return [(path, load(path)) for path in paths]
+
+
+def run_gate(
+    scenarios: Sequence[tuple[Path, Scenario]],
+    *,
+    fault: Fault | None,
+    is_audited: bool,
+    on_result: Callable[[RunResult], None],
+) -> GateResult:
+    """Runs every scenario once under the eager schedule and calls back after each."""
+    results = []
+    for result in _results(scenarios, fault, is_audited=is_audited):
+        on_result(result)
+        results.append(result)
+    return GateResult(
+        schema=SCHEMA,
+        verdict=_worst([result.verdict for result in results]),
+        scenarios=tuple(results),
+        stats=GateStats(
+            scenarios=len(results),
+            steps=sum(result.stats.steps for result in results),
+            ops=sum(result.stats.ops for result in results),
+            conflicts=sum(result.stats.conflicts for result in results),
+            findings=sum(len(result.findings) for result in results),
+            seconds=sum(result.stats.seconds for result in results),
+        ),
+    )
+
+
+def _results(
+    scenarios: Sequence[tuple[Path, Scenario]], fault: Fault | None, *, is_audited: bool
+) -> Iterator[RunResult]:
+    for path, scenario in scenarios:
+        checker = Checker(scenario, replay=f"racegate run {path}")
+        yield checker.run(fault=fault, is_audited=is_audited)
+
+
+# What outweighs what in the verdict of many.
+_ORDER = (
+    Verdict.BROKEN_HARNESS,
+    Verdict.DEADLOCK,
+    Verdict.DIVERGENT,
+    Verdict.CONFLICT,
+    Verdict.INCONCLUSIVE,
+    Verdict.BENIGN,
+    Verdict.PROVED,
+)
+
+
+def _worst(verdicts: list[Verdict]) -> Verdict:
+    return min(verdicts, key=_ORDER.index, default=Verdict.INCONCLUSIVE)
+
+
+def run_object(result: RunResult) -> dict[str, Any]:
+    """The `run` object of the JSON contract."""
+    return {"schema": SCHEMA, **msgspec.to_builtins(result)}

@@ -1,0 +1,185 @@
+"""Stepwise oracle: observations of the two engines, boundary by boundary, field by field, stopping at the first difference.
+
+Exact quantities are compared exactly: there is no tolerance anywhere in an exact run. Float quantities are
+compared with a float64 reference within `FLOAT_TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from racegate.observe import Boundary, Observation
+
+# |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the gate. Measured: see
+# ARCHITECTURE, decision on float tolerance.
+FLOAT_TOLERANCE = 1e-4
+
+# The order of fields within a boundary: causes before effects, so that the first difference names the cause.
+FIELDS: dict[Boundary, tuple[str, ...]] = {
+    Boundary.SCHEDULED: ("plan", "preempted", "block_table", "state_table"),
+    Boundary.PREPARED: ("rows", "discarded", "backup_token", "accept_target"),
+    Boundary.INPUTS: (
+        "computed",
+        "accepted",
+        "query_start",
+        "seq_lens",
+        "positions",
+        "slot_mapping",
+        "input_ids",
+        "conv",
+        "state",
+    ),
+    Boundary.SAMPLED: (
+        "conv",
+        "state",
+        "kv",
+        "sampled",
+        "accepted",
+        "valid_count",
+        "next_token",
+        "draft_kv",
+        "drafts",
+        "checkpoint",
+    ),
+    Boundary.PROCESSED: ("delivered", "computed", "placeholders"),
+}
+TOKEN_FIELDS = frozenset({"positions", "slot_mapping", "input_ids", "kv", "draft_kv"})
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """The first place where the engines differ. index: within the row or token; None for plain data."""
+
+    step: int
+    boundary: Boundary
+    field: str
+    layer: int | None
+    request: str | None
+    index: tuple[int, ...] | None
+    expected: Any
+    actual: Any
+
+
+def find_divergence(
+    actual: Sequence[Observation], expected: Sequence[Observation]
+) -> Divergence | None:
+    """The first difference between the asynchronous engine's and the reference's observations."""
+    layout = _Layout()
+    for mine, right in zip(actual, expected, strict=False):
+        if (mine.step, mine.boundary) != (right.step, right.boundary):
+            return _out_of_step(mine, right)
+        layout.follow(right)
+        found = _compare(mine, right, layout)
+        if found is not None:
+            return found
+    if len(actual) != len(expected):
+        longer = actual if len(actual) > len(expected) else expected
+        extra = longer[min(len(actual), len(expected))]
+        return Divergence(
+            step=extra.step,
+            boundary=extra.boundary,
+            field="boundaries",
+            layer=None,
+            request=None,
+            index=None,
+            expected=len(expected),
+            actual=len(actual),
+        )
+    return None
+
+
+def _out_of_step(mine: Observation, right: Observation) -> Divergence:
+    return Divergence(
+        step=right.step,
+        boundary=right.boundary,
+        field="boundary",
+        layer=None,
+        request=None,
+        index=None,
+        expected=f"{right.boundary}@{right.step}",
+        actual=f"{mine.boundary}@{mine.step}",
+    )
+
+
+class _Layout:
+    """Which request stands at a row or token of the current step."""
+
+    def __init__(self) -> None:
+        self._rows: tuple[str, ...] = ()
+        self._starts = np.zeros(1, np.int32)
+
+    def follow(self, observation: Observation) -> None:
+        self._rows = observation.values.get("rows", self._rows)
+        self._starts = observation.values.get("query_start", self._starts)
+
+    def request(self, field: str, place: int) -> str | None:
+        row = place
+        if field in TOKEN_FIELDS:
+            row = int(np.searchsorted(self._starts, place, side="right")) - 1
+        return self._rows[row] if 0 <= row < len(self._rows) else None
+
+
+def _compare(mine: Observation, right: Observation, layout: _Layout) -> Divergence | None:
+    for field in field_order(right):
+        a, b = mine.values.get(field), right.values[field]
+        if not _equal(a, b):
+            base, _, layer = field.partition(".")
+            request, index, expected, actual = _first(base, a, b, layout)
+            return Divergence(
+                step=right.step,
+                boundary=right.boundary,
+                field=base,
+                layer=int(layer) if layer else None,
+                request=request,
+                index=index,
+                expected=expected,
+                actual=actual,
+            )
+    return None
+
+
+def field_order(observation: Observation) -> list[str]:
+    """The fields of an observation, causes first, layers ascending."""
+    order = FIELDS[observation.boundary]
+    return sorted(
+        observation.values,
+        key=lambda name: (
+            order.index(name.partition(".")[0]),
+            int(name.partition(".")[2] or 0),
+        ),
+    )
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if not isinstance(b, np.ndarray):
+        return bool(a == b)
+    if not isinstance(a, np.ndarray) or a.shape != b.shape:
+        return False
+    if b.dtype.kind == "f":
+        return bool(_close(a, b).all())
+    return np.array_equal(a, b)
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(np.abs(a - b) <= FLOAT_TOLERANCE * (1.0 + np.abs(b)))
+
+
+def _first(
+    base: str, a: Any, b: Any, layout: _Layout
+) -> tuple[str | None, tuple[int, ...] | None, Any, Any]:
+    """(request, index, expected, actual) of the first difference in a field."""
+    if isinstance(b, Mapping) and isinstance(a, Mapping):
+        key = next(k for k in (*b, *a) if a.get(k) != b.get(k))
+        return key, None, b.get(key), a.get(key)
+    if not isinstance(b, np.ndarray) or not isinstance(a, np.ndarray) or a.shape != b.shape:
+        return None, None, _plain(b), _plain(a)
+    wrong = ~_close(a, b) if b.dtype.kind == "f" else a != b
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return layout.request(base, index[0]), index, b[index].item(), a[index].item()
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value

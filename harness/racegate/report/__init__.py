@@ -1,0 +1,1 @@
+"""Reports: renderings of results. None of them decides anything."""

@@ -1,0 +1,122 @@
+"""Terminal report: one table for the gate, and findings a runner developer can act on."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from racegate.check import RunResult
+from racegate.gate import GateResult
+from racegate.verdict import ASSUMPTIONS, Finding, FindingKind, Verdict
+
+FINDINGS_SHOWN_MAX = 8
+
+_STYLE = {
+    Verdict.PROVED: "green",
+    Verdict.BENIGN: "green",
+    Verdict.DIVERGENT: "bold red",
+    Verdict.CONFLICT: "red",
+    Verdict.DEADLOCK: "bold red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.BROKEN_HARNESS: "bold magenta",
+}
+
+
+def gate_table(result: GateResult) -> Table:
+    """One row per scenario."""
+    table = Table(title=None, caption=None)
+    table.add_column("scenario", overflow="fold")
+    for name in ("steps", "ops", "conflicts", "divergences"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    table.add_column("seconds", justify="right")
+    for run in result.scenarios:
+        wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in run.findings)
+        table.add_row(
+            run.scenario,
+            str(run.stats.steps),
+            str(run.stats.ops),
+            str(run.stats.conflicts),
+            str(wrong),
+            Text(run.verdict, style=_STYLE[run.verdict]),
+            f"{run.stats.seconds:.3f}",
+        )
+    return table
+
+
+def print_gate(console: Console, result: GateResult) -> None:
+    """The table, the first findings of each failing scenario, and the verdict with its assumptions."""
+    console.print(gate_table(result))
+    for run in result.scenarios:
+        if run.findings or run.unmet:
+            console.print(f"[bold]{run.scenario}[/bold]")
+            _print_details(console, run)
+    stats = result.stats
+    console.print(
+        f"[{_STYLE[result.verdict]}]{result.verdict}[/]: {stats.scenarios} scenarios, {stats.steps} steps, "
+        f"{stats.ops} operations, {stats.conflicts} conflicts, {stats.findings} findings"
+    )
+    if result.verdict is Verdict.PROVED:
+        _print_assumptions(console)
+
+
+def print_run(console: Console, run: RunResult) -> None:
+    """One run: configuration, verdict, findings, counts."""
+    fault = "" if run.fault is None else f", fault [bold]{run.fault}[/bold]"
+    console.print(f"[bold]{run.scenario}[/bold] on {run.device}{fault}")
+    engine = run.config["engine"]
+    console.print(
+        f"depth {engine['depth']}, k {engine['draft_len_max']}, drafter {engine['drafter']}, cache "
+        f"{engine['cache_mode']}, numerics {run.config['model']['numerics']}"
+    )
+    for warning in run.warnings:
+        console.print(f"[yellow]warning[/yellow]: {warning}")
+    for hold in run.holds:
+        state = "realised" if hold.realised else "[yellow]not realised[/yellow]"
+        console.print(f"hold {hold.hold}: {state} ({hold.realised} of {hold.matched} operations)")
+    _print_details(console, run)
+    stats = run.stats
+    console.print(
+        f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the host "
+        f"prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
+        f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
+    )
+    console.print(f"[{_STYLE[run.verdict]}]{run.verdict}[/]")
+    if run.verdict is Verdict.PROVED:
+        _print_assumptions(console)
+
+
+def _print_details(console: Console, run: RunResult) -> None:
+    for finding in run.findings[:FINDINGS_SHOWN_MAX]:
+        console.print(finding_panel(finding))
+    hidden = len(run.findings) - FINDINGS_SHOWN_MAX
+    if hidden > 0:
+        console.print(f"... and {hidden} more findings (all of them with --json -)")
+    for reason in run.unmet:
+        console.print(f"[yellow]not exercised[/yellow]: {reason}")
+
+
+def finding_panel(finding: Finding) -> Panel:
+    """A finding with its facts and the command that shows it again."""
+    facts = Table.grid(padding=(0, 2))
+    for name in ("buffer", "op", "other", "edge", "step", "request", "layer", "field"):
+        value = getattr(finding, name)
+        if value is not None:
+            facts.add_row(Text(name, style="dim"), str(value))
+    if finding.kind is not FindingKind.CONFLICT:
+        facts.add_row(Text("expected", style="dim"), str(finding.expected))
+        facts.add_row(Text("actual", style="dim"), str(finding.actual))
+    parts: list[RenderableType] = [Text(finding.message), facts]
+    if finding.replay:
+        parts.append(Text(f"replay: {finding.replay}", style="bold"))
+    return Panel(Group(*parts), title=finding.signature, title_align="left", border_style="red")
+
+
+def _print_assumptions(console: Console) -> None:
+    console.print(
+        "One run without a conflict proves every schedule of the scenario (same outcome), assuming:"
+    )
+    for assumption in ASSUMPTIONS:
+        console.print(f"  - {assumption}")

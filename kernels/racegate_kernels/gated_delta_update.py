@@ -1,0 +1,251 @@
+"""Gated delta rule state update with 1 + K state slots per request and accepted counts.
+
+S' = a (S - beta (S k) k^T) + beta v k^T per head (Yang et al. 2024); the slots:
+async_engine_mechanism section 7.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from racegate_kernels._triton import tl, triton
+from racegate_kernels.launch import (
+    BLOCK_ELEMENTS,
+    assert_dense,
+    assert_row_major,
+    block_of,
+    is_exact_tensor,
+)
+from racegate_kernels.numerics import (
+    Array,
+    is_exact,
+    mix,
+    mix_eager,
+    sigmoid,
+    sigmoid_eager,
+    softplus,
+    softplus_eager,
+    widen,
+)
+from racegate_kernels.poison import poison_of
+from racegate_kernels.rows import (
+    live_state,
+    load_live_state,
+    row_span,
+    slot_block,
+    store_states,
+    token_rows,
+)
+
+EPSILON = 1e-6
+T_EPSILON = tl.constexpr(EPSILON)
+
+
+def gated_delta_update_eager(
+    q: Array,
+    k: Array,
+    v: Array,
+    b: Array,
+    g: Array,
+    dt_bias: Array,
+    a_log: Array,
+    state: Array,
+    state_table: Array,
+    query_start: Array,
+    accepted: Array,
+    computed: Array,
+    is_decode: Array,
+) -> Array:
+    """Outputs of the recurrence; a row starts from slot accepted - 1, decode tokens store a state.
+
+    q, k: [T, H, N]; v: [T, H, P] uint32 or float32, read (as they leave the convolution)
+    b, g: [T, H]; dt_bias, a_log: [H] same dtype, read
+    state: [B, H, P, N] same dtype, read and written
+    state_table: [R, 1 + K] int32, read; null or outside the pool: poison in, nothing written
+    query_start: [R + 1]; accepted, computed, is_decode: [R] int32, read
+    returns [T, H, P]
+    """
+    q, k, beta, decay = _gates(q, k, b, g + dt_bias, a_log)
+    added = (beta[..., None] * v)[..., None] * k[:, :, None, :]
+    removed = beta[..., None] * k
+    poison = poison_of(state.dtype)
+    current = live_state(state, state_table, accepted, computed, poison=poison)
+    stepped = np.empty_like(added)
+    row_of, index = token_rows(query_start)
+    for step in range(int(index.max(initial=-1)) + 1):
+        tokens = np.flatnonzero(index == step)
+        rows = row_of[tokens]
+        before = current[rows]
+        along = (before * k[tokens, :, None, :]).sum(axis=-1, dtype=v.dtype)
+        kept = before - along[..., None] * removed[tokens, :, None, :]
+        stepped[tokens] = current[rows] = decay[tokens, :, None, None] * kept + added[tokens]
+    store_states(state, stepped, state_table, query_start, is_decode)
+    return (stepped * q[:, :, None, :]).sum(axis=-1, dtype=v.dtype)
+
+
+def _gates(q: Array, k: Array, b: Array, g: Array, a_log: Array) -> tuple[Array, ...]:
+    """q, k as the rule uses them, beta [T, H] and decay [T, H]."""
+    if is_exact(q):
+        # beta even and the decay odd keep the update a bijection of the state: a corrupted state
+        # stays corrupted.
+        return q, k, mix_eager(b) * 2, mix_eager(g) | 1
+    k = k / np.sqrt((k * k).sum(axis=-1, keepdims=True) + np.float32(EPSILON))
+    q = q / np.sqrt((q * q).sum(axis=-1, keepdims=True) + np.float32(EPSILON))
+    q = q / np.float32(np.sqrt(q.shape[-1]))
+    return q, k, sigmoid_eager(b), np.exp(-np.exp(a_log) * softplus_eager(g))
+
+
+def gated_delta_update_triton(
+    q: Array,
+    k: Array,
+    v: Array,
+    b: Array,
+    g: Array,
+    dt_bias: Array,
+    a_log: Array,
+    state: Array,
+    state_table: Array,
+    query_start: Array,
+    accepted: Array,
+    computed: Array,
+    is_decode: Array,
+) -> Array:
+    """The same on torch tensors."""
+    assert_row_major(q, k, v, b, g, state_table)
+    assert_dense(dt_bias, a_log, state[0], query_start, accepted, computed, is_decode)
+    tokens, heads, head_size = v.shape
+    state_size = q.shape[2]
+    out = v.new_empty(v.shape)
+    block_n = triton.next_power_of_2(state_size)
+    block_p = block_of(head_size, most=max(1, BLOCK_ELEMENTS // block_n))
+    _gated_delta_update_kernel[(len(state_table), heads, triton.cdiv(head_size, block_p))](
+        q,
+        k,
+        v,
+        b,
+        g,
+        dt_bias,
+        a_log,
+        state,
+        state_table,
+        query_start,
+        accepted,
+        computed,
+        is_decode,
+        out,
+        *q.stride()[:2],
+        *k.stride()[:2],
+        *v.stride()[:2],
+        b.stride(0),
+        g.stride(0),
+        state.stride(0),
+        state_table.stride(0),
+        tokens,
+        len(state),
+        state_table.shape[1],
+        HEAD_SIZE=head_size,
+        STATE_SIZE=state_size,
+        BLOCK_P=block_p,
+        BLOCK_N=block_n,
+        EXACT=is_exact_tensor(v),
+    )
+    return out
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def _gated_delta_update_kernel(
+    p_q,  # [T, H, N], read
+    p_k,  # [T, H, N], read
+    p_v,  # [T, H, P], read
+    p_b,  # [T, H], read
+    p_g,  # [T, H], read
+    p_dt_bias,  # [H], read
+    p_a_log,  # [H], read
+    p_state,  # [B, H, P, N], read and written
+    p_state_table,  # [R, 1 + K] int32, read
+    p_query_start,  # [R + 1] int32, read
+    p_accepted,  # [R] int32, read
+    p_computed,  # [R] int32, read
+    p_is_decode,  # [R] int32, read
+    p_out,  # [T, H, P], written
+    stride_q_t,
+    stride_q_h,
+    stride_k_t,
+    stride_k_h,
+    stride_v_t,
+    stride_v_h,
+    stride_b,
+    stride_g,
+    stride_state,
+    stride_table,
+    tokens,
+    blocks,
+    columns,
+    HEAD_SIZE: tl.constexpr,
+    STATE_SIZE: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    """One program per (row, head, tile of P).
+
+    The tile stays in registers while the row's tokens pass. No autotune: a trial run would
+    overwrite the state.
+    """
+    i_row, i_head = tl.program_id(0), tl.program_id(1)
+    o_p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
+    o_n = tl.arange(0, BLOCK_N)
+    m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
+    m_tile = m_p[:, None] & m_n[None, :]
+    p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
+    p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
+    i_t, end = row_span(p_query_start, i_row, tokens)
+    m_decode = tl.load(p_is_decode + i_row) != 0
+    dt_bias = widen(tl.load(p_dt_bias + i_head), EXACT)
+    a_log = widen(tl.load(p_a_log + i_head), EXACT)
+
+    i_live = slot_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
+    computed = tl.load(p_computed + i_row)
+    b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
+    # The live column may be among those written: every warp has read before any warp writes.
+    tl.debug_barrier()
+    i_column = i_t * 0
+    while i_t < end:
+        i_token = i_t.to(tl.int64)
+        p_q_token = p_q + i_token * stride_q_t + i_head * stride_q_h
+        p_k_token = p_k + i_token * stride_k_t + i_head * stride_k_h
+        p_v_token = p_v + i_token * stride_v_t + i_head * stride_v_h
+        b_q = widen(tl.load(p_q_token + o_n, mask=m_n, other=0), EXACT)
+        b_k = widen(tl.load(p_k_token + o_n, mask=m_n, other=0), EXACT)
+        b_v = widen(tl.load(p_v_token + o_p, mask=m_p, other=0), EXACT)
+        b = widen(tl.load(p_b + i_token * stride_b + i_head), EXACT)
+        g = widen(tl.load(p_g + i_token * stride_g + i_head), EXACT)
+        b_q, b_k, beta, decay = _gates_of(b_q, b_k, b, g + dt_bias, a_log, STATE_SIZE, EXACT)
+        b_along = tl.sum(b_state * b_k[None, :], 1)
+        b_kept = b_state - b_along[:, None] * (beta * b_k)[None, :]
+        b_state = decay * b_kept + (beta * b_v)[:, None] * b_k[None, :]
+        p_out_token = p_out + (i_token * tl.num_programs(1) + i_head) * HEAD_SIZE
+        tl.store(p_out_token + o_p, tl.sum(b_state * b_q[None, :], 1), mask=m_p)
+        i_t += 1
+        m_kept = m_decode | (i_t == end)
+        i_block = slot_block(p_table_row, tl.where(m_decode, i_column, 0), columns, blocks)
+        m_store = tl.where(m_kept & (i_block > 0), m_tile, False)
+        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
+        i_column += 1
+
+
+@triton.jit
+def _gates_of(b_q, b_k, b, g, a_log, STATE_SIZE: tl.constexpr, EXACT: tl.constexpr):
+    """q, k as the rule uses them, beta and decay of a head."""
+    if EXACT:
+        # beta even and the decay odd keep the update a bijection of the state: a corrupted state
+        # stays corrupted.
+        beta = mix(b) * 2
+        decay = mix(g) | 1
+    else:
+        b_k = b_k / tl.sqrt(tl.sum(b_k * b_k, 0) + T_EPSILON)
+        b_q = b_q / tl.sqrt(tl.sum(b_q * b_q, 0) + T_EPSILON)
+        b_q = b_q * (STATE_SIZE**-0.5)
+        beta = sigmoid(b)
+        decay = tl.exp(-tl.exp(a_log) * softplus(g))
+    return b_q, b_k, beta, decay

@@ -1,0 +1,32 @@
+"""What the Triton launchers share: block sizes and the layouts that kernels take for granted."""
+
+from __future__ import annotations
+
+from racegate_kernels._triton import triton
+from racegate_kernels.numerics import Array
+
+# Elements of a block a program holds at once: 32 registers per thread at 4 warps.
+BLOCK_ELEMENTS = 4096
+
+
+def is_exact_tensor(x: Array) -> bool:
+    """Whether a torch tensor holds exact quantities (uint32 bits in int32) rather than floats."""
+    return not x.is_floating_point()
+
+
+def block_of(size: int, *, most: int = BLOCK_ELEMENTS) -> int:
+    """The block length, a power of two, for a dimension of this size."""
+    return min(triton.next_power_of_2(max(size, 1)), most)
+
+
+def assert_dense(*tensors: Array) -> None:
+    """The kernels address these by shape alone."""
+    for x in tensors:
+        assert x.is_contiguous(), f"{tuple(x.shape)=} {x.stride()=}"
+
+
+def assert_row_major(*tensors: Array) -> None:
+    """The kernels take the row stride of these; the last dimension must be contiguous."""
+    for x in tensors:
+        dense = x.stride(-1) == 1 or x.shape[-1] == 1 or x.numel() == 0
+        assert dense, f"{tuple(x.shape)=} {x.stride()=}"

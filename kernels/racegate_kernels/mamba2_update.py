@@ -1,0 +1,233 @@
+"""Mamba2 (SSD) state update with 1 + K state slots per request and accepted counts.
+
+S' = a S + x (x) B per head (Dao and Gu 2024); the slots: async_engine_mechanism sections 7.1, 7.2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from racegate_kernels._triton import tl, triton
+from racegate_kernels.launch import (
+    BLOCK_ELEMENTS,
+    assert_dense,
+    assert_row_major,
+    block_of,
+    is_exact_tensor,
+)
+from racegate_kernels.numerics import (
+    Array,
+    is_exact,
+    mix,
+    mix_eager,
+    softplus,
+    softplus_eager,
+    widen,
+)
+from racegate_kernels.poison import poison_of
+from racegate_kernels.rows import (
+    live_state,
+    load_live_state,
+    row_span,
+    slot_block,
+    store_states,
+    token_rows,
+)
+
+
+def mamba2_update_eager(
+    x: Array,
+    b: Array,
+    c: Array,
+    dt: Array,
+    dt_bias: Array,
+    a_log: Array,
+    skip: Array,
+    state: Array,
+    state_table: Array,
+    query_start: Array,
+    accepted: Array,
+    computed: Array,
+    is_decode: Array,
+) -> Array:
+    """Outputs of the recurrence; a row starts from slot accepted - 1, decode tokens store a state.
+
+    x: [T, H, P] uint32 or float32, read
+    b, c: [T, N] same dtype, read; shared by all heads
+    dt: [T, H]; dt_bias, a_log, skip: [H] same dtype, read
+    state: [B, H, P, N] same dtype, read and written
+    state_table: [R, 1 + K] int32, read; null or outside the pool: poison in, nothing written
+    query_start: [R + 1]; accepted, computed, is_decode: [R] int32, read
+    returns [T, H, P]
+    """
+    decay, scale = _decay(dt + dt_bias, a_log)
+    update = x[..., None] * b[:, None, None, :]
+    if scale is not None:
+        update *= scale[..., None, None]
+    poison = poison_of(state.dtype)
+    current = live_state(state, state_table, accepted, computed, poison=poison)
+    stepped = np.empty_like(update)
+    row_of, index = token_rows(query_start)
+    for step in range(int(index.max(initial=-1)) + 1):
+        tokens = np.flatnonzero(index == step)
+        rows = row_of[tokens]
+        stepped[tokens] = current[rows] = (
+            decay[tokens, :, None, None] * current[rows] + update[tokens]
+        )
+    store_states(state, stepped, state_table, query_start, is_decode)
+    return (stepped * c[:, None, None, :]).sum(axis=-1, dtype=x.dtype) + skip[:, None] * x
+
+
+def _decay(dt: Array, a_log: Array) -> tuple[Array, Array | None]:
+    """Decay [T, H] and input scale [T, H] (None: 1)."""
+    if is_exact(dt):
+        # Odd, so that multiplying loses no bit: a corrupted state stays corrupted.
+        return mix_eager(dt) | 1, None
+    step = softplus_eager(dt)
+    return np.exp(-step * np.exp(a_log)), step
+
+
+def mamba2_update_triton(
+    x: Array,
+    b: Array,
+    c: Array,
+    dt: Array,
+    dt_bias: Array,
+    a_log: Array,
+    skip: Array,
+    state: Array,
+    state_table: Array,
+    query_start: Array,
+    accepted: Array,
+    computed: Array,
+    is_decode: Array,
+) -> Array:
+    """The same on torch tensors."""
+    assert_row_major(x, b, c, dt, state_table)
+    assert_dense(dt_bias, a_log, skip, state[0], query_start, accepted, computed, is_decode)
+    tokens, heads, head_size = x.shape
+    state_size = b.shape[1]
+    y = x.new_empty(x.shape)
+    block_n = triton.next_power_of_2(state_size)
+    block_p = block_of(head_size, most=max(1, BLOCK_ELEMENTS // block_n))
+    _mamba2_update_kernel[(len(state_table), heads, triton.cdiv(head_size, block_p))](
+        x,
+        b,
+        c,
+        dt,
+        dt_bias,
+        a_log,
+        skip,
+        state,
+        state_table,
+        query_start,
+        accepted,
+        computed,
+        is_decode,
+        y,
+        x.stride(0),
+        x.stride(1),
+        b.stride(0),
+        c.stride(0),
+        dt.stride(0),
+        state.stride(0),
+        state_table.stride(0),
+        tokens,
+        len(state),
+        state_table.shape[1],
+        HEAD_SIZE=head_size,
+        STATE_SIZE=state_size,
+        BLOCK_P=block_p,
+        BLOCK_N=block_n,
+        EXACT=is_exact_tensor(x),
+    )
+    return y
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def _mamba2_update_kernel(
+    p_x,  # [T, H, P], read
+    p_b,  # [T, N], read
+    p_c,  # [T, N], read
+    p_dt,  # [T, H], read
+    p_dt_bias,  # [H], read
+    p_a_log,  # [H], read
+    p_skip,  # [H], read
+    p_state,  # [B, H, P, N], read and written
+    p_state_table,  # [R, 1 + K] int32, read
+    p_query_start,  # [R + 1] int32, read
+    p_accepted,  # [R] int32, read
+    p_computed,  # [R] int32, read
+    p_is_decode,  # [R] int32, read
+    p_y,  # [T, H, P], written
+    stride_x_t,
+    stride_x_h,
+    stride_b,
+    stride_c,
+    stride_dt,
+    stride_state,
+    stride_table,
+    tokens,
+    blocks,
+    columns,
+    HEAD_SIZE: tl.constexpr,
+    STATE_SIZE: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    """One program per (row, head, tile of P).
+
+    The tile stays in registers while the row's tokens pass. No autotune: a trial run would
+    overwrite the state.
+    """
+    i_row, i_head = tl.program_id(0), tl.program_id(1)
+    o_p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
+    o_n = tl.arange(0, BLOCK_N)
+    m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
+    m_tile = m_p[:, None] & m_n[None, :]
+    p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
+    p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
+    i_t, end = row_span(p_query_start, i_row, tokens)
+    m_decode = tl.load(p_is_decode + i_row) != 0
+    dt_bias = widen(tl.load(p_dt_bias + i_head), EXACT)
+    a_log = widen(tl.load(p_a_log + i_head), EXACT)
+    skip = widen(tl.load(p_skip + i_head), EXACT)
+
+    i_live = slot_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
+    computed = tl.load(p_computed + i_row)
+    b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
+    # The live column may be among those written: every warp has read before any warp writes.
+    tl.debug_barrier()
+    i_column = i_t * 0
+    while i_t < end:
+        i_token = i_t.to(tl.int64)
+        p_x_token = p_x + i_token * stride_x_t + i_head * stride_x_h
+        b_x = widen(tl.load(p_x_token + o_p, mask=m_p, other=0), EXACT)
+        b_b = widen(tl.load(p_b + i_token * stride_b + o_n, mask=m_n, other=0), EXACT)
+        b_c = widen(tl.load(p_c + i_token * stride_c + o_n, mask=m_n, other=0), EXACT)
+        dt = widen(tl.load(p_dt + i_token * stride_dt + i_head), EXACT)
+        decay, scale = _decay_of(dt + dt_bias, a_log, EXACT)
+        b_state = decay * b_state + (scale * b_x)[:, None] * b_b[None, :]
+        b_y = tl.sum(b_state * b_c[None, :], 1) + skip * b_x
+        p_y_token = p_y + (i_token * tl.num_programs(1) + i_head) * HEAD_SIZE
+        tl.store(p_y_token + o_p, b_y, mask=m_p)
+        i_t += 1
+        m_kept = m_decode | (i_t == end)
+        i_block = slot_block(p_table_row, tl.where(m_decode, i_column, 0), columns, blocks)
+        m_store = tl.where(m_kept & (i_block > 0), m_tile, False)
+        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
+        i_column += 1
+
+
+@triton.jit
+def _decay_of(dt, a_log, EXACT: tl.constexpr):
+    """Decay and input scale of a head."""
+    if EXACT:
+        # Odd, so that multiplying loses no bit: a corrupted state stays corrupted.
+        decay = mix(dt) | 1
+        scale = tl.full([], 1, tl.uint32)
+    else:
+        scale = softplus(dt)
+        decay = tl.exp(-scale * tl.exp(a_log))
+    return decay, scale

@@ -1,0 +1,114 @@
+"""Position encoding of queries and keys: a mixer in exact, rotary in float (Su et al. 2021).
+
+DEFINITION section 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from racegate_kernels._triton import tl, triton
+from racegate_kernels.launch import assert_dense, block_of, is_exact_tensor
+from racegate_kernels.numerics import (
+    POSITION,
+    T_POSITION,
+    Array,
+    is_exact,
+    mix,
+    mix_eager,
+    widen,
+)
+
+BASE = 10000.0
+T_BASE_LOG2 = tl.constexpr(math.log2(BASE))
+T_TURN = tl.constexpr(2 * math.pi)
+
+
+def rotary_eager(x: Array, positions: Array) -> Array:
+    """x encoded with the position of its token.
+
+    x: [T, H, P] uint32 or float32, read
+    positions: [T] int32, read
+    returns [T, H, P]
+    """
+    if is_exact(x):
+        return mix_eager(x + (positions.astype(np.uint32) * POSITION)[:, None, None])
+    head_size = x.shape[-1]
+    frequency = BASE ** (-2.0 * np.arange(head_size // 2) / head_size)
+    angle = positions[:, None] * frequency
+    cos = np.cos(angle).astype(np.float32)[:, None, :]
+    sin = np.sin(angle).astype(np.float32)[:, None, :]
+    even, odd = x[..., 0::2], x[..., 1::2]
+    turned = np.empty_like(x)
+    turned[..., 0::2] = even * cos - odd * sin
+    turned[..., 1::2] = even * sin + odd * cos
+    return turned
+
+
+def rotary_triton(x: Array, positions: Array) -> Array:
+    """The same on torch tensors."""
+    tokens, heads, head_size = x.shape
+    exact = is_exact_tensor(x)
+    assert exact or head_size % 2 == 0, f"{head_size=}"
+    assert x.stride(2) == 1 or head_size == 1, f"{x.stride()=}"
+    assert_dense(positions)
+    turned = x.new_empty(x.shape)
+    block_p = triton.next_power_of_2(max(head_size, 2))
+    block_h = block_of(heads, most=max(1, 1024 // block_p))
+    _rotary_kernel[(tokens, triton.cdiv(heads, block_h))](
+        x,
+        positions,
+        turned,
+        x.stride(0),
+        x.stride(1),
+        HEADS=heads,
+        HEAD_SIZE=head_size,
+        BLOCK_H=block_h,
+        BLOCK_P=block_p,
+        EXACT=exact,
+    )
+    return turned
+
+
+@triton.jit
+def _rotary_kernel(
+    p_x,  # [T, H, P], read
+    p_positions,  # [T] int32, read
+    p_turned,  # [T, H, P], written
+    stride_x_t,
+    stride_x_h,
+    HEADS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    i_t = tl.program_id(0).to(tl.int64)
+    o_h = (tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H))[:, None]
+    o_p = tl.arange(0, BLOCK_P)[None, :]
+    m = (o_h < HEADS) & (o_p < HEAD_SIZE)
+    position = tl.load(p_positions + i_t)
+    b_x = tl.load(p_x + i_t * stride_x_t + o_h * stride_x_h + o_p, mask=m, other=0)
+    b_x = widen(b_x, EXACT)
+    if EXACT:
+        b_turned = mix(b_x + position.to(tl.uint32, bitcast=True) * T_POSITION)
+    else:
+        cos, sin = _turn_of(position, tl.arange(0, BLOCK_P // 2), HEAD_SIZE)
+        b_even, b_odd = tl.split(tl.reshape(b_x, [BLOCK_H, BLOCK_P // 2, 2]))
+        b_pair = tl.join(b_even * cos - b_odd * sin, b_even * sin + b_odd * cos)
+        b_turned = tl.reshape(b_pair, [BLOCK_H, BLOCK_P])
+    tl.store(p_turned + (i_t * HEADS + o_h) * HEAD_SIZE + o_p, b_turned, mask=m)
+
+
+@triton.jit
+def _turn_of(position, o_j, HEAD_SIZE: tl.constexpr):
+    """Cosine and sine [1, P / 2] of a token's angles.
+
+    Whole turns are taken off in float64: at position 100,000 a float32 angle is off by 0.004.
+    """
+    turns_per_position = tl.exp2(o_j.to(tl.float64) * (-2.0 * T_BASE_LOG2 / HEAD_SIZE)) / T_TURN
+    turns = position.to(tl.float64) * turns_per_position
+    angle = ((turns - tl.floor(turns)) * T_TURN).to(tl.float32)[None, :]
+    return tl.cos(angle), tl.sin(angle)

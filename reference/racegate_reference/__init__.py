@@ -1,0 +1,1 @@
+"""The reference engine: the definition, in NumPy, one request after another."""

@@ -1,0 +1,160 @@
+"""Drafters: what is proposed after a step, and the entries they cache (DEFINITION section 4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from racegate.scenario import DrafterKind, EngineSpec
+from racegate_reference.model import Model, attention, empty_cache, head
+from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix, mix_word
+from racegate_reference.paths import Path
+from racegate_reference.sampling import greedy
+
+DIGEST_STRIDE = 0xC2B2AE35
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """What a drafter may use of a row that sampled.
+
+    position: of the last kept input; target: the accepted count that scripted drafts aim at.
+    """
+
+    position: int
+    tokens: tuple[int, ...]
+    target: int
+
+
+class Drafts(msgspec.Struct, frozen=True):
+    """k drafts, and the smallest gap of the decisions that made them."""
+
+    tokens: tuple[int, ...]
+    gap: float = math.inf
+
+
+class Drafter(Protocol):
+    """Drafts along one request's path."""
+
+    def propose(self, sampled: Sampled) -> Drafts: ...
+
+    def entries(self, start: int, stop: int) -> Array:
+        """The cache entries of the positions start .. stop - 1, [n, ...]."""
+
+
+def make_drafter(model: Model, engine: EngineSpec, path: Path) -> Drafter | None:
+    """The drafter along a request's path; None if the engine does not draft."""
+    required = {DrafterKind.NONE: 0, DrafterKind.EXTRACT_HIDDEN_STATES: 1}
+    if required.get(engine.drafter, engine.draft_len_max) != engine.draft_len_max:
+        raise ValueError(
+            f"drafter {engine.drafter} needs draft_len_max = {required[engine.drafter]}, "
+            f"not {engine.draft_len_max}"
+        )
+    match engine.drafter:
+        case DrafterKind.NONE:
+            return None
+        case DrafterKind.EXTRACT_HIDDEN_STATES:
+            return ExtractHiddenStates(path)
+        case DrafterKind.MTP:
+            return Mtp(model, engine, path)
+        case _:
+            return Scripted(model, engine, path)
+
+
+class Mtp:
+    """One attention layer over entries made from a hidden state and the token behind it."""
+
+    def __init__(self, model: Model, engine: EngineSpec, path: Path) -> None:
+        self._model = model
+        self._engine = engine
+        self._path = path
+        self._kv = empty_cache(model)
+        self._hidden: list[Array] = []
+
+    def propose(self, sampled: Sampled) -> Drafts:
+        self._compute(sampled.position + 1)
+        hidden, kv = self._hidden[sampled.position], self._kv[: sampled.position + 1]
+        tokens: list[int] = []
+        gap = math.inf
+        for place in range(self._engine.draft_len_max):
+            if sampled.position + place >= self._engine.model_len_max:
+                tokens.append(0)
+                continue
+            if place > 0:
+                hidden, kv = self._pass(tokens[-1], hidden, kv)
+            draw = greedy(head(self._model, hidden))
+            tokens.append(draw.token)
+            gap = min(gap, draw.gap)
+        return Drafts(tuple(tokens), gap)
+
+    def entries(self, start: int, stop: int) -> Array:
+        self._compute(stop)
+        return self._kv[start:stop]
+
+    def _compute(self, length: int) -> None:
+        for position in range(len(self._hidden), length):
+            token = self._path.token(position + 1)
+            h, self._kv = self._pass(token, self._path.hidden(position), self._kv)
+            self._hidden.append(h)
+
+    def _pass(self, token: int, hidden: Array, kv: Array) -> tuple[Array, Array]:
+        """One pass at position len(kv): its h' [D], and kv with its entry."""
+        model = self._model
+        norm = model.numerics.norm
+        e = model.draft["fc"] @ np.concatenate([norm(model.embed[token]), norm(hidden)])
+        f, kv = attention(model, model.draft, kv, norm(e))
+        return e + f, kv
+
+
+class Scripted:
+    """Drafts that are right up to a target count, provided that the cached entries are right.
+
+    Here they always are: they come from the truth.
+    """
+
+    def __init__(self, model: Model, engine: EngineSpec, path: Path) -> None:
+        self._vocab_size = model.spec.vocab_size
+        self._draft_len_max = engine.draft_len_max
+        self._path = path
+
+    def propose(self, sampled: Sampled) -> Drafts:
+        digest = self._digest(sampled.position)
+        return Drafts(
+            tuple(
+                self._draft(sampled, place=place, digest=digest)
+                for place in range(self._draft_len_max)
+            )
+        )
+
+    def entries(self, start: int, stop: int) -> Array:
+        following = np.array(self._path.tokens(start + 1, stop + 1), dtype=np.uint32)
+        positions = np.arange(start, stop, dtype=np.uint32)
+        return mix(following * GOLDEN + positions * ROTATION + 1)[:, None]
+
+    def _draft(self, sampled: Sampled, *, place: int, digest: int) -> int:
+        right = self._path.token(sampled.position + 2 + place)
+        if place < sampled.target - 1:
+            return right
+        return (right + 1 + mix_word(digest + place) % (self._vocab_size - 1)) % self._vocab_size
+
+    def _digest(self, position: int) -> int:
+        entries = self.entries(0, position + 1)[:, 0]
+        positions = np.arange(position + 1, dtype=np.uint32)
+        return int(np.sum(mix(entries + positions * DIGEST_STRIDE), dtype=np.uint32))
+
+
+class ExtractHiddenStates:
+    """No drafting model: the first sampled token is the draft, hidden states are what is cached."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def propose(self, sampled: Sampled) -> Drafts:
+        return Drafts(sampled.tokens[:1])
+
+    def entries(self, start: int, stop: int) -> Array:
+        hidden = np.stack([self._path.hidden(position) for position in range(start, stop)])
+        following = np.array(self._path.tokens(start + 1, stop + 1), dtype=hidden.dtype)
+        return np.concatenate([hidden, following[:, None]], axis=1)

@@ -1,0 +1,105 @@
+"""Executing a step: inputs, verification and drafts (DEFINITION sections 3, 4 and 7)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from racegate.scenario import CacheMode, DrafterKind, EngineSpec, Request, Scenario
+from racegate_reference.blocks import cdiv
+from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
+from racegate_reference.frames import Entry, Result
+from racegate_reference.model import Model
+from racegate_reference.paths import Path
+from racegate_reference.sampling import verify
+
+
+@dataclass(slots=True)
+class Live:
+    """What one incarnation of a request carries from step to step.
+
+    final: F, tokens whose state is final; accepted: a of the last step (1 if it did not sample).
+    column: of the running state (align), None before the first step; drafts: of the last step.
+    """
+
+    incarnation: int
+    final: int
+    accepted: int = 1
+    column: int | None = None
+    drafts: tuple[int, ...] = ()
+
+
+class RequestExecutor:
+    """Executes the entries of one request."""
+
+    def __init__(self, model: Model, engine: EngineSpec, request: Request) -> None:
+        self.path = Path(model, request)
+        self.drafter: Drafter | None = make_drafter(model, engine, self.path)
+        self._engine = engine
+        self._request = request
+        self._live: Live | None = None
+
+    def execute(self, entry: Entry) -> Result:
+        """Runs the entry; only what is kept is computed."""
+        live = self._live_of(entry)
+        start, drafts = live.final, live.drafts[: entry.drafts]
+        known = start + entry.tokens - entry.drafts
+        accepted = self._accepted(live, end=start + entry.tokens)
+        emitted: tuple[int, ...] = ()
+        proposed = Drafts(())
+        end, target = known, self._target(entry)
+        if not entry.chunk:
+            emitted = verify(drafts, lambda place: self.path.token(known + place))
+            end = known - 1 + len(emitted)
+            proposed = self._propose(Sampled(position=end - 1, tokens=emitted, target=target))
+        live.final, live.accepted, live.drafts = end, max(1, len(emitted)), proposed.tokens
+        return Result(
+            entry=entry,
+            start=start,
+            end=end,
+            accepted=accepted,
+            inputs=self.path.tokens(start, known) + drafts,
+            emitted=emitted,
+            target=target,
+            proposed=proposed.tokens,
+            gap=min([proposed.gap, *(self.path.gap(known + i) for i in range(len(emitted)))]),
+        )
+
+    def _live_of(self, entry: Entry) -> Live:
+        """The incarnation's state; a new one starts where the entry does, which is exact then."""
+        if self._live is None or self._live.incarnation != entry.incarnation:
+            self._live = Live(incarnation=entry.incarnation, final=entry.computed)
+        return self._live
+
+    def _accepted(self, live: Live, *, end: int) -> int:
+        """The count that selects the live state; moving it to another column (align) makes it 1."""
+        if self._engine.cache_mode is CacheMode.NONE:
+            return live.accepted
+        before, live.column = live.column, cdiv(end, self._engine.state_interval) - 1
+        return live.accepted if before == live.column else 1
+
+    def _target(self, entry: Entry) -> int:
+        if entry.chunk or self._engine.drafter is not DrafterKind.SCRIPTED:
+            return 1
+        accepts = self._request.accepts
+        return min(accepts[entry.round % len(accepts)], 1 + self._engine.draft_len_max)
+
+    def _propose(self, sampled: Sampled) -> Drafts:
+        return Drafts(()) if self.drafter is None else self.drafter.propose(sampled)
+
+
+class Executor:
+    """Executes plans, one request after another."""
+
+    def __init__(self, scenario: Scenario, model: Model) -> None:
+        self.requests = {
+            request.name: RequestExecutor(model, scenario.engine, request)
+            for request in scenario.requests
+        }
+        self.margin = math.inf
+
+    def execute(self, entries: tuple[Entry, ...]) -> tuple[Result, ...]:
+        """The results of a plan, in its order."""
+        results = tuple(self.requests[entry.request].execute(entry) for entry in entries)
+        self.margin = min([self.margin, *(result.gap for result in results)])
+        return results

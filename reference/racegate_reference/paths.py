@@ -1,0 +1,87 @@
+"""A request's path: its truth and everything computed along it (DEFINITION section 3).
+
+Sampling is lossless, so a request has one sequence of tokens, whatever was batched or drafted with
+it. States, cache entries and tokens are therefore computed once per request and looked up by the
+number of tokens before them.
+"""
+
+from __future__ import annotations
+
+from racegate.scenario import Request
+from racegate_reference.model import Model, ModelState, Recurrent, forward, initial_state
+from racegate_reference.numbers import Array
+from racegate_reference.sampling import Draw, draw_token, number_at
+
+
+class Path:
+    """Plain decoding of one request, one token after another, continued as far as it is asked."""
+
+    def __init__(self, model: Model, request: Request) -> None:
+        self._model = model
+        self._request = request
+        self._tokens = list(request.prompt)
+        self._gaps: list[float] = []
+        self._hidden: list[Array] = []
+        self._state: ModelState = initial_state(model)
+        # The recurrent layers' states after 0, 1, 2, ... tokens; an attention cache after n
+        # tokens is the first n entries of the latest one.
+        self._history: list[list[Recurrent]] = [[] for _ in self._state]
+        self._remember()
+
+    def token(self, position: int) -> int:
+        """The token at a position."""
+        while len(self._tokens) <= position:
+            self._advance()
+        return self._tokens[position]
+
+    def tokens(self, start: int, stop: int) -> tuple[int, ...]:
+        """The tokens at the positions start .. stop - 1."""
+        if stop > start:
+            self.token(stop - 1)
+        return tuple(self._tokens[start:stop])
+
+    def gap(self, position: int) -> float:
+        """By how much the token at a position behind the prompt was decided (see Draw)."""
+        self.token(position)
+        return self._gaps[position - len(self._request.prompt)]
+
+    def hidden(self, position: int) -> Array:
+        """The target hidden state [D] of a position."""
+        self._compute(position + 1)
+        return self._hidden[position]
+
+    def recurrent(self, layer: int, length: int) -> Recurrent:
+        """A recurrent layer after `length` tokens."""
+        self._compute(length)
+        return self._history[layer][length]
+
+    def kv(self, layer: int, start: int, stop: int) -> Array:
+        """An attention layer's cache entries of the positions start .. stop - 1, [n, 2HP]."""
+        self._compute(stop)
+        cache = self._state[layer]
+        assert not isinstance(cache, Recurrent)
+        return cache.kv[start:stop]
+
+    def _compute(self, length: int) -> None:
+        while len(self._hidden) < length:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Computes one more token, and draws the one behind it unless the prompt gives it."""
+        output = forward(self._model, self._state, self._tokens[len(self._hidden)])
+        self._hidden.append(output.hidden)
+        self._state = output.state
+        self._remember()
+        if len(self._hidden) == len(self._tokens):
+            draw = self._draw(output.logits)
+            self._tokens.append(draw.token)
+            self._gaps.append(draw.gap)
+
+    def _draw(self, logits: Array) -> Draw:
+        number = number_at(self._request.seed, len(self._tokens))
+        return draw_token(logits, number=number, temperature=self._request.temperature)
+
+    def _remember(self) -> None:
+        for states, state in zip(self._history, self._state, strict=True):
+            if isinstance(state, Recurrent):
+                states.append(state)

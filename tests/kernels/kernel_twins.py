@@ -1,0 +1,147 @@
+"""Runs a kernel's eager twin and its Triton launcher on equal inputs; compares all they changed.
+
+On a machine with a GPU the launchers run there; elsewhere under Triton's interpreter, on NumPy's
+memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from racegate_kernels.backend import EAGER, triton_backend
+from racegate_kernels.poison import poison_of
+
+TRITON = triton_backend()
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+# Both sides sum in float32 in different orders. Exact quantities are compared without tolerance.
+FLOAT_TOLERANCE = 2e-5
+
+GUARD = 64
+CANARY = 77
+
+DTYPES = pytest.mark.parametrize("dtype", [np.uint32, np.float32], ids=["exact", "float"])
+# Poison among floats is NaN, which NumPy, and with it the interpreter, warns of in arithmetic.
+POISON_MAKES_NAN = pytest.mark.filterwarnings(
+    "ignore:invalid value:RuntimeWarning", "ignore:All-NaN:RuntimeWarning"
+)
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the Triton launcher returned, and its array arguments afterwards."""
+
+    returned: Any
+    args: tuple[Any, ...]
+
+
+def compare(name: str, *args: Any, **options: Any) -> Outcome:
+    """Runs both; every array must end equal, and no byte beside an array may change."""
+    eager = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
+    launched = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
+    expected = getattr(EAGER, name)(*map(_view, eager), **options)
+    tensors = [_tensor(_view(x)) for x in launched]
+    returned = getattr(TRITON, name)(*tensors, **options)
+    if isinstance(returned, torch.Tensor):
+        returned = _array(returned, like=expected)
+    assert_same(returned, expected, what="returned")
+    for i, (tensor, one, other) in enumerate(zip(tensors, launched, eager, strict=True)):
+        if isinstance(one, _Guarded):
+            one.view[...] = _array(tensor, like=one.view)
+            assert_same(one.view, other.view, what=f"argument {i}")
+            one.assert_guards_whole()
+            other.assert_guards_whole()
+    return Outcome(returned=returned, args=tuple(map(_view, launched)))
+
+
+def assert_same(actual: Any, expected: Any, *, what: str) -> None:
+    if expected is None:
+        assert actual is None, what
+        return
+    assert actual.dtype == expected.dtype, what
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(
+            actual, expected, rtol=FLOAT_TOLERANCE, atol=FLOAT_TOLERANCE, err_msg=what
+        )
+    else:
+        np.testing.assert_array_equal(actual, expected, err_msg=what)
+
+
+def values(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Random model quantities: all 32 bits in exact, standard normal in float."""
+    if dtype == np.uint32:
+        return rng.integers(0, 2**32, shape, dtype=np.uint32)
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def sliced(x: Array, *, margin: int = 3) -> Array:
+    """x as a slice of a wider projection: rows apart, what follows the first dimension dense."""
+    width = int(np.prod(x.shape[1:]))
+    wide = np.zeros((len(x), width + 2 * margin), x.dtype)
+    view = np.lib.stride_tricks.as_strided(
+        wide[:, margin:], x.shape, (wide.strides[0], *np.empty(x.shape, x.dtype).strides[1:])
+    )
+    view[...] = x
+    return view
+
+
+def int32(*numbers: Any) -> Array:
+    return np.array(numbers, np.int32)
+
+
+def starts(lengths: Any) -> Array:
+    """query_start of rows of these lengths."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def poison(shape: tuple[int, ...], dtype: Any = np.int32) -> Array:
+    """What an output holds before a kernel writes it."""
+    return np.full(shape, poison_of(dtype), dtype)
+
+
+class _Guarded:
+    """A copy of an array with its strides, inside a larger buffer of canaries."""
+
+    def __init__(self, x: Array) -> None:
+        steps = [stride // x.itemsize for stride in x.strides]
+        span = 1 + sum((n - 1) * step for n, step in zip(x.shape, steps, strict=True) if n > 0)
+        self._buffer = np.full(span + 2 * GUARD, CANARY, x.dtype)
+        self._guard = np.full(span + 2 * GUARD, True)
+        self.view = self._place(self._buffer, x)
+        self.view[...] = x
+        self._place(self._guard, x)[...] = False
+
+    def assert_guards_whole(self) -> None:
+        np.testing.assert_array_equal(self._buffer[self._guard], CANARY)
+
+    @staticmethod
+    def _place(buffer: Array, x: Array) -> Array:
+        strides = tuple(stride // x.itemsize * buffer.itemsize for stride in x.strides)
+        return np.lib.stride_tricks.as_strided(buffer[GUARD:], x.shape, strides)
+
+
+def _view(x: Any) -> Any:
+    return x.view if isinstance(x, _Guarded) else x
+
+
+def _tensor(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return x
+    shared = torch.from_numpy(x.view(np.int32) if x.dtype == np.uint32 else x)
+    if DEVICE == "cpu":
+        return shared
+    return torch.empty_strided(
+        shared.shape, shared.stride(), dtype=shared.dtype, device=DEVICE
+    ).copy_(shared)
+
+
+def _array(x: torch.Tensor, *, like: Array) -> Array:
+    array = x.cpu().numpy()
+    return array.view(np.uint32) if like.dtype == np.uint32 else array
