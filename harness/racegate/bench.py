@@ -13,11 +13,14 @@ import numpy as np
 
 import racegate
 from racegate.check import Checker
-from racegate.scenario import Request, Scenario, validate
+from racegate.scenario import Request, Scenario
 from racegate.schedule import EAGER
+from racegate.validation import validate
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure."""
+
     name: str
     value: float
     unit: str
@@ -32,7 +35,9 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bench_scenario() -> Scenario:
-    """The named scenario: 10 steps, 4 requests, exact, all layer kinds, mixed accepts, a finish and a condense."""
+    """The named scenario: 10 steps, 4 requests, exact, all layer kinds, mixed accepts, a finish and
+    a condense.
+    """
     requests = tuple(
         Request(
             name=name,

@@ -1,17 +1,19 @@
-"""Check: runs one scenario under one schedule, with or without a fault, and asks the oracles. The only wiring."""
+"""Check: runs one scenario under one schedule, with or without a fault, and asks the oracles. The
+only wiring.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from racegate.config import resolve
-from racegate.device.recorder import NullRecorder
+from racegate.device.chooser import HoldChooser
 from racegate.device.protocol import DeadlockError, FootprintError
+from racegate.device.recorder import NullRecorder
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.parts import EngineParts
@@ -26,16 +28,16 @@ from racegate.findings import (
     from_stop,
     from_violations,
 )
-from racegate.observe import Observation
+from racegate.oracles.invariants import find_violations
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, find_divergence
-from racegate.oracles.invariants import find_violations
+from racegate.run import Run
 from racegate.scenario import Numerics, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations
-from racegate.trace import HoldOutcome, Trace
+from racegate.trace import HoldOutcome
 from racegate.verdict import Finding, FindingKind, Verdict
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
@@ -49,7 +51,9 @@ class CheckError(Exception):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario judged. Serialises to the `run` object of the JSON contract (ARCHITECTURE, JSON)."""
+    """One scenario judged. Serialises to the `run` object of the JSON contract (ARCHITECTURE,
+    JSON).
+    """
 
     scenario: str
     device: str
@@ -64,19 +68,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Everything one run left behind, for the oracles. stopped: why the engine did not reach its end."""
-
-    trace: Trace
-    observations: tuple[Observation, ...]
-    result: EngineResult | None
-    stopped: Exception | None
-    seconds: float
-
-
 class Checker:
-    """One scenario with its reference run, which is computed once and serves every schedule and fault.
+    """One scenario with its reference run, which is computed once and serves every schedule and
+    fault.
 
     replay: the command that runs the scenario again, without fault and holds
     """
@@ -97,7 +91,7 @@ class Checker:
         """Runs the asynchronous engine once on the virtual device."""
         device = VirtualDevice(
             LANES,
-            schedule=schedule,
+            chooser=HoldChooser(schedule),
             dropped=frozenset() if fault is None else fault.drops,
             is_audited=is_audited,
         )
@@ -114,7 +108,9 @@ class Checker:
         )
 
     def execute_bare(self) -> EngineResult:
-        """Runs the engine without recording or observing anything: what the harness costs is measured against this."""
+        """Runs the engine without recording or observing anything: what the harness costs is
+        measured against this.
+        """
         device = VirtualDevice(LANES, recorder=NullRecorder(LANES))
         engine = AsyncEngine(self.scenario, device, truth=self._truth, probe=NullProbe())
         result = engine.run()
@@ -137,7 +133,8 @@ class Checker:
             ValueError,
             ArithmeticError,
         ) as error:
-            # A defect may drive the engine against its own assertions: that is a finding, not a failure of the harness.
+            # A defect may drive the engine against its own assertions: that is a finding, not a
+            # failure of the harness.
             return None, error
         return result, None
 
@@ -205,7 +202,9 @@ class Checker:
 
 
 def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
-    """The scenario with the first model seed whose decisions are all farther apart than the float tolerance."""
+    """The scenario with the first model seed whose decisions are all farther apart than the float
+    tolerance.
+    """
     first = scenario.model.seed
     for seed in range(first, first + MODEL_SEEDS_MAX):
         model = msgspec.structs.replace(scenario.model, seed=seed)
@@ -215,7 +214,7 @@ def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, .
             note = f"model seed {first} has a decision within the tolerance; seed {seed} is used"
             return candidate, reference, () if seed == first else (note,)
     raise CheckError(
-        f"{scenario.name}: none of the model seeds {first}..{first + MODEL_SEEDS_MAX - 1} keeps every "
+        f"{scenario.name}: none of the model seeds {first}..{seed} keeps every "
         f"decision farther apart than {FLOAT_TOLERANCE}; use a smaller vocabulary or fewer tokens"
     )
 

@@ -17,12 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from racegate.bench import run_bench
-from racegate.check import CheckError, Checker
+from racegate.check import Checker, CheckError
 from racegate.faults.catalogue import FAULTS, Fault, FaultError, find_fault
 from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
 from racegate.report.text import print_gate, print_run
 from racegate.request_log import scenario_file_for
-from racegate.scenario import Scenario, ScenarioError, explicit, load
+from racegate.scenario import Scenario, ScenarioError
+from racegate.scenario_file import explicit, load
 from racegate.schedule import Schedule, ScheduleError, parse_schedule
 from racegate.verdict import exit_code
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Deterministic race reproduction and correctness checks for asynchronous speculative decoding.",
+    help="Reproduce races of asynchronous speculative decoding, or prove their absence.",
 )
 faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 scenarios_app = typer.Typer(no_args_is_help=True, help="The scenario scripts.")
@@ -147,7 +148,8 @@ def run(
         options = {"rows": rows, "scale": scale, "step_ms": step_ms, "seed": seed}
         file = scenario_file_for(trace, **options)  # type: ignore[arg-type]
         loaded = explicit(file, source=str(trace), folder=trace.parent)
-        replay = f"racegate run --trace {trace} --rows {rows} --scale {scale} --step-ms {step_ms} --seed {seed}"
+        given = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+        replay = f"racegate run --trace {trace} {given}"
     schedule = Schedule() if hold is None else parse_schedule(hold)
     found = None if fault is None else find_fault(fault)
     checker = Checker(loaded, replay=replay)
@@ -162,27 +164,27 @@ def run(
 @faults_app.command("list")
 def faults_list(json: JsonOption = None) -> None:
     """Every seeded fault: kind, origin, what is expected to differ first, and where."""
-    rows = [
-        {
-            "name": fault.name,
-            "kind": str(fault.kind),
-            "origin": fault.origin,
-            "expect": fault.expect,
-            "scenarios": list(fault.scenarios),
-            "summary": fault.summary,
-            "holds": {name: list(holds) for name, holds in fault.holds.items()},
-        }
-        for fault in FAULTS
-    ]
     if json is not None:
-        write_json(json, rows)
+        write_json(json, [fault_object(fault) for fault in FAULTS])
         return
     table = Table("name", "kind", "origin", "expect", "scenarios")
-    for row in rows:
-        table.add_row(
-            row["name"], row["kind"], row["origin"], row["expect"], ", ".join(row["scenarios"])
-        )
+    for fault in FAULTS:
+        names = ", ".join(fault.scenarios)
+        table.add_row(fault.name, fault.kind, fault.origin, fault.expect, names)
     stdout_console().print(table)
+
+
+def fault_object(fault: Fault) -> dict[str, Any]:
+    """A fault in the JSON contract."""
+    return {
+        "name": fault.name,
+        "kind": str(fault.kind),
+        "origin": fault.origin,
+        "expect": fault.expect,
+        "scenarios": list(fault.scenarios),
+        "summary": fault.summary,
+        "holds": {name: list(holds) for name, holds in fault.holds.items()},
+    }
 
 
 @scenarios_app.command("list")

@@ -23,8 +23,8 @@ def resolve(scenario: Scenario) -> Resolved:
         engine = msgspec.structs.replace(engine, draft_len_max=0)
     if engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES and engine.draft_len_max > 1:
         warnings.append(
-            f"drafter extract_hidden_states proposes one token: draft_len_max {engine.draft_len_max} "
-            "becomes 1"
+            "drafter extract_hidden_states proposes one token: "
+            f"draft_len_max {engine.draft_len_max} becomes 1"
         )
         engine = msgspec.structs.replace(engine, draft_len_max=1)
     if engine.draft_len_max == 0 and engine.drafter is not DrafterKind.NONE:

@@ -9,7 +9,8 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """A named wait.
 
     name: unique, also how a fault names the edge it drops
-    before, after: what must come first and what may only follow, as readers of a report should see it
+    before, after: what must come first and what may only follow, as readers of a report should see
+        it
     buffers: the buffers whose accesses this edge orders
     reason: what goes wrong without it
     """

@@ -1,4 +1,6 @@
-"""Findings from what the oracles saw: one per signature, worded so that a runner developer can act on it."""
+"""Findings from what the oracles saw: one per signature, worded so that a runner developer can act
+on it.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,13 @@ def _from_conflict(conflict: Conflict, signature: str, rows: dict[int, tuple[str
     )
     if edge is None:
         message += (
-            f"No declared edge covers {conflict.buffer}: record an event behind {first.name} and let "
-            f"the lane of {second.name} wait for it before."
+            f"No declared edge covers {conflict.buffer}: record an event behind {first.name} and "
+            f"let the lane of {second.name} wait for it before."
         )
     else:
         message += (
-            f"Edge {edge.name} should put {edge.before} before {edge.after}; it is missing, or stands "
-            f"behind {second.name}. Without it {edge.reason}."
+            f"Edge {edge.name} should put {edge.before} before {edge.after}; it is missing, or "
+            f"stands behind {second.name}. Without it {edge.reason}."
         )
     return Finding(
         kind=FindingKind.CONFLICT,
@@ -79,8 +81,8 @@ def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
         findings[signature] = Finding(
             kind=FindingKind.OWNERSHIP,
             signature=signature,
-            message=f"{seen.name} reads {seen.buffer} row {seen.row} for {_owner(seen.expected)} and "
-            f"finds {actual}",
+            message=f"{seen.name} reads {seen.buffer} row {seen.row} for {_owner(seen.expected)} "
+            f"and finds {actual}",
             buffer=seen.buffer,
             op=seen.name,
             step=seen.step,
@@ -140,8 +142,8 @@ def from_losses(losses: Sequence[Loss]) -> list[Finding]:
         Finding(
             kind=FindingKind.LOSS,
             signature=_signature("loss", "delivered"),
-            message=f"request {loss.request}: delivered token {loss.index} is {loss.actual}, plain decoding "
-            f"gives {loss.expected}",
+            message=f"request {loss.request}: delivered token {loss.index} is {loss.actual}, "
+            f"plain decoding gives {loss.expected}",
             request=loss.request,
             field="delivered",
             expected=loss.expected,

@@ -10,13 +10,16 @@ import msgspec
 
 from racegate.check import Checker, RunResult
 from racegate.faults.catalogue import Fault
-from racegate.scenario import Scenario, ScenarioError, load
+from racegate.scenario import Scenario, ScenarioError
+from racegate.scenario_file import load
 from racegate.verdict import Verdict
 
 SCHEMA = "racegate/1"
 
 
 class GateStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the scenarios."""
+
     scenarios: int
     steps: int
     ops: int

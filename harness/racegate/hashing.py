@@ -1,4 +1,6 @@
-"""Counter-based draws that fill in what a scenario file leaves open (prompts, accept counts, seeds)."""
+"""Counter-based draws that fill in what a scenario file leaves open (prompts, accept counts,
+seeds).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Observation: what is true at a step boundary. Both engines produce it; the stepwise oracle compares it.
+"""Observation: what is true at a step boundary. Both engines produce it; the stepwise oracle
+compares it.
 
-The fields of each boundary, their shapes and the values where nothing is defined: DEFINITION section 7.
+The fields of each boundary, their shapes and the values where nothing is defined: DEFINITION
+section 7.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ class Boundary(StrEnum):
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The values of one boundary of one step.
 
-    values: field name -> tuple / dict of plain data, or a NumPy array in row or token order; compared.
+    values: field name -> tuple / dict of plain data, or a NumPy array in row or token order;
+        compared.
     detail: further values of the asynchronous engine, which only its invariants look at.
     """
 

@@ -1,4 +1,6 @@
-"""Requests from a real request log: arrivals become steps, lengths are scaled, the rest is drawn from the seed."""
+"""Requests from a real request log: arrivals become steps, lengths are scaled, the rest is drawn
+from the seed.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,8 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from racegate.scenario import (
-    SCHEMA_VERSION,
-    EngineSpec,
-    Expect,
-    RequestEntry,
-    ScenarioError,
-    ScenarioFile,
-    TraceEntry,
-)
+from racegate.scenario import EngineSpec, Expect, ScenarioError
+from racegate.scenario_file import SCHEMA_VERSION, RequestEntry, ScenarioFile, TraceEntry
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LOG_ROWS_MAX = 256
@@ -41,8 +36,9 @@ def entries_from_log(
             raise ScenarioError(
                 source,
                 "$.trace.scale",
-                f"log row {first + index} has {prompt_tokens} + {generated_tokens} tokens: with scale "
-                f"{trace.scale} they do not fit model_len_max = {longest}; use at least {needed}",
+                f"log row {first + index} has {prompt_tokens} + {generated_tokens} tokens: with "
+                f"scale {trace.scale} they do not fit model_len_max = {longest}; "
+                f"use at least {needed}",
             )
         elapsed_ms = int((arrived - started).total_seconds() * 1000)
         entries.append(

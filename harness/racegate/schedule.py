@@ -1,9 +1,10 @@
 """Hold and Schedule: which operations complete later than at once, until when, by name.
 
-Text form of a hold: ``d2h:accepted_counts@3 until host:condense@4``. The operation is ``kind:name@step``, optionally
-with its lane in front (``output/d2h:sampled@3``) and ``*`` as a wildcard; a copy may be torn, ``OP[2:]`` holds its
-rows from 2 on. The point is the name of another operation (reached when it completed) or of a host action (reached
-when the host has done it), or ``forced``: until a wait needs the operation.
+Text form of a hold: ``d2h:accepted_counts@3 until host:condense@4``. The operation is
+``kind:name@step``, optionally with its lane in front (``output/d2h:sampled@3``) and ``*`` as a
+wildcard; a copy may be torn, ``OP[2:]`` holds its rows from 2 on. The point is the name of another
+operation (reached when it completed) or of a host action (reached when the host has done it), or
+``forced``: until a wait needs the operation.
 """
 
 from __future__ import annotations

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from racegate.run import Run
 from racegate.scenario import Expect, Scenario
 from racegate.trace import HOST, HostAccess, OpRecord, Trace, Waited
-
-if TYPE_CHECKING:
-    from racegate.check import Run
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):

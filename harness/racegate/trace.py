@@ -1,7 +1,9 @@
-"""Trace: every operation, host access, record and wait of one run, in the order in which the host issued them.
+"""Trace: every operation, host access, record and wait of one run, in the order in which the host
+issued them.
 
-Lanes are numbered: 0 is the host, the streams follow. A *clock* is a vector over lanes: what is known to have
-happened before, as the last sequence number of each lane. Sequence numbers of the host are its issue count.
+Lanes are numbered: 0 is the host, the streams follow. A *clock* is a vector over lanes: what is
+known to have happened before, as the last sequence number of each lane. Sequence numbers of the
+host are its issue count.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class OpRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostAccess(msgspec.Struct, frozen=True, gc=False):
-    """A host read or write of memory the device may also use. name: the host action it belongs to."""
+    """A host read or write of memory the device also uses. name: the host action it is part of."""
 
     name: str
     step: int
@@ -61,7 +63,9 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Waited(msgspec.Struct, frozen=True, gc=False):
-    """A lane waits for an event version. is_dropped: the wait was removed by a fault and orders nothing."""
+    """A lane waits for an event version. is_dropped: the wait was removed by a fault and orders
+    nothing.
+    """
 
     edge: str
     event: str

@@ -43,7 +43,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One defect seen in a run. Fields that mean nothing for its kind are None.
 
     signature: the same for the same defect in every run; no step, request or value is part of it
-    buffer, op, other, edge: what two accesses lack an order on, the accesses, and the edge that should give it
+    buffer, op, other, edge: what two accesses lack an order on, the accesses, and the edge that
+        should give it
     step, request, layer, field, expected, actual: the first place that differs, and how
     replay: the command that shows it again
     """
@@ -65,7 +66,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ASSUMPTIONS = (
-    "every access to shared memory goes through a recorded buffer, and operations touch only the rows they declare",
+    "every access to shared memory goes through a recorded buffer, and operations touch only "
+    "the rows they declare",
     "the device keeps the program's edges: issue order, stream order, events, host waits",
     "kernels are deterministic functions of the memory they declare",
     "no completion flag is queried (a query would be a branch on timing)",

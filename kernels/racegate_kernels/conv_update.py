@@ -94,7 +94,7 @@ def conv_update_triton(
 ) -> Array:
     """The same on torch tensors."""
     assert_row_major(x)
-    assert_dense(weight, window, window_block, query_start, accepted, computed, is_decode)
+    assert_dense(weight, window, query_start, accepted, computed, is_decode)
     (tokens, channels), width, capacity = x.shape, weight.shape[1], window.shape[2]
     convolved = x.new_empty((tokens, channels))
     block_c = block_of(channels, most=128)
@@ -109,6 +109,7 @@ def conv_update_triton(
         is_decode,
         convolved,
         x.stride(0),
+        window_block.stride(0),
         tokens,
         len(window),
         CHANNELS=channels,
@@ -127,13 +128,14 @@ def _conv_update_kernel(
     p_x,  # [T, C], read
     p_weight,  # [C, W], read
     p_window,  # [B, C, W - 1 + K], read and written
-    p_window_block,  # [R] int32, read
+    p_window_block,  # [R] int32, read; a column of a table
     p_query_start,  # [R + 1] int32, read
     p_accepted,  # [R] int32, read
     p_computed,  # [R] int32, read
     p_is_decode,  # [R] int32, read
     p_convolved,  # [T, C], written
     stride_x,
+    stride_block,
     tokens,
     blocks,
     CHANNELS: tl.constexpr,
@@ -150,7 +152,7 @@ def _conv_update_kernel(
     m_c = o_c < CHANNELS
     start, end = row_span(p_query_start, i_row, tokens)
     length = end - start
-    i_block = tl.load(p_window_block + i_row).to(tl.int64)
+    i_block = tl.load(p_window_block + i_row * stride_block).to(tl.int64)
     m_block = (i_block > 0) & (i_block < blocks)
     p_window_row = p_window + (i_block * CHANNELS + o_c) * CAPACITY
     p_x_row = p_x + start.to(tl.int64) * stride_x + o_c

@@ -72,7 +72,7 @@ def scatter_inputs_triton(
     )
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "tokens_max"])
 def _scatter_inputs_kernel(
     p_input_ids,  # [T_max] int32, written
     p_query_start,  # [R + 1] int32, read

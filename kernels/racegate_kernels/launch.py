@@ -1,4 +1,8 @@
-"""What the Triton launchers share: block sizes and the layouts that kernels take for granted."""
+"""What the Triton launchers share: block sizes and the layouts that kernels take for granted.
+
+Sizes that change from step to step go into the grid, or into arguments that Triton does not
+specialise (`do_not_specialize`): a batch of another size must not compile in the middle of a run.
+"""
 
 from __future__ import annotations
 

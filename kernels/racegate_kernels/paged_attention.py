@@ -142,7 +142,7 @@ def _paged_attention_kernel(
     p_q_head = p_q + i_t * stride_q_t + i_head * stride_q_h
     b_q = widen(tl.load(p_q_head + o_p, mask=m_p, other=0), EXACT)
 
-    b_sum = b_q * 0
+    b_sum = tl.zeros([BLOCK_P], b_q.dtype)
     total = tl.full([], 0, tl.float32)
     top = tl.full([], float("-inf"), tl.float32)
     i_first = i_row * 0

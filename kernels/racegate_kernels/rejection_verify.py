@@ -123,7 +123,7 @@ def rejection_verify_triton(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens_max"])
 def _draw_kernel(
     p_logits,  # [R, 1 + K, V], read
     p_logit_index,  # [R, 1 + K] int32, read
@@ -225,7 +225,7 @@ def _weight(p_logits_row, o_v, heat, top, VOCAB: tl.constexpr, EXACT: tl.constex
     return b_weight
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "tokens_max"])
 def _verify_kernel(
     p_drawn,  # [R, 1 + K] int32, read
     p_logit_index,  # [R, 1 + K] int32, read

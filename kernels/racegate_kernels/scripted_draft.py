@@ -157,7 +157,7 @@ def _scripted_entries_kernel(
     tl.store(p_cache + b_slot, b_entry, mask=(b_slot >= first_slot) & (b_slot < slots))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _scripted_draft_kernel(
     p_positions,  # [T] int32, read
     p_last_index,  # [R] int32, read

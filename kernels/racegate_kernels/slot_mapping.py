@@ -65,7 +65,7 @@ def slot_mapping_triton(
     )
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "tokens_max"])
 def _slot_mapping_kernel(
     p_positions,  # [T_max] int32, read
     p_query_start,  # [R + 1] int32, read

@@ -16,6 +16,7 @@ import torch
 from racegate_kernels.backend import EAGER, triton_backend
 from racegate_kernels.poison import poison_of
 
+pytest.importorskip("triton", reason="has wheels for Linux only")
 TRITON = triton_backend()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

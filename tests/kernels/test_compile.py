@@ -22,6 +22,7 @@ PROGRAM = Path(__file__).with_name("compile_kernels.py")
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "bfloat16"])
 def test_compiles_to_machine_code(dtype: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="has wheels for Linux only")
     env = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     # A cache of its own: what an earlier run has compiled proves nothing.
     env["TRITON_CACHE_DIR"] = str(tmp_path)
@@ -48,6 +49,7 @@ def kernels() -> set[str]:
 
 @pytest.mark.parametrize("field", dataclasses.fields(Backend), ids=lambda field: field.name)
 def test_launcher_has_the_signature_of_its_twin(field: dataclasses.Field[object]) -> None:
+    pytest.importorskip("triton", reason="has wheels for Linux only")
     twin, launcher = getattr(EAGER, field.name), getattr(triton_backend(), field.name)
     assert inspect.signature(launcher) == inspect.signature(twin)
 

@@ -22,7 +22,7 @@ def inputs(
     weight = values(rng, (channels, width), dtype)
     capacity = width - 1 + rows.table.shape[1] - 1
     window = values(rng, (BLOCKS, channels, capacity), dtype)
-    return [x, weight, window, rows.table[:, 0].copy(), *rows.counts]
+    return [x, weight, window, rows.table[:, 0], *rows.counts]
 
 
 @DTYPES

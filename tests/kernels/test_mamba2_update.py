@@ -58,7 +58,7 @@ def test_prefill_keeps_only_its_last_state_in_the_first_column() -> None:
 
 def test_rolled_back_decoding_equals_the_definition() -> None:
     """Every step feeds drafts of which some are rejected; the outputs of the others are true."""
-    heads, head_size, state_size, columns = 2, 2, 3, 3
+    heads, head_size, state_size = 2, 2, 3
     rng = np.random.default_rng(2)
     shapes = [(heads, head_size), (state_size,), (state_size,), (heads,)]
     true = [values(rng, (12, *shape), np.uint32) for shape in shapes]
@@ -77,7 +77,7 @@ def test_rolled_back_decoding_equals_the_definition() -> None:
         y = EAGER.mamba2_update(*x, *parameters, state, table, *counts)
         np.testing.assert_array_equal(y[:kept], expected[done : done + kept])
         done, accepted = done + kept, 1 if prefill else kept
-    assert (done, columns) == (12, table.shape[1])
+    assert done == 12
 
 
 def plain_outputs(x: Array, b: Array, c: Array, dt: Array, *, dt_bias: Array, skip: Array) -> Array:

@@ -35,10 +35,13 @@ def attend(
     table: Array,
     sizes: tuple[int, int] = (2, 3),
     block_size: int = 4,
+    unseen: int = 0,
 ) -> Array:
+    """Attention with right positions; every third row has a sequence length short by `unseen`."""
     heads, head_size = sizes
     query_start = starts(lengths)
     seq_lens = int32(*computed) + np.diff(query_start)
+    seq_lens[::3] -= unseen
     positions = np.concatenate(
         [c + np.arange(n) for c, n in zip(computed, lengths, strict=True)]
     ).astype(np.int32)
@@ -79,7 +82,7 @@ def test_attention_with_wrong_tables_and_counts(
     wrong = rng.random(table.shape) < 0.15
     table[wrong] = rng.choice(int32(0, -1, BLOCKS, POISON_I32), int(wrong.sum()))
     lengths, computed = [n for n, _ in rows], [c for _, c in rows]
-    attend(rng, dtype, lengths=lengths, computed=computed, table=table)
+    attend(rng, dtype, lengths=lengths, computed=computed, table=table, unseen=seed % 3)
 
 
 @DTYPES

@@ -25,7 +25,7 @@ def batch(
     rows, columns = len(drafts), max(drafts) + 1
     logits = values(rng, (rows, columns, vocab_size), dtype)
     if dtype == np.uint32 and not sharp:
-        logits >>= 5  # Levels so close that many tokens weigh something.
+        logits >>= 9  # Levels so close that many tokens weigh something.
     query_start = starts([d + 1 for d in drafts])
     index = query_start[:-1, None] + np.arange(columns, dtype=np.int32)
     index[index >= query_start[1:, None]] = -1

@@ -1,8 +1,11 @@
-"""Chooser: what orders device work on the virtual device. The eager baseline with holds is one chooser."""
+"""Chooser: what orders device work on the virtual device. The eager baseline with holds is one
+chooser.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fnmatch import translate
 from typing import Protocol
 
@@ -21,21 +24,62 @@ class Ticket:
 
 
 class Chooser(Protocol):
-    """Decides when an operation at the head of its stream may complete."""
+    """Decides when an operation at the head of its stream may complete.
+
+    is_eager: operations complete as soon as they can unless a ticket holds them; else the device
+    offers the ready ones before every host access, wait and query, and `pick` chooses.
+    """
+
+    @property
+    def is_eager(self) -> bool: ...
+
+    def pick(self, ready: Sequence[str]) -> int | None:
+        """Which of the ready operations (lane/name) completes next; None: no more for now."""
+        ...
 
     def tear_row(self, lane: str, name: str) -> int | None:
         """The row at which a copy is torn in two, if at all."""
         ...
 
     def ticket(self, lane: str, name: str) -> Ticket | None:
-        """The ticket of an operation that is held when it is issued; None lets it complete at once."""
+        """The ticket of an operation held when it is issued; None lets it complete at once."""
         ...
 
     def reach(self, point: str) -> bool:
         """A point has been reached; whether anything was released by it."""
         ...
 
+    def forced(self, ticket: Ticket) -> None:
+        """A wait needed a held operation before its point came."""
+        ...
+
     def outcomes(self) -> tuple[HoldOutcome, ...]: ...
+
+
+class SteppingChooser:
+    """Base of choosers that pick every completion; they hold and tear nothing."""
+
+    @property
+    def is_eager(self) -> bool:
+        return False
+
+    def pick(self, ready: Sequence[str]) -> int | None:
+        raise NotImplementedError
+
+    def tear_row(self, lane: str, name: str) -> int | None:
+        return None
+
+    def ticket(self, lane: str, name: str) -> Ticket | None:
+        return None
+
+    def reach(self, point: str) -> bool:
+        return False
+
+    def forced(self, ticket: Ticket) -> None:
+        pass
+
+    def outcomes(self) -> tuple[HoldOutcome, ...]:
+        return ()
 
 
 class _Watch:
@@ -57,6 +101,13 @@ class HoldChooser:
 
     def __init__(self, schedule: Schedule) -> None:
         self._watches = [_Watch(hold) for hold in schedule.holds]
+
+    @property
+    def is_eager(self) -> bool:
+        return True
+
+    def pick(self, ready: Sequence[str]) -> int | None:
+        raise AssertionError("an eager chooser is never asked")
 
     def tear_row(self, lane: str, name: str) -> int | None:
         full = f"{lane}/{name}"

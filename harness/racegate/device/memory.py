@@ -1,8 +1,8 @@
-"""Buffers of the virtual device: storage with poison, owners per cell, and recorded host accesses."""
+"""Buffers of the virtual device: storage with poison, owners per cell, recorded host accesses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from racegate_kernels.poison import poison_of
 
 
 class Storage:
-    """Memory with an identity that survives reuse: accesses through an old and a new name can conflict."""
+    """Memory with an identity that survives reuse: accesses through an old and a new name can
+    conflict.
+    """
 
     __slots__ = ("array", "number", "owners")
 
@@ -43,7 +45,7 @@ class VirtualBuffer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.storage.array.shape
+        return tuple(self.storage.array.shape)
 
     def access(self, mask: int, *, is_write: bool) -> Access:
         """The (cached) access record of some rows."""
@@ -57,11 +59,19 @@ class VirtualBuffer:
 class VirtualHostBuffer(VirtualBuffer):
     """Pinned host memory: the only way the host reaches it, and every access is recorded."""
 
-    __slots__ = ("_recorder",)
+    __slots__ = ("_before_access", "_recorder")
 
-    def __init__(self, name: str, storage: Storage, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        recorder: Recorder,
+        *,
+        before_access: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(name, storage, lane=0)
         self._recorder = recorder
+        self._before_access = before_access
 
     def read(self, rows: int | None = None, *, expect: Sequence[Owner | None] = ()) -> np.ndarray:
         count = len(self.storage.array) if rows is None else rows
@@ -112,6 +122,8 @@ class VirtualHostBuffer(VirtualBuffer):
 
     def _touch(self, mask: int, *, is_write: bool) -> None:
         assert not self.is_free, f"{self.name} is used after it was freed"
+        if self._before_access is not None:
+            self._before_access()
         self._recorder.host_access(self.access(mask, is_write=is_write))
 
     def _check_owner(self, row: int, expected: Owner) -> None:

@@ -1,8 +1,9 @@
-"""What the engine may ask of a device. The virtual and the CUDA device both give it, with one meaning.
+"""What the engine may ask of a device. The virtual and the CUDA device both give it, with one
+meaning.
 
-Semantics (DESIGN section 6): streams are first in, first out; a wait binds to the latest record of the event at the time
-of the call; waiting for a never-recorded event does nothing; an operation reads its inputs when it runs, not when it is
-issued; what it did not declare it does not get.
+Semantics (DESIGN section 6): streams are first in, first out; a wait binds to the latest record of
+the event at the time of the call; waiting for a never-recorded event does nothing; an operation
+reads its inputs when it runs, not when it is issued; what it did not declare it does not get.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class HostBuffer(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     def read(self, rows: int | None = None, *, expect: Sequence[Owner | None] = ()) -> np.ndarray:
-        """A copy of the first `rows` rows (all by default). expect: whose value each row should hold."""
+        """A copy of the first `rows` rows (all by default). expect: whose value each row should
+        hold.
+        """
         ...
 
     def read_row(self, row: int, *, expect: Owner | None = None) -> Any:
@@ -137,7 +140,9 @@ class Event(Protocol):
 
 
 class Flag(Protocol):
-    """A word in pinned memory that the host sets once; a stream can wait for it (a latch, an external signal)."""
+    """A word in pinned memory that the host sets once; a stream can wait for it (a latch, an
+    external signal).
+    """
 
     def set(self) -> None: ...
 
@@ -154,14 +159,18 @@ class Snapshot(Protocol):
 
 
 class Device(Protocol):
+    """Handles (streams, events, flags, buffers) go back only to the device that made them."""
+
     def stream(self, lane: str) -> Stream: ...
     def event(self, name: str) -> Event: ...
     def flag(self, name: str) -> Flag: ...
 
     def device_buffer(
-        self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: Stream
+        self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: Any
     ) -> DeviceBuffer:
-        """Uninitialised (poisoned) device memory from the stream's pool; reuse is ordered on that stream only."""
+        """Uninitialised (poisoned) device memory from the stream's pool; reuse is ordered on that
+        stream only.
+        """
         ...
 
     def constant(self, name: str, values: np.ndarray) -> DeviceBuffer:
@@ -172,39 +181,41 @@ class Device(Protocol):
         """Uninitialised (poisoned) pinned host memory."""
         ...
 
-    def free(self, buffer: DeviceBuffer, *, step: int) -> None:
-        """Gives device memory back to its stream's pool: poison from here on, in that stream's order."""
+    def free(self, buffer: Any, *, step: int) -> None:
+        """Gives device memory back to its stream's pool: poison from here on, in that stream's
+        order.
+        """
         ...
 
-    def free_host(self, buffer: HostBuffer) -> None:
-        """Gives pinned memory back: poison at once. The caller has waited for every copy that uses it."""
+    def free_host(self, buffer: Any) -> None:
+        """Gives pinned memory back: poison at once. The caller has waited for every copy that uses
+        it.
+        """
         ...
 
     def launch(
         self,
-        stream: Stream,
+        stream: Any,
         kernel: Callable[..., None],
         name: str,
         *,
         step: int,
         uses: Sequence[Use],
-        constants: Sequence[DeviceBuffer] = (),
+        constants: Sequence[Any] = (),
         **scalars: Any,
     ) -> None:
         """Issues kernel(backend, *views, *constants, **scalars), one view per use, in order."""
         ...
 
-    def upload(
-        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
-    ) -> None:
+    def upload(self, stream: Any, target: Any, source: Any, *, step: int, rows: int) -> None:
         """Non-blocking host-to-device copy of the first rows; reads the source when it runs."""
         ...
 
     def download(
         self,
-        stream: Stream,
-        target: HostBuffer,
-        source: DeviceBuffer,
+        stream: Any,
+        target: Any,
+        source: Any,
         name: str,
         *,
         step: int,
@@ -213,17 +224,17 @@ class Device(Protocol):
         """Non-blocking device-to-host copy of the first rows."""
         ...
 
-    def record(self, stream: Stream, event: Event) -> None: ...
-    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
+    def record(self, stream: Any, event: Any) -> None: ...
+    def wait_stream(self, stream: Any, event: Any, edge: Edge, *, step: int) -> None:
         """Work issued to `stream` from now on starts after the latest record of `event`."""
         ...
 
-    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
+    def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
         """Blocks the host until the latest record of `event` is complete. Raises DeadlockError."""
         ...
 
-    def wait_flag(self, stream: Stream, flag: Flag) -> None: ...
-    def query(self, event: Event, *, step: int) -> bool:
+    def wait_flag(self, stream: Any, flag: Any) -> None: ...
+    def query(self, event: Any, *, step: int) -> bool:
         """Whether the latest record of `event` is complete, without waiting."""
         ...
 
@@ -232,9 +243,11 @@ class Device(Protocol):
         ...
 
     def snapshot(
-        self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, np.ndarray | int | None]]
+        self, stream: Any, parts: Sequence[tuple[Any, np.ndarray | int | None]]
     ) -> Snapshot:
-        """Copies of buffers (all rows, the first n, or the given rows) in stream order; not part of the program."""
+        """Copies of buffers (all rows, the first n, or the given rows) in stream order; not part of
+        the program.
+        """
         ...
 
     def finish(self) -> Trace:

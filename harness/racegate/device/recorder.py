@@ -1,7 +1,9 @@
-"""Recorder: turns what a program asks of a device into a trace with vector clocks. Shared by all devices.
+"""Recorder: turns what a program asks of a device into a trace with vector clocks. Shared by all
+devices.
 
-It knows the program's edges only (host order, issue, stream order, waits), never when something really ran, so a trace
-is the same for every schedule of a program that does not branch on what it reads.
+It knows the program's edges only (host order, issue, stream order, waits), never when something
+really ran, so a trace is the same for every schedule of a program that does not branch on what it
+reads.
 """
 
 from __future__ import annotations

@@ -1,115 +1,55 @@
-"""VirtualDevice: streams, versioned events and buffers on the CPU, with completion under a chooser's control.
+"""VirtualDevice: streams, versioned events and buffers on the CPU, with completion under a
+chooser's control.
 
-An operation runs (reads, computes, writes) in one go when the chooser lets it, at the latest when a wait needs it. The host
-is never really concurrent with it; what makes it asynchronous is that the operation runs *later than issued*, as late as
-any real device could.
+An operation runs (reads, computes, writes) in one go when the chooser lets it, at the latest when a
+wait needs it. The host is never really concurrent with it; what makes it asynchronous is that the
+operation runs *later than issued*, as late as any real device could.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from racegate.device.chooser import HoldChooser, Ticket
-from racegate.device.masks import mask_of, prefix_mask
+from racegate.device.audit import run_audited
+from racegate.device.chooser import Chooser, HoldChooser
+from racegate.device.masks import prefix_mask
 from racegate.device.memory import Storage, VirtualBuffer, VirtualHostBuffer
-from racegate.device.protocol import DeadlockError, FootprintError, Mode, Use
+from racegate.device.protocol import DeadlockError, Mode, Use
 from racegate.device.recorder import Recorder, Version
+from racegate.device.virtual_nodes import (
+    Node,
+    Op,
+    VirtualEvent,
+    VirtualFlag,
+    VirtualSnapshot,
+    VirtualStream,
+)
 from racegate.edge import Edge
-from racegate.schedule import EAGER as EAGER_SCHEDULE
 from racegate.schedule import Schedule
 from racegate.trace import Trace
 from racegate_kernels.backend import EAGER, Backend
 from racegate_kernels.poison import poison_of
 
 
-class VirtualStream:
-    """First in, first out; what stands in the queue has been issued and has not run."""
-
-    __slots__ = ("index", "lane", "queue")
-
-    def __init__(self, lane: str, index: int) -> None:
-        self.lane = lane
-        self.index = index
-        self.queue: deque[_Node] = deque()
-
-
-class VirtualEvent:
-    """An event; each record makes a new version, a wait binds to the latest."""
-
-    __slots__ = ("latest", "name", "records")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.records = 0
-        self.latest: Version | None = None
-
-
-class VirtualFlag:
-    """A word the host sets; a stream that waits for it stops until then."""
-
-    __slots__ = ("_device", "is_set", "name")
-
-    def __init__(self, name: str, device: VirtualDevice) -> None:
-        self.name = name
-        self.is_set = False
-        self._device = device
-
-    def set(self) -> None:
-        self.is_set = True
-        self._device.progress()
-
-
-class VirtualSnapshot:
-    """Copies of device memory, made when the stream got there."""
-
-    __slots__ = ("_arrays",)
-
-    def __init__(self) -> None:
-        self._arrays: list[np.ndarray] | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self._arrays is not None
-
-    def arrays(self) -> list[np.ndarray]:
-        assert self._arrays is not None, "the stream has not got here"
-        return self._arrays
-
-    def fill(self, arrays: list[np.ndarray]) -> None:
-        self._arrays = arrays
-
-
-class _Op:
-    __slots__ = ("name", "run", "ticket")
-
-    def __init__(self, name: str, run: Callable[[], None], ticket: Ticket | None) -> None:
-        self.name = name
-        self.run = run
-        self.ticket = ticket
-
-
-_Node = _Op | Version | tuple[Version] | VirtualFlag  # a one-tuple is a wait for that version
-
-
 class VirtualDevice:
     """See racegate.device.protocol.Device.
 
     lanes: the names of the streams
-    schedule: the holds over the eager baseline
+    chooser: what orders completions; eager without one
     dropped: names of edges whose waits do nothing (seeded faults)
-    is_audited: every operation gets scratch copies in which undeclared rows are poison; touching one raises
+    is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
+        one raises
     """
 
     def __init__(
         self,
         lanes: tuple[str, ...],
         *,
-        schedule: Schedule = EAGER_SCHEDULE,
+        chooser: Chooser | None = None,
         dropped: frozenset[str] = frozenset(),
         recorder: Recorder | None = None,
         backend: Backend = EAGER,
@@ -119,7 +59,8 @@ class VirtualDevice:
         self.backend = backend
         self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
         self._in_order = list(self._streams.values())
-        self._chooser = HoldChooser(schedule)
+        self._chooser: Chooser = HoldChooser(Schedule()) if chooser is None else chooser
+        self._is_eager = self._chooser.is_eager
         self._dropped = dropped
         self._is_audited = is_audited
         self._storages = 0
@@ -132,7 +73,7 @@ class VirtualDevice:
         return VirtualEvent(name)
 
     def flag(self, name: str) -> VirtualFlag:
-        return VirtualFlag(name, self)
+        return VirtualFlag(name, self.progress)
 
     def device_buffer(
         self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: VirtualStream
@@ -147,7 +88,9 @@ class VirtualDevice:
         return VirtualBuffer(name, storage, lane=0)
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
-        return VirtualHostBuffer(name, self._storage(shape, dtype), self.recorder)
+        storage = self._storage(shape, dtype)
+        offer = None if self._is_eager else self._offer
+        return VirtualHostBuffer(name, storage, self.recorder, before_access=offer)
 
     def _storage(self, shape: tuple[int, ...], dtype: Any) -> Storage:
         self._storages += 1
@@ -214,40 +157,12 @@ class VirtualDevice:
                 if actual != owner:
                     self.recorder.misowned(name, step, use.buffer.name, row, owner, actual)
         if self._is_audited:
-            self._run_audited(kernel, name, uses, views, fixed, scalars)
+            run_audited(kernel, self.backend, name, uses, views, fixed, scalars)
         else:
             kernel(self.backend, *views, *fixed, **scalars)
         for use in uses:
             if use.own:
                 use.buffer.storage.owners[: len(use.own)] = use.own
-
-    def _run_audited(
-        self,
-        kernel: Callable[..., None],
-        name: str,
-        uses: Sequence[Use],
-        views: list[np.ndarray],
-        fixed: list[np.ndarray],
-        scalars: dict[str, Any],
-    ) -> None:
-        """Runs on copies in which undeclared rows are poison, and allows changes of declared rows only."""
-        copies = [view.copy() for view in views]
-        for use, copy in zip(uses, copies, strict=True):
-            if not use.mode & Mode.READ:
-                copy.fill(poison_of(copy.dtype))
-            elif use.mask is not None:
-                copy[_rows_outside(use.mask, len(copy))] = poison_of(copy.dtype)
-        before = [copy.copy() for copy in copies]
-        kernel(self.backend, *copies, *fixed, **scalars)
-        for use, view, copy, old in zip(uses, views, copies, before, strict=True):
-            changed = copy.view(np.uint8) != old.view(np.uint8)
-            if not changed.any():
-                continue
-            rows = np.flatnonzero(changed.reshape(len(copy), -1).any(axis=1))
-            allowed = (use.mask if use.mask is not None else -1) if use.mode & Mode.WRITE else 0
-            if mask_of(rows.tolist()) & ~allowed:
-                raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
-            view[rows] = copy[rows]
 
     def upload(
         self,
@@ -320,8 +235,8 @@ class VirtualDevice:
     ) -> None:
         self.recorder.issue(stream.index, name, step, accesses)
         ticket = self._chooser.ticket(stream.lane, name)
-        if stream.queue or ticket is not None:
-            stream.queue.append(_Op(name, run, ticket))
+        if stream.queue or ticket is not None or not self._is_eager:
+            stream.queue.append(Op(name, run, ticket))
             return
         run()
         if self._chooser.reach(name):
@@ -351,6 +266,8 @@ class VirtualDevice:
         version = event.latest
         if version is None:
             return
+        if not self._is_eager:
+            self._offer()
         is_dropped = edge.name in self._dropped
         self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
         if not is_dropped and not version.is_done:
@@ -364,6 +281,8 @@ class VirtualDevice:
     def query(self, event: VirtualEvent, *, step: int) -> bool:
         if event.latest is None:
             return True
+        if not self._is_eager:
+            self._offer()
         self.recorder.query(event.latest)
         return event.latest.is_done
 
@@ -390,7 +309,7 @@ class VirtualDevice:
             result.fill([_taken(storage.array, rows) for storage, rows in sources])
 
         if stream.queue:
-            stream.queue.append(_Op("", run, None))
+            stream.queue.append(Op("", run, None))
         else:
             run()
         return result
@@ -401,19 +320,24 @@ class VirtualDevice:
             node.name
             for stream in self._in_order
             for node in stream.queue
-            if isinstance(node, _Op) and node.name
+            if isinstance(node, Op) and node.name
         )
 
     def progress(self) -> None:
         """Runs whatever is at the head of its stream and neither held nor waiting."""
-        while any([self._advance(stream) for stream in self._in_order]):
-            pass
+        moved = True
+        while moved:
+            moved = False
+            for stream in self._in_order:
+                moved |= self._advance(stream)
 
     def _advance(self, stream: VirtualStream) -> bool:
         moved = False
         while stream.queue:
             node = stream.queue[0]
-            if isinstance(node, _Op):
+            if isinstance(node, Op):
+                if node.name and not self._is_eager:
+                    break
                 if node.ticket is not None and node.ticket.is_held:
                     break
             elif isinstance(node, tuple):
@@ -425,10 +349,26 @@ class VirtualDevice:
             moved = True
         return moved
 
-    def _pass(self, stream: VirtualStream, node: _Node) -> None:
+    def _offer(self) -> None:
+        """Lets a stepping chooser complete as many ready operations as it likes."""
+        while True:
+            self.progress()
+            ready = [
+                stream
+                for stream in self._in_order
+                if stream.queue and isinstance(stream.queue[0], Op)
+            ]
+            if not ready:
+                return
+            chosen = self._chooser.pick([_head_name(stream) for stream in ready])
+            if chosen is None:
+                return
+            self._pass(ready[chosen], ready[chosen].queue[0])
+
+    def _pass(self, stream: VirtualStream, node: Node) -> None:
         """Takes the head of a stream off the queue and lets it happen."""
         stream.queue.popleft()
-        if isinstance(node, _Op):
+        if isinstance(node, Op):
             node.run()
             self._chooser.reach(node.name)
         elif isinstance(node, Version):
@@ -442,15 +382,15 @@ class VirtualDevice:
 
     def _force_head(self, stream: VirtualStream, waiter: str) -> None:
         node = stream.queue[0]
-        if isinstance(node, _Op):
+        if isinstance(node, Op):
             if node.ticket is not None:
                 self._chooser.forced(node.ticket)
         elif isinstance(node, tuple):
             self._force(node[0], waiter)
         elif isinstance(node, VirtualFlag) and not node.is_set:
             raise DeadlockError(
-                f"{waiter}, behind the flag {node.name} on stream {stream.lane}, which the host has "
-                "not set: nothing can end this wait"
+                f"{waiter}, behind the flag {node.name} on stream {stream.lane}, which the host "
+                "has not set: nothing can end this wait"
             )
         self._pass(stream, node)
 
@@ -469,11 +409,13 @@ class VirtualDevice:
         )
 
 
+def _head_name(stream: VirtualStream) -> str:
+    head = stream.queue[0]
+    assert isinstance(head, Op)
+    return f"{stream.lane}/{head.name}"
+
+
 def _taken(array: np.ndarray, rows: np.ndarray | int | None) -> np.ndarray:
     if rows is None:
         return array.copy()
     return array[:rows].copy() if isinstance(rows, int) else array[rows]
-
-
-def _rows_outside(mask: int, count: int) -> list[int]:
-    return [row for row in range(count) if not mask >> row & 1]

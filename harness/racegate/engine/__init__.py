@@ -1,1 +1,1 @@
-"""The asynchronous engine under test: correct by default, every wait named, no branch on a fault."""
+"""The asynchronous engine under test: correct by default, every wait named."""

@@ -1,7 +1,8 @@
 """The path of accepted counts from the device to where the next step selects recurrent states.
 
-An engine part. Two correct ones: without prefix caching the device keeps the counts to itself (mechanism 8.4); in align mode
-the host needs them, and they land in a private buffer per step, in that step's row order, which nothing moves (mechanism
+An engine part. Two correct ones: without prefix caching the device keeps the counts to itself
+(mechanism 8.4); in align mode the host needs them, and they land in a private buffer per step, in
+that step's row order, which nothing moves (mechanism
 8.2: the only place where neither an early nor a late landing can hurt).
 """
 
@@ -23,7 +24,8 @@ class CountQuery:
     """What the host asks when it prepares a step.
 
     rows: requests by row; prev_positions: [R] int32, row in the previous step or -1
-    known: [R] int32, the count of each row's last step as far as the host knows it (1 where it sampled nothing yet)
+    known: [R] int32, the count of each row's last step as far as the host knows it (1 where it
+        sampled nothing yet)
     """
 
     step: int
@@ -35,7 +37,9 @@ class CountQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountAnswer:
-    """host: [R] int32, counts to upload; source: [R] int32, previous row whose device count replaces it, or -1."""
+    """host: [R] int32, counts to upload; source: [R] int32, previous row whose device count
+    replaces it, or -1.
+    """
 
     host: np.ndarray
     source: np.ndarray
@@ -58,12 +62,14 @@ class AcceptedCounts(Protocol):
     def answer(self, query: CountQuery) -> CountAnswer: ...
 
     def land(self, step: int, counts: DeviceBuffer, *, rows: int) -> None:
-        """The step's counts are complete on the compute stream: send them where the host will look."""
+        """The step's counts are complete on the compute stream: send them where they are read."""
         ...
 
 
 class DeviceCounts:
-    """Counts never leave the device: 1 from the host, replaced on the device where there is a previous row."""
+    """Counts never leave the device: 1 from the host, replaced on the device where there is a
+    previous row.
+    """
 
     def __init__(self, device: Device, stream: Stream, *, rows_max: int) -> None:
         pass

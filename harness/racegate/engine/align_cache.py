@@ -1,7 +1,9 @@
-"""Cache mode align: recurrent states move between columns, and states at boundaries are kept. Mechanism section 7.4.
+"""Cache mode align: recurrent states move between columns, and states at boundaries are kept.
+Mechanism section 7.4.
 
-The host decides the move before a step, from exact counts; the device keeps the state at a boundary that the accepted
-tokens crossed, after the step. The previous step's counts are therefore awaited here: align is not zero-bubble.
+The host decides the move before a step, from exact counts; the device keeps the state at a boundary
+that the accepted tokens crossed, after the step. The previous step's counts are therefore awaited
+here: align is not zero-bubble.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from racegate.trace import Owner
 
 
 class Moves:
-    """What the host decided for a step, by row. [R] int32 each, 0 where nothing moves; window [R, 1 + K]."""
+    """What the host decided for a step, by row. [R] int32 each, 0 where nothing moves; window [R, 1
+    + K].
+    """
 
     __slots__ = ("column", "offset", "source", "target", "window", "window_source")
 

@@ -1,4 +1,6 @@
-"""The block tables of requests: growth, prefix hits, publication. DEFINITION section 5, Blocks and align."""
+"""The block tables of requests: growth, prefix hits, publication. DEFINITION section 5, Blocks and
+align.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class BlockTables:
         return 0
 
     def admit(self, tracked: Tracked, tokens: int) -> bool:
-        """Tables of a request admitted with `tracked.computed` published tokens; False takes nothing."""
+        """Tables of a request admitted with `tracked.computed` published tokens; False takes
+        nothing.
+        """
         shared: list[int] = []
         state_table: list[int] = []
         if tracked.computed > 0:

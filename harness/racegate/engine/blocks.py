@@ -29,7 +29,9 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
 
 
 class BlockPool:
-    """Blocks 1 .. count - 1; the free list is first in, first out; a free block may still be published."""
+    """Blocks 1 .. count - 1; the free list is first in, first out; a free block may still be
+    published.
+    """
 
     def __init__(self, count: int) -> None:
         self._free: dict[int, None] = dict.fromkeys(range(1, count))  # ordered, O(1) removal

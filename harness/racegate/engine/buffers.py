@@ -14,7 +14,9 @@ from racegate.scenario import CacheMode, DrafterKind, Numerics, Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Dimensions of the buffers. R rows, T tokens, K drafts, M attention and C state columns of a table."""
+    """Dimensions of the buffers. R rows, T tokens, K drafts, M attention and C state columns of a
+    table.
+    """
 
     rows: int
     tokens: int
@@ -57,7 +59,7 @@ class Twin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything the host prepares for a step, one twin each. Shapes and dtypes: `_INPUT_SHAPES`."""
+    """Everything the host prepares for a step, one twin each. Shapes: `_input_shapes`."""
 
     input_ids: Twin
     query_start: Twin
@@ -119,7 +121,8 @@ def make_inputs(device: Device, stream: Stream, sizes: Sizes) -> Inputs:
 class Work:
     """Device-only buffers that live as long as the engine.
 
-    computed, accepted, accepted_out: [R] int32, persistent across steps, in the row order of the last step
+    computed, accepted, accepted_out: [R] int32, persistent across steps, in the row order of the
+        last step
     positions, slot_mapping, shifted_ids: [T] int32; seq_lens, last_index: [R] int32
     hidden: [T, D]; draft_hidden: [R, D]
     copy_source, copy_window, copy_target, copy_offset: [R] int32, the boundary copies of align
@@ -183,7 +186,7 @@ def make_outputs(device: Device, stream: Stream, sizes: Sizes) -> StepOutputs:
 
 
 def no_outputs(device: Device, sizes: Sizes) -> StepOutputs:
-    """What stands in for the previous step's outputs when there is no previous step; never written."""
+    """Stands in for the previous step's outputs when there is no previous step; never written."""
     rows, k = sizes.rows, sizes.drafts
     return StepOutputs(
         next_token=device.constant("no_next_token", np.zeros((rows,), np.int32)),

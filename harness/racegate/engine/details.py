@@ -1,4 +1,6 @@
-"""What the probe notes beside the compared values, for the invariants oracle: the engine's own counters and tables."""
+"""What the probe notes beside the compared values, for the invariants oracle: the engine's own
+counters and tables.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from racegate.engine.tracked import Status, Tracked
 
 
 class CountersView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A request's counters at one moment. promised: counted by the observer, not by the scheduler."""
+    """A request's counters at one moment. promised: counted by the observer, from the plans."""
 
     is_running: bool
     is_waiting: bool
@@ -34,7 +36,9 @@ class CountersView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Promises:
-    """Output tokens promised by the sampling frames in flight, by (request, incarnation), from the plans alone."""
+    """Output tokens promised by the sampling frames in flight, by (request, incarnation), from the
+    plans alone.
+    """
 
     def __init__(self) -> None:
         self._promised: dict[tuple[str, int], int] = {}

@@ -1,4 +1,6 @@
-"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step. Mechanism section 1.5."""
+"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step.
+Mechanism section 1.5.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from racegate.scenario import Scenario
 
 
 class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps: iterations."""
+    """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps:
+    iterations.
+    """
 
     delivered: dict[str, tuple[int, ...]]
     finished: dict[str, str]
@@ -63,7 +67,9 @@ class AsyncEngine:
         return self._result(steps)
 
     def step(self, step: int) -> None:
-        """One iteration: plan and issue this step, then process the oldest one if the queue is full."""
+        """One iteration: plan and issue this step, then process the oldest one if the queue is
+        full.
+        """
         with self._device.action("schedule", step=step):
             self.scheduler.begin_step(step)
             plan = self.scheduler.plan(step)
@@ -78,6 +84,11 @@ class AsyncEngine:
         is_full = len(self._frames) >= self._scenario.engine.depth
         if self._frames and (is_full or frame is None):
             self._process(self._frames.popleft(), step)
+
+    @property
+    def frames_in_flight(self) -> int:
+        """Steps issued whose output has not been processed."""
+        return len(self._frames)
 
     def _process(self, frame: Frame, step: int) -> None:
         with self._device.action("process", step=step):

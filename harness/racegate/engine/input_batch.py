@@ -1,7 +1,9 @@
-"""The persistent batch: rows of requests, with holes, condense and reorder. async_engine_mechanism section 3.
+"""The persistent batch: rows of requests, with holes, condense and reorder. async_engine_mechanism
+section 3.
 
-Rows move on the host while results addressed by the previous row order are in flight. Whatever crosses the step boundary is
-either moved with its row here (the row tables), or stays in previous-row order and is reached through `PrevStep`.
+Rows move on the host while results addressed by the previous row order are in flight. Whatever
+crosses the step boundary is either moved with its row here (the row tables), or stays in
+previous-row order and is reached through `PrevStep`.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ class InputBatch:
     """Dense rows 0 .. n - 1 after `condense`.
 
     row_tables: pinned tables whose rows move with the requests
-    block_tables: those among them whose rows are cleared when no request stands there (a stale row would let
-    a padded or dummy row reach the blocks of a live request: vllm#49757)
+    block_tables: those among them whose rows are cleared when no request stands there (a stale row
+        would let a padded or dummy row reach the blocks of a live request: vllm#49757)
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class InputBatch:
         self.row_of[a], self.row_of[b] = second, first
 
     def permute(self, wanted: Sequence[int]) -> int:
-        """Row i becomes what is now row wanted[i], by swaps along the cycles; returns the rows that moved."""
+        """Row i becomes what is now row wanted[i], by swaps along the cycles; returns the rows that
+        moved.
+        """
         wanted = list(wanted)
         moved = sum(source != row for row, source in enumerate(wanted))
         for start in range(len(wanted)):
@@ -130,7 +134,9 @@ class InputBatch:
         return moved
 
     def reorder(self, entries: dict[str, PlanEntry], *, threshold: int) -> None:
-        """Sorts rows into regions, leaving rows in place whose place is right. Mechanism section 3.3."""
+        """Sorts rows into regions, leaving rows in place whose place is right. Mechanism section
+        3.3.
+        """
         regions = [region(entries[name], threshold=threshold) for name in self.names()]
         places = sorted(regions)
         wanted = list(range(len(regions)))
@@ -144,7 +150,7 @@ class InputBatch:
     def rotate(
         self, names: Sequence[str], entries: dict[str, PlanEntry], *, threshold: int
     ) -> bool:
-        """Request i takes the row of request i + 1; False if they do not all stand in one region."""
+        """Request i takes the row of request i + 1; False if they are not all in one region."""
         if any(name not in self.row_of for name in names):
             return False
         if len({region(entries[name], threshold=threshold) for name in names}) > 1:

@@ -1,4 +1,6 @@
-"""Input preparation: pinned staging, uploads, and the kernels that correct the host's optimism. Mechanism section 2.1."""
+"""Input preparation: pinned staging, uploads, and the kernels that correct the host's optimism.
+Mechanism section 2.1.
+"""
 
 from __future__ import annotations
 

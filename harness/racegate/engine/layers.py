@@ -1,7 +1,7 @@
 """The model's layers as sequences of kernels, the same for every backend. DEFINITION section 2.
 
-Arrays are NumPy on the virtual device and torch on CUDA; only slicing, reshaping and in-place addition are used
-outside the kernels, which mean the same in both.
+Arrays are NumPy on the virtual device and torch on CUDA; only slicing, reshaping and in-place
+addition are used outside the kernels, which mean the same in both.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def attention_layer(
     u = k.linear(k.norm(hidden), qkv_proj)
     query = k.rotary(u[:, :inner].reshape(tokens, heads, -1), positions)
     key = k.rotary(u[:, inner : 2 * inner].reshape(tokens, heads, -1), positions)
-    # The projection's key part is not needed any more: with the encoded key in it, entry = [key, value].
+    # The projection's key part is not needed any more: with the encoded key in it, entry = [key,
+    # value].
     u[:, inner : 2 * inner] = key.reshape(tokens, inner)
     k.cache_write(u[:, inner:], slot_mapping, cache)
     o = k.paged_attention(query, cache, block_table, query_start, seq_lens, positions)

@@ -1,4 +1,4 @@
-"""The model on a device: parameters, caches and state pools, and the launches of one forward pass."""
+"""The model on a device: parameters, caches, state pools, and the launches of a forward pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Model:
         has_mtp = scenario.engine.drafter is DrafterKind.MTP
         weights = make_weights(scenario.model, has_mtp=has_mtp)
         if has_mtp:
-            # The product with a concatenation is a sum of two products: no concatenation on the device.
+            # The product with a concatenation is a sum of two products: no concatenation on the
+            # device.
             fc = weights.pop("draft.fc")
             weights["draft.fc.token"] = np.ascontiguousarray(fc[:, : sizes.hidden])
             weights["draft.fc.hidden"] = np.ascontiguousarray(fc[:, sizes.hidden :])
@@ -166,8 +167,3 @@ class Model:
             ),
             constants=(self.parameters["lm_head"],),
         )
-
-
-def token_tables(scenario: Scenario, truth: dict[str, tuple[int, ...]]) -> np.ndarray:
-    """[Q, L] int32: the true tokens of each request, in scenario order."""
-    return np.array([truth[request.name] for request in scenario.requests], np.int32)

@@ -1,4 +1,6 @@
-"""The engine's replaceable parts. A seeded fault exchanges one of them; the engine never asks which it has."""
+"""The engine's replaceable parts. A seeded fault exchanges one of them; the engine never asks which
+it has.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,16 @@ def count_path(cache_mode: CacheMode) -> CountPath:
 
 
 def correction_rows(prev_positions: np.ndarray) -> np.ndarray:
-    """[R] int32: the previous row each row's computed count is corrected from; -1 takes the host's count."""
+    """[R] int32: the previous row each row's computed count is corrected from; -1 takes the host's
+    count.
+    """
     return prev_positions
 
 
 def length_source(inputs: Inputs, work: Work) -> DeviceBuffer:
-    """The computed counts from which positions, sequence lengths and slots are built: the corrected ones."""
+    """The computed counts from which positions, sequence lengths and slots are built: the corrected
+    ones.
+    """
     return work.computed
 
 

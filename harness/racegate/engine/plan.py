@@ -13,7 +13,8 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     computed: tokens computed before the step, counting unverified drafts as accepted (optimistic)
     prefill_len: tokens known when the request was admitted
     blocks, state_blocks: its whole tables
-    known_tokens: all known tokens, given when the runner cannot have them (new, resumed, not in the last plan)
+    known_tokens: all known tokens, given when the runner cannot have them (new, resumed, not in the
+        last plan)
     """
 
     request: str
@@ -37,7 +38,9 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One step. ended: requests finished or aborted since the last plan; preempted: in this iteration."""
+    """One step. ended: requests finished or aborted since the last plan; preempted: in this
+    iteration.
+    """
 
     step: int
     entries: tuple[PlanEntry, ...]

@@ -1,4 +1,6 @@
-"""Host arrays of one step, computed from the plan and the rows, before any of them is written to pinned memory."""
+"""Host arrays of one step, computed from the plan and the rows, before any of them is written to
+pinned memory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from racegate.trace import Owner
 class StepView:
     """One step in row order, as the host sees it.
 
-    entries, states, rows: per row; prev_positions: [R] int32; tokens, draft_lens: [R] int32; query_start: [R + 1] int32
+    entries, states, rows: per row; prev_positions: [R] int32; tokens, draft_lens: [R] int32;
+        query_start: [R + 1] int32
     discarded, is_decode: [R] int32; owners: whose values this step writes
     """
 
@@ -83,7 +86,7 @@ def host_input_ids(view: StepView) -> np.ndarray:
 
 
 def logit_index(view: StepView, *, drafts_max: int) -> np.ndarray:
-    """[R, 1 + K] int32: the token index of each position to verify, -1 behind the row's last draft."""
+    """[R, 1 + K] int32: token index of each position to verify, -1 behind the row's last draft."""
     place = np.arange(1 + drafts_max, dtype=np.int32)
     index = view.query_start[1:, None] - 1 - view.draft_lens[:, None] + place
     return np.where(place <= view.draft_lens[:, None], index, -1).astype(np.int32)

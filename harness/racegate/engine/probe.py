@@ -1,7 +1,8 @@
-"""Probe: takes the observations of the asynchronous engine without disturbing it. DEFINITION section 7.
+"""Probe: takes the observations of the asynchronous engine without disturbing it. DEFINITION
+section 7.
 
-Device values are copied by snapshots in stream order, which are not part of the program: they wait for nothing and nothing
-waits for them. They are read when the device has finished.
+Device values are copied by snapshots in stream order, which are not part of the program: they wait
+for nothing and nothing waits for them. They are read when the device has finished.
 """
 
 from __future__ import annotations
@@ -312,7 +313,9 @@ class RecordingProbe:
     def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
         """[R, C, W - 1]: the conv windows at their offsets."""
         width = self._model.conv_width
-        views = [windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)]
+        views: list[np.ndarray] = [
+            windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)
+        ]
         return _picked(np.stack(views, axis=1), offset, is_empty)
 
     def _sampled_values(self, taken: _Taken) -> dict[str, Any]:
@@ -347,12 +350,12 @@ class RecordingProbe:
     def _final_computed(self, taken: _Taken) -> np.ndarray:
         """[R]: tokens whose state is final after the step."""
         view = taken.view
-        final = taken.inputs["computed"] + view.tokens
+        final: np.ndarray = taken.inputs["computed"] + view.tokens
         rejected = view.draft_lens + 1 - taken.sampled["accepted"]
         return np.where(view.discarded != 0, final, final - rejected)
 
     def _entries(self, taken: _Taken, cache: np.ndarray, final: np.ndarray) -> np.ndarray:
-        """[T, E]: cache entries of the step's kept tokens, found through the plan's block tables."""
+        """[T, E]: cache entries of the step's kept tokens, through the plan's block tables."""
         view = taken.view
         positions = taken.inputs["positions"]
         flat = cache.reshape(-1, cache.shape[-1])
@@ -384,9 +387,11 @@ class RecordingProbe:
 
 
 def _picked(choices: np.ndarray, index: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
-    """choices [R, C, ...] at index [R]; poison where the index is outside, zeros where the row is empty."""
+    """choices [R, C, ...] at index [R]; poison where the index is outside, zeros where the row is
+    empty.
+    """
     inside = (index >= 0) & (index < choices.shape[1])
-    picked = choices[np.arange(len(choices)), np.where(inside, index, 0)]
+    picked: np.ndarray = choices[np.arange(len(choices)), np.where(inside, index, 0)]
     picked[~inside] = poison_of(choices.dtype)
     picked[is_empty] = 0
     return picked

@@ -11,8 +11,10 @@ from racegate.engine.plan import PlanEntry
 class RequestState:
     """What the runner knows of a request in its batch, or of one that skips a step.
 
-    tokens: known tokens when it last entered the batch (generated ones since then are only on the device)
-    computed: tokens computed by the steps issued so far, the last one's drafts counted as accepted until the
+    tokens: known tokens when it last entered the batch (generated ones since then are only on the
+        device)
+    computed: tokens computed by the steps issued so far, the last one's drafts counted as accepted
+        until the
         deferred correction
     accepted_last: accepted count of its last step, as far as the host has learned it
     column: align: first column of its running state window, -1 before any state exists

@@ -1,8 +1,10 @@
-"""The model runner: one step from the plan to device work, with the host one step ahead. Mechanism section 2.
+"""The model runner: one step from the plan to device work, with the host one step ahead. Mechanism
+section 2.
 
-Streams: compute (preparation copies, kernels, drafter), counts (valid counts to the host), output (tokens to the host).
-In the steady state the host waits in three places only: before rewriting pinned inputs (INPUT_PREP_GUARD), before the
-deferred correction (VALID_COUNT_LANDED), and for the output of the oldest step (OUTPUT_LANDED).
+Streams: compute (preparation copies, kernels, drafter), counts (valid counts to the host), output
+    (tokens to the host). In the steady state the host waits in three places only: before rewriting
+    pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED), and for
+    the output of the oldest step (OUTPUT_LANDED).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from racegate.engine.buffers import (
     sizes_of,
 )
 from racegate.engine.counters import Counters
-from racegate.engine.drafter import make_drafter
+from racegate.engine.drafters import make_drafter
 from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.input_prep import InputPrep
 from racegate.engine.model import Model
@@ -64,10 +66,19 @@ class Runner:
         self._drafter = make_drafter(
             scenario, device, compute, self._model, sizes=sizes, truth=truth
         )
-        shared = {"inputs": self._inputs, "work": self._work, "parts": parts}
-        self._prep = InputPrep(scenario, device, compute, **shared)
+        self._prep = InputPrep(
+            scenario, device, compute, inputs=self._inputs, work=self._work, parts=parts
+        )
         self._sampling = Sampling(
-            scenario, device, compute=compute, counts=counts, output=output, sizes=sizes, **shared
+            scenario,
+            device,
+            compute=compute,
+            counts=counts,
+            output=output,
+            inputs=self._inputs,
+            work=self._work,
+            parts=parts,
+            sizes=sizes,
         )
         cache_mode = scenario.engine.cache_mode
         make_counts = parts.count_path(cache_mode)
@@ -103,7 +114,9 @@ class Runner:
         )
 
     def execute(self, plan: StepPlan) -> Frame | None:
-        """Issues one step and returns before the device has done it; None if there is nothing to run."""
+        """Issues one step and returns before the device has done it; None if there is nothing to
+        run.
+        """
         step = plan.step
         self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=step)
         self._update_states(plan)
@@ -153,8 +166,9 @@ class Runner:
         assert state.incarnation == entry.incarnation, f"{entry.request} left no word of leaving"
         if entry.request not in self.batch.row_of:
             assert entry.known_tokens is not None
-            # From here on the runner counts for itself: with more than two steps in flight the scheduler's
-            # count holds the optimism of several steps, and only the last one's is corrected here.
+            # From here on the runner counts for itself: with more than two steps in flight the
+            # scheduler's count holds the optimism of several steps, and only the last one's is
+            # corrected here.
             state.computed = entry.computed
             state.tokens = entry.known_tokens
             state.blocks = state.state_blocks = 0
@@ -176,7 +190,9 @@ class Runner:
         self._accepted.add_row(row)
 
     def _move_rows(self, plan: StepPlan) -> None:
-        """Condense, reorder and scripted rotations: the row moves that results in flight do not follow."""
+        """Condense, reorder and scripted rotations: the row moves that results in flight do not
+        follow.
+        """
         step = plan.step
         threshold = 1 + self._scenario.engine.draft_len_max
         with self._device.action("condense", step=step):
@@ -192,7 +208,9 @@ class Runner:
                     self.unmet_events.append(f"rotate {' '.join(event.requests)} @{step}")
 
     def _prepare(self, view: StepView) -> None:
-        """Everything up to the forward pass; ends with the record that frees the pinned inputs for the next step."""
+        """Everything up to the forward pass; ends with the record that frees the pinned inputs for
+        the next step.
+        """
         with self._device.action("prepare_inputs", step=view.shape.step):
             if self._align is not None:
                 self._correct(view.shape.step)
@@ -227,7 +245,9 @@ class Runner:
             self._align.move(view.shape, self._inputs)
 
     def _correct(self, step: int) -> None:
-        """Deferred correction: the host's mirrors become exact, from the previous step's counts (section 2.1, #23)."""
+        """Deferred correction: the host's mirrors become exact, from the previous step's counts
+        (section 2.1, #23).
+        """
         prev = self._prev
         if prev is None:
             return

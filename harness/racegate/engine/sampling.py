@@ -1,4 +1,6 @@
-"""From the target hidden states to tokens, counts, drafts and their copies to the host. Mechanism section 2.2."""
+"""From the target hidden states to tokens, counts, drafts and their copies to the host. Mechanism
+section 2.2.
+"""
 
 from __future__ import annotations
 

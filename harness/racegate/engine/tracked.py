@@ -1,4 +1,6 @@
-"""The scheduler's view of a request: counters that run ahead of the device and are repaired by its outputs."""
+"""The scheduler's view of a request: counters that run ahead of the device and are repaired by its
+outputs.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Tracked:
         return self.computed >= self.prefill_len
 
     def deliver(self, tokens: list[int]) -> int:
-        """Appends tokens until the request's end; returns how many were taken and sets `finish` at the end."""
+        """Appends tokens until the request's end; returns how many were taken and sets `finish` at
+        the end.
+        """
         request = self.request
         for taken, token in enumerate(tokens, start=1):
             self.tokens.append(token)

@@ -61,10 +61,11 @@ def make_weights(model: ModelSpec, *, has_mtp: bool) -> dict[str, np.ndarray]:
 def _parameter(model: ModelSpec, name: str, shape: tuple[int, ...], fan_in: int) -> np.ndarray:
     seed = mix_eager(np.array([model.seed], np.uint32)) ^ np.uint32(_fnv(name))
     index = np.arange(int(np.prod(shape)), dtype=np.uint32)
-    bits = mix_eager(mix_eager(seed) + index * GOLDEN).reshape(shape)
+    bits: np.ndarray = mix_eager(mix_eager(seed) + index * GOLDEN).reshape(shape)
     if model.numerics is Numerics.EXACT:
         return bits
-    return ((bits / 2.0**31 - 1.0) * np.sqrt(3.0 / fan_in)).astype(np.float32)
+    scaled: np.ndarray = ((bits / 2.0**31 - 1.0) * np.sqrt(3.0 / fan_in)).astype(np.float32)
+    return scaled
 
 
 def _fnv(text: str) -> int:

@@ -1,1 +1,3 @@
-"""Seeded faults: an edge the device drops, or another variant of one engine part. None is a branch in the engine."""
+"""Seeded faults: an edge the device drops, or another variant of one engine part. None is a branch
+in the engine.
+"""

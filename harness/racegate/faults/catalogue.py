@@ -1,4 +1,6 @@
-"""The seeded faults by name. Definitions: bug_catalogue section 7; the numbers are those of its tables."""
+"""The seeded faults by name. Definitions: bug_catalogue section 7; the numbers are those of its
+tables.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from racegate.scenario import CacheMode
 
 
 class FaultKind(StrEnum):
-    """ordering: wrong only under some timing; logic: always wrong; control: never wrong, must stay silent."""
+    """ordering: wrong only under some timing; logic: always wrong; control: never wrong, must stay
+    silent.
+    """
 
     ORDERING = "ordering"
     LOGIC = "logic"
@@ -67,7 +71,7 @@ FAULTS: tuple[Fault, ...] = (
         name="accepted-copy-after-row-move",
         kind=FaultKind.ORDERING,
         origin="#2; vllm#38556 fix 2",
-        summary="accepted counts land in live rows and are read by current row: fails when the copy lands late",
+        summary="counts land in live rows and are read by current row: fails when they land late",
         expect="inputs.accepted",
         scenarios=("finish-and-condense", "condense-and-reorder", "three-row-cycle"),
         holds={
@@ -80,7 +84,7 @@ FAULTS: tuple[Fault, ...] = (
         name="accepted-double-remap",
         kind=FaultKind.ORDERING,
         origin="#3; vllm#51571, #51599, #53919",
-        summary="accepted counts land in live rows and are read by previous row: fails when the copy lands early",
+        summary="counts land in live rows and are read by previous row: fails when they land early",
         expect="inputs.accepted",
         scenarios=(
             "prefill-to-decode-swap",
@@ -95,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         name="accepted-not-reset-first-spec",
         kind=FaultKind.LOGIC,
         origin="#18; vllm#45100 part A",
-        summary="rows without drafts in the last step keep the count of the row's last tenant instead of 1",
+        summary="rows without previous drafts keep the count of the row's last tenant instead of 1",
         expect="inputs.accepted",
         scenarios=("add-into-hole", "prompt-k-plus-one"),
         parts=_without_prefix_cache(
@@ -117,7 +121,7 @@ FAULTS: tuple[Fault, ...] = (
         name="correction-partial-fields",
         kind=FaultKind.LOGIC,
         origin="#22; vllm#32951 review",
-        summary="counts are corrected, but positions, lengths and slots come from the uncorrected copy",
+        summary="counts are corrected, but positions, lengths and slots use the uncorrected copy",
         expect="inputs.seq_lens",
         scenarios=("steady-mixed-accepts", "all-rejected-all-accepted"),
         parts=lambda cache_mode: EngineParts(length_source=variants.uncorrected_lengths),
@@ -145,16 +149,16 @@ FAULTS: tuple[Fault, ...] = (
         kind=FaultKind.ORDERING,
         origin="#4; vllm#24527, #25279, #31841",
         summary="pinned inputs are rewritten while the previous step's copies may still read them",
-        expect="inputs.query_start",
+        expect="inputs.computed",
         scenarios=("finish-and-condense", "steady-mixed-accepts"),
-        holds={"finish-and-condense": ("h2d:query_start@3 until host:prepare_inputs@4",)},
+        holds={"finish-and-condense": ("h2d:input_ids@3 until host:prepare_inputs@4",)},
         drops=frozenset({edges.INPUT_PREP_GUARD.name}),
     ),
     Fault(
         name="accepted-count-first-hole",
         kind=FaultKind.CONTROL,
         origin="#19 control; vllm#38372",
-        summary="accepted tokens counted up to the first -1 instead of counting all: equal on every legal row",
+        summary="tokens counted up to the first -1 instead of all: equal on every legal row",
         expect="nothing",
         scenarios=(),
         parts=lambda cache_mode: EngineParts(accepted_count=variants.count_first_hole),

@@ -22,10 +22,11 @@ from racegate_kernels.numerics import Array
 
 
 class LiveRowCounts:
-    """Counts land in the batch's own rows, which move while the copy is in flight (vllm before #38556).
+    """Counts land in the batch's own rows, which move while the copy is in flight (vllm before
+    #38556).
 
-    The wait stands right before the read, but behind the row moves. Rows that had drafts get their count from the device,
-    except in align mode, where the host's value is uploaded last.
+    The wait stands right before the read, but behind the row moves. Rows that had drafts get their
+    count from the device, except in align mode, where the host's value is uploaded last.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class LiveRowCounts:
 
 
 class RemappedRowCounts(LiveRowCounts):
-    """As LiveRowCounts, but read through previous positions: right only if the copy lands behind the moves (vllm#51571)."""
+    """As LiveRowCounts, but read through previous positions: right only if the copy lands behind
+    the moves (vllm#51571).
+    """
 
     def _row_read(self, row: int, previous: int) -> int:
         return previous
@@ -111,7 +114,9 @@ def remapped_row_path(cache_mode: CacheMode) -> CountPath:
 
 
 def snapshot_path(cache_mode: CacheMode) -> CountPath:
-    """The host's counts decide in every cache mode, as they did when metadata was built on the host."""
+    """The host's counts decide in every cache mode, as they did when metadata was built on the
+    host.
+    """
     return SnapshotCounts
 
 

@@ -1,7 +1,9 @@
-"""Invariants oracle: predicates that must hold at step boundaries, by id. async_engine_mechanism section 11.
+"""Invariants oracle: predicates that must hold at step boundaries, by id. async_engine_mechanism
+section 11.
 
-Each predicate looks at one observation of the asynchronous engine (values and details) and says what is wrong, or nothing. I-06 is
-the losslessness oracle, I-30, I-39, I-54 and I-55 the stepwise oracle, I-60 to I-64 the ordering oracle.
+Each predicate looks at one observation of the asynchronous engine (values and details) and says
+what is wrong, or nothing. I-06 is the losslessness oracle, I-30, I-39, I-54 and I-55 the stepwise
+oracle, I-60 to I-64 the ordering oracle.
 """
 
 from __future__ import annotations
@@ -49,23 +51,17 @@ def find_violations(observations: Sequence[Observation], scenario: Scenario) -> 
 
 def _i01(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """placeholders = sum over sampling frames in flight of (1 + d), and not negative."""
-    for name, counters in seen.detail["counters"].items():
-        if counters.placeholders != counters.promised:
-            yield (
-                name,
-                f"{counters.placeholders} placeholders, frames in flight promise {counters.promised}",
-            )
+    for name, c in seen.detail["counters"].items():
+        if c.placeholders != c.promised:
+            yield name, f"{c.placeholders} placeholders, frames in flight promise {c.promised}"
 
 
 def _i02(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """Decode phase: computed + 1 = tokens + placeholders."""
     for name, c in seen.detail["counters"].items():
-        if c.is_running and c.computed >= c.prefill_len:
-            if c.computed + 1 != c.tokens + c.placeholders:
-                yield (
-                    name,
-                    f"computed {c.computed} + 1 is not tokens {c.tokens} + placeholders {c.placeholders}",
-                )
+        is_decode = c.is_running and c.computed >= c.prefill_len
+        if is_decode and c.computed + 1 != c.tokens + c.placeholders:
+            yield name, f"computed {c.computed}, tokens {c.tokens}, placeholders {c.placeholders}"
 
 
 def _i03(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
@@ -79,7 +75,9 @@ def _i03(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 
 def _i04(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """Scheduled drafts: at most k and one less than the inputs; none before the first sampled token."""
+    """Scheduled drafts: at most k and one less than the inputs; none before the first sampled
+    token.
+    """
     for name, tokens, drafts in seen.values["plan"]:
         if drafts and (drafts > scenario.engine.draft_len_max or drafts > tokens - 1):
             yield name, f"{drafts} drafts among {tokens} inputs"
@@ -102,7 +100,9 @@ def _i07(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 
 def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """A block has as many holders as tables name it; only published blocks have several; held is not free."""
+    """A block has as many holders as tables name it; only published blocks have several; held is
+    not free.
+    """
     for pool in ("blocks", "state_blocks"):
         count: dict[int, int] = {}
         for c in seen.detail["counters"].values():
@@ -178,7 +178,9 @@ def _i25(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 
 def _i31(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """The host's computed count is an upper bound of the device's, off by at most the drafts in flight."""
+    """The host's computed count is an upper bound of the device's, off by at most the drafts in
+    flight.
+    """
     host, device = seen.detail["computed_host"], seen.values["computed"]
     slack = scenario.engine.draft_len_max * max(1, scenario.engine.depth - 1)
     for row, name in enumerate(seen.detail["rows"]):
@@ -251,13 +253,10 @@ def _i50(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 def _i51(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """The two counts agree where nothing is discarded."""
-    same = seen.values["valid_count"] == seen.values["accepted"]
+    valid, accepted = seen.values["valid_count"], seen.values["accepted"]
     for row, name in enumerate(seen.detail["rows"]):
-        if not same[row] and not seen.detail["discarded"][row]:
-            yield (
-                name,
-                f"valid count {seen.values['valid_count'][row]}, accepted {seen.values['accepted'][row]}",
-            )
+        if valid[row] != accepted[row] and not seen.detail["discarded"][row]:
+            yield name, f"valid count {valid[row]}, accepted {accepted[row]}"
 
 
 def _i52(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:

@@ -1,4 +1,6 @@
-"""Losslessness oracle: the delivered tokens are those of plain decoding, whatever was drafted, preempted or chunked."""
+"""Losslessness oracle: the delivered tokens are those of plain decoding, whatever was drafted,
+preempted or chunked.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def find_losses(
     plain: Mapping[str, tuple[int, ...]],
     finished: Mapping[str, str],
 ) -> list[Loss]:
-    """delivered: by the engine; plain: by plain decoding, whole; finished: why the engine ended each request."""
+    """delivered: by the engine; plain: by plain decoding, whole; finished: why the engine ended
+    each request.
+    """
     losses = []
     for request, tokens in delivered.items():
         expected = plain[request]

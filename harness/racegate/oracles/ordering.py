@@ -1,8 +1,10 @@
-"""Ordering oracle: conflicting accesses with no path of program edges between them (happens-before, vector clocks).
+"""Ordering oracle: conflicting accesses with no path of program edges between them (happens-before,
+vector clocks).
 
-Per memory (storage) and row, in the manner of FastTrack (Flanagan and Freund 2009): the last write and the reads since are
-kept; lanes are few, so whole clocks are compared. If there is no conflict in one run that does not query completion, all
-schedules of the program are equivalent: they have the same outcome (concurrency_testing_anchors section 4.2).
+Per memory (storage) and row, in the manner of FastTrack (Flanagan and Freund 2009): the last write
+and the reads since are kept; lanes are few, so whole clocks are compared. If there is no conflict
+in one run that does not query completion, all schedules of the program are equivalent: they have
+the same outcome (concurrency_testing_anchors section 4.2).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from racegate.trace import Access, HostAccess, OpRecord, Queried, Trace
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Two accesses to common rows, at least one a write, that nothing orders. first was issued first."""
+    """Two accesses to common rows, at least one a write, that nothing orders. first was issued
+    first.
+    """
 
     buffer: str
     rows: int
@@ -46,7 +50,9 @@ class _Shadow:
 
 
 def find_conflicts(trace: Trace) -> list[Conflict]:
-    """All conflicts of a run, one per pair of accesses, in the order in which the second access was issued."""
+    """All conflicts of a run, one per pair of accesses, in the order in which the second access was
+    issued.
+    """
     conflicts: list[Conflict] = []
     for history in _by_storage(trace).values():
         shadow = _Shadow()
@@ -61,7 +67,9 @@ def has_unordered_query(trace: Trace) -> bool:
 
 
 def _by_storage(trace: Trace) -> dict[int, list[tuple[OpRecord | HostAccess, Access]]]:
-    """Accesses by storage, for the storages that more than one lane touches: one lane alone is ordered."""
+    """Accesses by storage, for the storages that more than one lane touches: one lane alone is
+    ordered.
+    """
     history: dict[int, list[tuple[OpRecord | HostAccess, Access]]] = {}
     lanes: dict[int, int] = {}
     for event in trace.events:
@@ -92,7 +100,8 @@ def _check(
         if seen.rows & rows and seen.lane != lane and clock[seen.lane] < seen.seq:
             conflicts.append(_conflict(seen, event, access, first_writes=True))
     if not access.is_write:
-        # A later read of the same lane stands for an earlier one: what is ordered after it is after both.
+        # A later read of the same lane stands for an earlier one: what is ordered after it is after
+        # both.
         for seen in shadow.reads:
             if seen.lane == lane:
                 seen.rows &= ~rows

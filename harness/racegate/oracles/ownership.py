@@ -1,6 +1,8 @@
-"""Ownership oracle: a cell that crosses a step boundary carries (request, step); reading another one's is a finding.
+"""Ownership oracle: a cell that crosses a step boundary carries (request, step); reading another
+one's is a finding.
 
-It sees what happens-before cannot: a value that was waited for correctly and belongs to another request.
+It sees what happens-before cannot: a value that was waited for correctly and belongs to another
+request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Stepwise oracle: observations of the two engines, boundary by boundary, field by field, stopping at the first difference.
+"""Stepwise oracle: observations of the two engines, boundary by boundary, field by field, stopping
+at the first difference.
 
-Exact quantities are compared exactly: there is no tolerance anywhere in an exact run. Float quantities are
-compared with a float64 reference within `FLOAT_TOLERANCE`.
+Exact quantities are compared exactly: there is no tolerance anywhere in an exact run. Float
+quantities are compared with a float64 reference within `FLOAT_TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ import numpy as np
 
 from racegate.observe import Boundary, Observation
 
-# |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the gate. Measured: see
-# ARCHITECTURE, decision on float tolerance.
+# |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the
+# gate. Measured: see ARCHITECTURE, decision on float tolerance.
 FLOAT_TOLERANCE = 1e-4
 
-# The order of fields within a boundary: causes before effects, so that the first difference names the cause.
+# The order of fields within a boundary: causes before effects, so that the first difference names
+# the cause.
 FIELDS: dict[Boundary, tuple[str, ...]] = {
     Boundary.SCHEDULED: ("plan", "preempted", "block_table", "state_table"),
     Boundary.PREPARED: ("rows", "discarded", "backup_token", "accept_target"),
     Boundary.INPUTS: (
+        "query_start",
         "computed",
         "accepted",
-        "query_start",
         "seq_lens",
         "positions",
         "slot_mapping",
@@ -51,7 +53,9 @@ TOKEN_FIELDS = frozenset({"positions", "slot_mapping", "input_ids", "kv", "draft
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first place where the engines differ. index: within the row or token; None for plain data."""
+    """The first place where the engines differ. index: within the row or token; None for plain
+    data.
+    """
 
     step: int
     boundary: Boundary

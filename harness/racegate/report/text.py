@@ -47,7 +47,7 @@ def gate_table(result: GateResult) -> Table:
 
 
 def print_gate(console: Console, result: GateResult) -> None:
-    """The table, the first findings of each failing scenario, and the verdict with its assumptions."""
+    """The table, findings of each failing scenario, and the verdict with its assumptions."""
     console.print(gate_table(result))
     for run in result.scenarios:
         if run.findings or run.unmet:
@@ -55,8 +55,9 @@ def print_gate(console: Console, result: GateResult) -> None:
             _print_details(console, run)
     stats = result.stats
     console.print(
-        f"[{_STYLE[result.verdict]}]{result.verdict}[/]: {stats.scenarios} scenarios, {stats.steps} steps, "
-        f"{stats.ops} operations, {stats.conflicts} conflicts, {stats.findings} findings"
+        f"[{_STYLE[result.verdict]}]{result.verdict}[/]: "
+        f"{stats.scenarios} scenarios, {stats.steps} steps, {stats.ops} operations, "
+        f"{stats.conflicts} conflicts, {stats.findings} findings"
     )
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
@@ -79,8 +80,8 @@ def print_run(console: Console, run: RunResult) -> None:
     _print_details(console, run)
     stats = run.stats
     console.print(
-        f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the host "
-        f"prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
+        f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the "
+        f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
         f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
     )
     console.print(f"[{_STYLE[run.verdict]}]{run.verdict}[/]")

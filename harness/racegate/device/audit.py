@@ -1,0 +1,58 @@
+"""Footprint audit: runs an operation on copies with only the rows it declared, checks its writes.
+
+The ordering oracle is as good as the footprints that operations declare. Under audit an undeclared
+read sees poison, so that the stepwise oracle notices, and an undeclared write raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from racegate.device.masks import mask_of
+from racegate.device.protocol import FootprintError, Mode, Use
+from racegate_kernels.backend import Backend
+from racegate_kernels.poison import poison_of
+
+
+def run_audited(
+    kernel: Callable[..., None],
+    backend: Backend,
+    name: str,
+    uses: Sequence[Use],
+    views: Sequence[np.ndarray],
+    constants: Sequence[np.ndarray],
+    scalars: dict[str, Any],
+) -> None:
+    """kernel(backend, *copies, *constants, **scalars), changes of declared rows copied back.
+
+    Raises FootprintError if the kernel changed a row that it did not declare as written.
+    """
+    copies = [_copy_of_declared(use, view) for use, view in zip(uses, views, strict=True)]
+    before = [copy.copy() for copy in copies]
+    kernel(backend, *copies, *constants, **scalars)
+    for use, view, copy, old in zip(uses, views, copies, before, strict=True):
+        rows = _changed_rows(copy, old)
+        if not len(rows):
+            continue
+        allowed = (-1 if use.mask is None else use.mask) if use.mode & Mode.WRITE else 0
+        if mask_of(rows.tolist()) & ~allowed:
+            raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
+        view[rows] = copy[rows]
+
+
+def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
+    copy = view.copy()
+    if not use.mode & Mode.READ:
+        copy.fill(poison_of(copy.dtype))
+    elif use.mask is not None:
+        hidden = [row for row in range(len(copy)) if not use.mask >> row & 1]
+        copy[hidden] = poison_of(copy.dtype)
+    return copy
+
+
+def _changed_rows(copy: np.ndarray, old: np.ndarray) -> np.ndarray:
+    changed = copy.view(np.uint8) != old.view(np.uint8)
+    return np.flatnonzero(changed.reshape(len(copy), -1).any(axis=1))

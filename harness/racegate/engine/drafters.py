@@ -1,0 +1,34 @@
+"""Makes the drafter a scenario asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from racegate.device.protocol import Device, Stream
+from racegate.engine.buffers import Sizes
+from racegate.engine.drafter import Drafter, NoDrafter
+from racegate.engine.extract_drafter import ExtractDrafter
+from racegate.engine.model import Model
+from racegate.engine.mtp_drafter import MtpDrafter
+from racegate.engine.scripted_drafter import ScriptedDrafter
+from racegate.scenario import DrafterKind, Scenario
+
+
+def make_drafter(
+    scenario: Scenario,
+    device: Device,
+    stream: Stream,
+    model: Model,
+    *,
+    sizes: Sizes,
+    truth: Mapping[str, tuple[int, ...]],
+) -> Drafter:
+    match scenario.engine.drafter:
+        case DrafterKind.SCRIPTED:
+            return ScriptedDrafter(scenario, device, stream, truth=dict(truth))
+        case DrafterKind.MTP:
+            return MtpDrafter(scenario, device, stream, model, sizes=sizes)
+        case DrafterKind.EXTRACT_HIDDEN_STATES:
+            return ExtractDrafter(scenario, device, stream, sizes=sizes)
+        case DrafterKind.NONE:
+            return NoDrafter()

@@ -1,0 +1,1 @@
+"""Search: which completions of a scenario's operations to try, and in what order."""

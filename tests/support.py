@@ -1,0 +1,23 @@
+"""What several test modules need: the gate's scenarios, loaded and checked once per process."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from racegate.check import Checker
+from racegate.scenario import Scenario
+from racegate.scenario_file import load
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+NAMES = sorted(path.stem.replace("_", "-") for path in SCENARIOS.glob("*.toml"))
+
+
+@cache
+def scenario(name: str) -> Scenario:
+    return load(SCENARIOS / f"{name.replace('-', '_')}.toml")
+
+
+@cache
+def checker(name: str) -> Checker:
+    return Checker(scenario(name), replay=f"racegate run scenarios/{name.replace('-', '_')}.toml")

@@ -1,0 +1,126 @@
+"""Rules that no linter knows: layers, independence of the reference, sizes, bans."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "harness" / "racegate"
+SOURCES = sorted(
+    path for folder in ("harness", "reference", "kernels") for path in (ROOT / folder).rglob("*.py")
+)
+HARNESS = [path for path in SOURCES if path.is_relative_to(PACKAGE)]
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 450
+
+# From low to high: a module may import its own layer and lower ones.
+LAYERS = (
+    ("hashing", "edge", "schedule", "trace", "scenario", "observe"),
+    ("validation", "config", "request_log", "scenario_file", "verdict"),
+    ("device",),
+    ("engine",),
+    ("oracles", "faults", "explore"),
+    ("run",),
+    ("findings", "stats"),
+    ("check",),
+    ("gate", "bench"),
+    ("report",),
+    ("cli",),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", HARNESS, ids=named)
+def test_dependencies_go_one_way(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if own == "__init__":
+        return
+    for module in imports_of(path):
+        parts = module.split(".")
+        if parts[0] == "racegate" and len(parts) > 1 and parts[1] in LEVEL:
+            assert LEVEL[parts[1]] <= LEVEL[own], f"{named(path)} imports {module}"
+
+
+def test_every_module_has_a_layer() -> None:
+    names = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in HARNESS}
+    assert names - {"__init__"} == set(LEVEL)
+
+
+def test_kernels_know_nothing_of_the_harness() -> None:
+    for path in (ROOT / "kernels").rglob("*.py"):
+        assert not [
+            m for m in imports_of(path) if m.split(".")[0] in ("racegate", "racegate_reference")
+        ]
+
+
+def test_only_check_knows_the_reference() -> None:
+    for path in HARNESS:
+        uses = [m for m in imports_of(path) if m.split(".")[0] == "racegate_reference"]
+        assert not uses or path.name == "check.py"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and not _is_kernel(node):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+def _is_kernel(node: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+BANS = (
+    (r"except Exception|except:", "swallows what it does not know"),
+    (r"^\s*global ", "module state"),
+    (r"\b(TODO|FIXME|XXX)\b", "a promise"),
+    (r"time\.sleep\(", "a sleep is not an order"),
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_nothing_banned(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        for pattern, why in BANS:
+            assert not re.search(pattern, line), f"{named(path)}:{number}: {why}: {line.strip()}"
+
+
+def test_the_engine_never_asks_for_a_fault() -> None:
+    for path in (PACKAGE / "engine").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.If):
+                assert "fault" not in ast.unparse(node.test).lower(), named(path)
+        assert not [m for m in imports_of(path) if m.startswith("racegate.faults")]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_every_module_and_public_class_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), f"{named(path)} has no docstring"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            bases = " ".join(ast.unparse(base) for base in node.bases)
+            speaks_for_itself = re.search(r"Protocol|Enum|IntFlag", bases)
+            assert speaks_for_itself or ast.get_docstring(node), f"{named(path)}: {node.name}"
