@@ -49,9 +49,9 @@ def bench_scenario() -> Scenario:
         for i, (name, max_tokens, accepts) in enumerate(
             [
                 ("A", 10, (4, 2, 1, 3)),
-                ("B", 18, (3, 1, 4, 2)),
-                ("C", 16, (2, 4, 1)),
-                ("D", 17, (1, 3)),
+                ("B", 17, (3, 1, 4, 2)),
+                ("C", 14, (2, 4, 1)),
+                ("D", 13, (1, 3)),
             ]
         )
     )

@@ -64,7 +64,7 @@ AuditOption = Annotated[
 
 
 # Where there is no terminal to ask, tables are wide enough for a log.
-LOG_WIDTH = 140
+LOG_WIDTH = 110
 
 
 def stdout_console() -> Console:

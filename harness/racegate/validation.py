@@ -156,10 +156,12 @@ def _validate_fits(request: Request, scenario: Scenario, path: str, require: Req
     """A request that could not be scheduled even alone would wait for ever."""
     engine = scenario.engine
     k = engine.draft_len_max
-    # Unverified drafts of every step in flight are counted as accepted, and the drafter looks k
+    # The last planned step counts every draft in flight as accepted, and the drafter looks k
     # further.
-    in_flight = (engine.depth + 1) * (1 + k) + k
-    tokens_most = min(len(request.prompt) + request.max_tokens + in_flight, engine.model_len_max)
+    unverified = max(0, (engine.depth - 1) * (1 + k) - 1) + 2 * k
+    tokens_most = min(
+        len(request.prompt) + request.max_tokens - 1 + unverified, engine.model_len_max
+    )
     blocks = -(-tokens_most // engine.block_size)
     require(blocks < engine.blocks, f"{path}", f"needs {blocks} blocks, {engine.blocks - 1} exist")
     state_blocks = 1 + k

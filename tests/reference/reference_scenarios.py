@@ -25,8 +25,8 @@ from racegate.scenario import (
     Request,
     Rotate,
     Scenario,
-    validate,
 )
+from racegate.validation import validate
 
 SMALL = ModelSpec(
     layers=(LayerKind.MAMBA2, LayerKind.GATED_DELTA, LayerKind.ATTENTION),
@@ -144,7 +144,7 @@ def _random_engine(
 ) -> EngineSpec:
     block_size, interval = random.choice((1, 2, 4)), 4
     longest = max(len(r.prompt) + r.max_tokens for r in requests)
-    most = longest + 2 * k + 1
+    most = longest + 4 * k + 2
     return EngineSpec(
         depth=random.randint(1, 3),
         draft_len_max=k,

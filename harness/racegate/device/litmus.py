@@ -23,7 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Event, Flag, HostBuffer, Use, reads, writes
+from racegate.device.protocol import (
+    Device,
+    DeviceBuffer,
+    Event,
+    Flag,
+    HostBuffer,
+    Use,
+    reads,
+    writes,
+)
 from racegate.edge import Edge
 from racegate.trace import Trace
 
