@@ -21,16 +21,19 @@ FILE_LINES_MAX = 450
 # From low to high: a module may import its own layer and lower ones.
 LAYERS = (
     ("hashing", "edge", "schedule", "trace", "scenario", "observe"),
-    ("validation", "config", "request_log", "scenario_file", "verdict"),
+    ("validation", "config", "request_log", "scenario_file", "verdict", "witness"),
     ("device",),
     ("engine",),
-    ("oracles", "faults", "explore"),
-    ("run",),
+    ("oracles", "faults"),
+    ("explore",),
+    ("run", "checkpoint"),
     ("findings", "stats"),
     ("check",),
-    ("gate", "bench"),
+    ("search",),
+    ("minimise", "replay", "explain", "sharing"),
+    ("gate", "bench", "fuzz"),
     ("report",),
-    ("cli",),
+    ("cli", "cli_common", "cli_search"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

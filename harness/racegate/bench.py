@@ -7,14 +7,21 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from random import Random
 
 import msgspec
 import numpy as np
 
 import racegate
 from racegate.check import Checker
+from racegate.device.stepping import Stepper
+from racegate.explore.abstract import AbstractProgram, random_program, run_program
+from racegate.explore.generate import generate_holds, seeded
+from racegate.explore.samplers import PctStepper, PosStepper, RandomStepper
 from racegate.scenario import Request, Scenario
-from racegate.schedule import EAGER
+from racegate.schedule import EAGER, Schedule
+from racegate.sharing import SharedRuns
 from racegate.validation import validate
 
 
@@ -59,13 +66,18 @@ def bench_scenario() -> Scenario:
 
 
 def run_bench(*, seconds: float) -> BenchResult:
-    """Times the bare engine, the recorded engine, and the judged run, in turn."""
+    """All measurements of the virtual device, each for about `seconds`."""
+    entries = (*_engine_entries(seconds), *_shared_entries(seconds), *_abstract_entries(seconds))
+    return BenchResult(environment=environment(), results=(*entries, *PEERS))
+
+
+def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
+    """The bare engine, the recorded engine, and the judged run, in turn."""
     scenario = bench_scenario()
     checker = Checker(scenario)
     last = checker.execute()
     assert last.result is not None
     shape = f"{scenario.name}: {last.result.steps} steps, {len(last.trace.events)} trace events"
-
     bare, recorded, judged = _median_seconds(
         (
             checker.execute_bare,
@@ -75,18 +87,68 @@ def run_bench(*, seconds: float) -> BenchResult:
         seconds=seconds,
     )
     whole = recorded + judged
-    entries = [
-        _entry(
-            "schedules_per_second", 1.0 / whole, "1/s", f"recording and all oracles on; {shape}"
-        ),
+    ratio = (whole - bare) / bare
+    return (
+        _entry("schedules_per_second_alone", 1.0 / whole, "1/s", f"nothing shared; {shape}"),
         _entry("engine_ms", 1e3 * bare, "ms", "the bare engine, nothing recorded"),
         _entry("recording_ms", 1e3 * (recorded - bare), "ms", "trace, clocks and observations"),
         _entry("oracles_ms", 1e3 * judged, "ms", "all oracles"),
+        _entry("harness_over_engine", ratio, "ratio", "recording and oracles to engine; limit 1"),
+    )
+
+
+def _shared_entries(seconds: float) -> tuple[BenchEntry, ...]:
+    """Schedules with one and with a few holds, sharing prefixes, suffixes and operations."""
+    runs = SharedRuns(Checker(bench_scenario()))
+    drawn = [generate_holds(seeded(1, number)) for number in range(2_000)]
+    # Only holds that hold something: one that names no operation would be no work.
+    few = [schedule for schedule in drawn if schedule.holds and runs.holds_all(schedule)]
+    one = [Schedule(holds=schedule.holds[:1]) for schedule in few]
+    entries = []
+    for name, schedules, detail in (
+        ("schedules_per_second", few, "1 to 3 drawn holds; recording, all oracles; target 300"),
+        ("schedules_per_second_one_hold", one, "1 drawn hold; recording and all oracles"),
+    ):
+        rate = _rate(partial(_run_one, runs, schedules), seconds)
+        entries.append(_entry(name, rate, "1/s", detail))
+    return tuple(entries)
+
+
+def _run_one(runs: SharedRuns, schedules: list[Schedule], number: int) -> None:
+    runs.run(schedules[number % len(schedules)])
+
+
+def _abstract_entries(seconds: float) -> tuple[BenchEntry, ...]:
+    """Schedulers on an abstract device program of 80 steps."""
+    program = random_program(Random(5), streams=3, steps=80, storages=20, waits=0.5)
+    makers: dict[str, Callable[[int], Stepper]] = {
+        "random": RandomStepper,
+        "pos": PosStepper,
+        "pct": lambda seed: PctStepper(seed, depth=3, steps=program.size),
+    }
+    return tuple(
         _entry(
-            "harness_over_engine", (whole - bare) / bare, "ratio", "recording and oracles to engine"
-        ),
-    ]
-    return BenchResult(environment=environment(), results=tuple(entries))
+            f"abstract_{name}_per_second",
+            _rate(partial(_run_abstract, program, make), seconds / len(makers)),
+            "1/s",
+            f"abstract program of {program.size} steps; target 5,000",
+        )
+        for name, make in makers.items()
+    )
+
+
+def _run_abstract(program: AbstractProgram, make: Callable[[int], Stepper], seed: int) -> None:
+    run_program(program, make(seed))
+
+
+def _rate(job: Callable[[int], object], seconds: float) -> float:
+    """Calls per second."""
+    count = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds or count < 3:
+        job(count)
+        count += 1
+    return count / (time.perf_counter() - started)
 
 
 def _median_seconds(jobs: tuple[Callable[[], object], ...], *, seconds: float) -> list[float]:
@@ -103,6 +165,19 @@ def _median_seconds(jobs: tuple[Callable[[], object], ...], *, seconds: float) -
 
 def _entry(name: str, value: float, unit: str, detail: str) -> BenchEntry:
     return BenchEntry(name=name, value=value, unit=unit, detail=detail)
+
+
+def _peer(name: str, value: float, detail: str) -> BenchEntry:
+    return _entry(f"peer_{name}", value, "1/s", f"published or measured elsewhere: {detail}")
+
+
+# For comparison; not measured here (concurrency_testing_anchors section 3.1).
+PEERS = (
+    _peer("coyote", 16, "Raft mock, 2,400 operations per schedule"),
+    _peer("surw_harness", 57, "C programs, one process per run, upper median"),
+    _peer("frontrun_dpor", 689, "two threads, no tensors, best case"),
+    _peer("loom", 1500, "tokio's pool, estimate from public CI times"),
+)
 
 
 def environment() -> dict[str, str]:

@@ -5,15 +5,16 @@ only wiring.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from racegate.config import resolve
 from racegate.device.chooser import HoldChooser
+from racegate.device.memo import OpMemo
 from racegate.device.protocol import DeadlockError, FootprintError
 from racegate.device.recorder import NullRecorder
+from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.parts import EngineParts
@@ -46,6 +47,11 @@ from racegate_reference.engine import ReferenceRun, run_reference
 MODEL_SEEDS_MAX = 32
 
 
+# A defect may drive the engine against its own assertions: that is a finding, not a failure of
+# the harness.
+ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, ArithmeticError)
+
+
 class CheckError(Exception):
     """The harness cannot judge a scenario; says why."""
 
@@ -66,6 +72,23 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[HoldOutcome, ...]
     unmet: tuple[str, ...]
     warnings: tuple[str, ...]
+    search: SearchSummary | None = None
+
+
+class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a verdict was searched for. classes, estimate: of equivalent schedules, if enumerated.
+
+    stage: the last rung of the ladder that was needed
+    seconds_left: what running the estimated remaining classes would take
+    """
+
+    stage: str
+    schedules: int
+    classes: int | None
+    estimate: float | None
+    is_complete: bool
+    seconds: float
+    seconds_left: float | None
 
 
 class Checker:
@@ -80,25 +103,45 @@ class Checker:
         self.scenario, self.reference, notes = _decidable(resolved.scenario)
         self.warnings = (*resolved.warnings, *notes)
         self._replay = replay or f"racegate run {scenario.name}"
-        self._truth = truth(self.scenario)
+        self.truth = truth(self.scenario)
         self._plain = {
             request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
         }
 
     def execute(
-        self, *, schedule: Schedule = EAGER, fault: Fault | None = None, is_audited: bool = False
+        self,
+        *,
+        schedule: Schedule = EAGER,
+        stepper: Stepper | None = None,
+        fault: Fault | None = None,
+        is_audited: bool = False,
+        memo: OpMemo | None = None,
     ) -> Run:
-        """Runs the asynchronous engine once on the virtual device."""
+        """Runs the asynchronous engine once on the virtual device, with holds or step by step."""
         device = VirtualDevice(
             LANES,
             chooser=HoldChooser(schedule),
+            stepper=stepper,
             dropped=frozenset() if fault is None else fault.drops,
             is_audited=is_audited,
+            memo=memo,
         )
         probe = RecordingProbe(self.scenario, device, device.stream("compute"))
         started = time.perf_counter()
         result, stopped = self._guarded(device, probe, fault)
         seconds = time.perf_counter() - started
+        return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
+
+    def as_run(
+        self,
+        device: VirtualDevice,
+        probe: RecordingProbe,
+        result: EngineResult | None,
+        *,
+        stopped: Exception | None = None,
+        seconds: float = 0.0,
+    ) -> Run:
+        """What a device and a probe hold after a run."""
         return Run(
             trace=device.trace(),
             observations=probe.observations(),
@@ -107,12 +150,18 @@ class Checker:
             seconds=seconds,
         )
 
+    def parts(self, fault: Fault | None) -> EngineParts:
+        """The engine's parts, one of them exchanged by a fault."""
+        if fault is None:
+            return EngineParts()
+        return fault.parts(self.scenario.engine.cache_mode)
+
     def execute_bare(self) -> EngineResult:
         """Runs the engine without recording or observing anything: what the harness costs is
         measured against this.
         """
         device = VirtualDevice(LANES, recorder=NullRecorder(LANES))
-        engine = AsyncEngine(self.scenario, device, truth=self._truth, probe=NullProbe())
+        engine = AsyncEngine(self.scenario, device, truth=self.truth, probe=NullProbe())
         result = engine.run()
         device.finish()
         return result
@@ -120,21 +169,12 @@ class Checker:
     def _guarded(
         self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
     ) -> tuple[EngineResult | None, Exception | None]:
-        make_parts: Callable[..., EngineParts] = EngineParts
-        parts = make_parts() if fault is None else fault.parts(self.scenario.engine.cache_mode)
+        parts = self.parts(fault)
         try:
-            engine = AsyncEngine(self.scenario, device, truth=self._truth, parts=parts, probe=probe)
+            engine = AsyncEngine(self.scenario, device, truth=self.truth, parts=parts, probe=probe)
             result = engine.run()
             device.finish()
-        except (
-            DeadlockError,
-            AssertionError,
-            LookupError,
-            ValueError,
-            ArithmeticError,
-        ) as error:
-            # A defect may drive the engine against its own assertions: that is a finding, not a
-            # failure of the harness.
+        except ENGINE_ERRORS as error:
             return None, error
         return result, None
 
@@ -150,9 +190,7 @@ class Checker:
         unmet: tuple[str, ...] = ()
         if fault is None and run.result is not None:
             unmet = unmet_expectations(self.scenario, stats)
-        unmet += tuple(
-            f"hold '{hold.hold}' was not realised" for hold in run.trace.holds if not hold.realised
-        )
+        unmet += _unrealised(run.trace.holds)
         return RunResult(
             scenario=self.scenario.name,
             device="virtual",
@@ -169,11 +207,39 @@ class Checker:
             warnings=(*self.warnings, *_idle_events(run)),
         )
 
+    def with_holds(
+        self,
+        eager: RunResult,
+        schedule: Schedule,
+        holds: tuple[HoldOutcome, ...],
+        *,
+        fault: Fault | None,
+    ) -> RunResult:
+        """The eager result, for a schedule that was found to change nothing."""
+        unmet = eager.unmet + _unrealised(holds)
+        verdict = eager.verdict
+        if verdict is Verdict.PROVED and unmet:
+            verdict = Verdict.INCONCLUSIVE
+        command = self._replay_command(schedule, fault)
+        return msgspec.structs.replace(
+            eager,
+            schedule=schedule.texts(),
+            holds=holds,
+            unmet=unmet,
+            verdict=verdict,
+            findings=tuple(msgspec.structs.replace(f, replay=command) for f in eager.findings),
+        )
+
     def run(
-        self, *, schedule: Schedule = EAGER, fault: Fault | None = None, is_audited: bool = False
+        self,
+        *,
+        schedule: Schedule = EAGER,
+        fault: Fault | None = None,
+        is_audited: bool = False,
+        memo: OpMemo | None = None,
     ) -> RunResult:
         """Runs and judges."""
-        run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited)
+        run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited, memo=memo)
         return self.judge(run, schedule=schedule, fault=fault)
 
     def _findings(self, run: Run, conflicts: list[Conflict]) -> list[Finding]:
@@ -217,6 +283,10 @@ def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, .
         f"{scenario.name}: none of the model seeds {first}..{seed} keeps every "
         f"decision farther apart than {FLOAT_TOLERANCE}; use a smaller vocabulary or fewer tokens"
     )
+
+
+def _unrealised(holds: tuple[HoldOutcome, ...]) -> tuple[str, ...]:
+    return tuple(f"hold '{hold.hold}' was not realised" for hold in holds if not hold.realised)
 
 
 def _idle_events(run: Run) -> tuple[str, ...]:

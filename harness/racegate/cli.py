@@ -1,31 +1,47 @@
-"""Command line: gate, run, faults, scenarios, bench.
-
-Exit codes: 0 clean, 1 finding, 2 usage or bad input, 3 harness self-check failed, 4 inconclusive.
+"""Command line. Exit codes: 0 clean, 1 finding, 2 usage or bad input, 3 harness self-check failed,
+4 inconclusive; replay alone: 5 another signature, 6 nothing found.
 """
 
 from __future__ import annotations
 
-import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from racegate.bench import run_bench
-from racegate.check import Checker, CheckError
+from racegate.check import Checker, CheckError, RunResult
+from racegate.cli_common import (
+    Audit,
+    AuditOption,
+    BudgetOption,
+    DeviceKind,
+    Explore,
+    FaultOption,
+    JsonOption,
+    ScenariosOption,
+    SeedOption,
+    fail,
+    progress_bar,
+    stdout_console,
+    write_json,
+)
+from racegate.cli_search import explain, fuzz, replay
+from racegate.explain import ExplainError
 from racegate.faults.catalogue import FAULTS, Fault, FaultError, find_fault
+from racegate.fuzz import CampaignError
 from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
+from racegate.minimise import minimise, witness_of
 from racegate.report.text import print_gate, print_run
 from racegate.request_log import scenario_file_for
 from racegate.scenario import Scenario, ScenarioError
 from racegate.scenario_file import explicit, load
 from racegate.schedule import Schedule, ScheduleError, parse_schedule
+from racegate.search import BUDGET, search, signature_of
 from racegate.verdict import exit_code
+from racegate.witness import WitnessError, save
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,66 +53,49 @@ faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 scenarios_app = typer.Typer(no_args_is_help=True, help="The scenario scripts.")
 app.add_typer(faults_app, name="faults")
 app.add_typer(scenarios_app, name="scenarios")
+app.command()(replay)
+app.command()(explain)
+app.command()(fuzz)
 
-
-class DeviceKind(StrEnum):
-    VIRTUAL = "virtual"
-
-
-class Audit(StrEnum):
-    ON = "on"
-    OFF = "off"
-
-
-JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="PATH|-", help="Write one JSON object here.")
-]
-FaultOption = Annotated[
-    str | None, typer.Option("--fault", metavar="NAME", help="A seeded fault (see `faults list`).")
-]
-ScenariosOption = Annotated[
-    Path, typer.Option("--scenarios", metavar="DIR", help="Folder of the scenario scripts.")
-]
-AuditOption = Annotated[
-    Audit,
-    typer.Option(help="Give every operation only the rows it declares, and check that it obeys."),
-]
-
-
-# Where there is no terminal to ask, tables are wide enough for a log.
-LOG_WIDTH = 110
-
-
-def stdout_console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=LOG_WIDTH)
+BAD_INPUT = (
+    ScenarioError,
+    ScheduleError,
+    FaultError,
+    CheckError,
+    WitnessError,
+    CampaignError,
+    ExplainError,
+)
 
 
 def main() -> None:
     """Entry point."""
     try:
         app()
-    except (ScenarioError, ScheduleError, FaultError, CheckError) as error:
+    except BAD_INPUT as error:
         fail(str(error))
-
-
-def fail(message: str) -> NoReturn:
-    """Bad input: the reason on standard error, exit code 2."""
-    print(f"racegate: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 @app.command()
 def gate(
     fault: FaultOption = None,
     scenarios: ScenariosOption = Path("scenarios"),
+    explore: Annotated[
+        Explore, typer.Option(help="Climb the ladder where a conflict exists, or run eagerly only.")
+    ] = Explore.LADDER,
+    budget: BudgetOption = BUDGET,
+    seed: SeedOption = 0,
     audit: AuditOption = Audit.ON,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles."""
     loaded = load_all(scenario_paths(scenarios))
     found = None if fault is None else find_fault(fault)
-    result = _gate_with_progress(loaded, found, audit)
+
+    def look(checker: Checker) -> RunResult:
+        return _look(checker, found, explore, budget, seed, audit)
+
+    result = _gate_with_progress(loaded, look)
     if json is not None:
         write_json(json, msgspec.to_builtins(result))
     if json != "-":
@@ -104,18 +103,28 @@ def gate(
     raise typer.Exit(exit_code([run.verdict for run in result.scenarios]))
 
 
-def _gate_with_progress(
-    loaded: list[tuple[Path, Scenario]], fault: Fault | None, audit: Audit
-) -> GateResult:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+def _gate_with_progress(loaded: list[tuple[Path, Scenario]], look: Any) -> GateResult:
+    with progress_bar() as progress:
         task = progress.add_task("gate", total=len(loaded))
         return run_gate(
             loaded,
-            fault=fault,
-            is_audited=audit is Audit.ON,
+            look=look,
             on_result=lambda run: progress.update(task, advance=1, description=run.scenario),
         )
+
+
+def _look(
+    checker: Checker,
+    fault: Fault | None,
+    explore: Explore,
+    budget: int,
+    seed: int,
+    audit: Audit,
+) -> RunResult:
+    is_audited = audit is Audit.ON
+    if explore is Explore.EAGER:
+        return checker.run(fault=fault, is_audited=is_audited)
+    return search(checker, fault=fault, budget=budget, seed=seed, is_audited=is_audited)
 
 
 @app.command()
@@ -129,36 +138,74 @@ def run(
     rows: Annotated[str, typer.Option(metavar="A:B", help="Rows of the log.")] = "0:16",
     scale: Annotated[int, typer.Option(help="Divide the log's lengths by this.")] = 32,
     step_ms: Annotated[int, typer.Option(help="Milliseconds of the log per step.")] = 500,
-    seed: Annotated[int, typer.Option(help="Seed of prompts and accept counts of a log.")] = 1,
+    seed: SeedOption = 1,
     fault: FaultOption = None,
     hold: Annotated[
         list[str] | None, typer.Option("--hold", metavar="'OP until POINT'", help="A hold.")
+    ] = None,
+    explore: Annotated[
+        Explore, typer.Option(help="One eager run (or the holds given), or the ladder.")
+    ] = Explore.EAGER,
+    budget: BudgetOption = BUDGET,
+    witness: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Minimise what goes wrong and write it as a witness."),
     ] = None,
     device: Annotated[DeviceKind, typer.Option(help="Where to run.")] = DeviceKind.VIRTUAL,
     audit: AuditOption = Audit.ON,
     json: JsonOption = None,
 ) -> None:
-    """Run one scenario, eagerly or with holds, and judge it."""
+    """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
     if (scenario is None) == (trace is None):
         fail("give either a scenario file or --trace CSV")
+    if hold and explore is not Explore.EAGER:
+        fail("--hold says which schedule to run: leave --explore out")
     if scenario is not None:
-        loaded, replay = load(scenario), f"racegate run {scenario}"
+        loaded, command = load(scenario), f"racegate run {scenario}"
     else:
         assert trace is not None
-        options = {"rows": rows, "scale": scale, "step_ms": step_ms, "seed": seed}
-        file = scenario_file_for(trace, **options)  # type: ignore[arg-type]
-        loaded = explicit(file, source=str(trace), folder=trace.parent)
-        given = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
-        replay = f"racegate run --trace {trace} {given}"
+        loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     schedule = Schedule() if hold is None else parse_schedule(hold)
     found = None if fault is None else find_fault(fault)
-    checker = Checker(loaded, replay=replay)
-    result = checker.run(schedule=schedule, fault=found, is_audited=audit is Audit.ON)
+    checker = Checker(loaded, replay=command)
+    if explore is Explore.EAGER:
+        result = checker.run(schedule=schedule, fault=found, is_audited=audit is Audit.ON)
+    else:
+        result = _look(checker, found, explore, budget, seed, audit)
     if json is not None:
         write_json(json, run_object(result))
     if json != "-":
         print_run(stdout_console(), result)
+    if witness is not None:
+        _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict]))
+
+
+def _from_log(
+    trace: Path, *, rows: str, scale: int, step_ms: int, seed: int
+) -> tuple[Scenario, str]:
+    """A scenario from a log, and the command that runs it again."""
+    file = scenario_file_for(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
+    command = (
+        f"racegate run --trace {trace} --rows {rows} --scale {scale} --step-ms {step_ms} "
+        f"--seed {seed}"
+    )
+    return explicit(file, source=str(trace), folder=trace.parent), command
+
+
+def _write_witness(
+    path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
+) -> None:
+    if signature_of(result.findings) is None:
+        fail(f"nothing went wrong, so {path} is not written")
+    schedule = parse_schedule(list(result.schedule))
+    with progress_bar() as progress:
+        progress.add_task("minimising", total=None)
+        small = minimise(scenario, schedule, fault)
+    try:
+        save(witness_of(small, fault, title=scenario.title, seed=seed), path)
+    except OSError as error:
+        fail(f"cannot write {path}: {error}")
 
 
 @faults_app.command("list")
@@ -219,15 +266,3 @@ def bench(
     for entry in result.results:
         table.add_row(entry.name, f"{entry.value:.3g}", entry.unit, entry.detail)
     stdout_console().print(table)
-
-
-def write_json(target: str, value: Any) -> None:
-    """One JSON value to standard output (`-`) or a file."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    if target == "-":
-        sys.stdout.write(text + "\n")
-        return
-    try:
-        Path(target).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        fail(f"cannot write {target}: {error}")

@@ -4,7 +4,11 @@ on it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+
+import msgspec
+import numpy as np
 
 from racegate.device.masks import rows_of
 from racegate.device.protocol import DeadlockError
@@ -15,6 +19,7 @@ from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.ordering import Conflict
 from racegate.oracles.stepwise import Divergence
+from racegate.run import Run
 from racegate.trace import Misowned
 from racegate.verdict import Finding, FindingKind
 
@@ -165,6 +170,23 @@ def from_stop(error: Exception | None) -> list[Finding]:
             actual=str(error),
         )
     ]
+
+
+def digest_of(run: Run, findings: Sequence[Finding]) -> str:
+    """A hash of everything a run showed: observed values, and findings without their commands."""
+    state = hashlib.sha256()
+    for observation in run.observations:
+        state.update(f"{observation.step}/{observation.boundary}".encode())
+        for name in sorted(observation.values):
+            value = observation.values[name]
+            state.update(name.encode())
+            is_array = isinstance(value, np.ndarray)
+            state.update(
+                value.tobytes() if is_array else msgspec.json.encode(value, order="sorted")
+            )
+    for finding in findings:
+        state.update(msgspec.json.encode(msgspec.structs.replace(finding, replay="")))
+    return state.hexdigest()
 
 
 def _edge_for(buffer: str) -> Edge | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from racegate.check import Checker, RunResult
-from racegate.faults.catalogue import Fault
 from racegate.scenario import Scenario, ScenarioError
 from racegate.scenario_file import load
 from racegate.verdict import Verdict
@@ -25,6 +24,7 @@ class GateStats(msgspec.Struct, frozen=True, kw_only=True):
     ops: int
     conflicts: int
     findings: int
+    schedules: int
     seconds: float
 
 
@@ -55,13 +55,13 @@ def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
 def run_gate(
     scenarios: Sequence[tuple[Path, Scenario]],
     *,
-    fault: Fault | None,
-    is_audited: bool,
+    look: Callable[[Checker], RunResult],
     on_result: Callable[[RunResult], None],
 ) -> GateResult:
-    """Runs every scenario once under the eager schedule and calls back after each."""
+    """Looks at every scenario, and calls back after each."""
     results = []
-    for result in _results(scenarios, fault, is_audited=is_audited):
+    for path, scenario in scenarios:
+        result = look(Checker(scenario, replay=f"racegate run {path}"))
         on_result(result)
         results.append(result)
     return GateResult(
@@ -74,17 +74,10 @@ def run_gate(
             ops=sum(result.stats.ops for result in results),
             conflicts=sum(result.stats.conflicts for result in results),
             findings=sum(len(result.findings) for result in results),
+            schedules=sum(result.stats.schedules for result in results),
             seconds=sum(result.stats.seconds for result in results),
         ),
     )
-
-
-def _results(
-    scenarios: Sequence[tuple[Path, Scenario]], fault: Fault | None, *, is_audited: bool
-) -> Iterator[RunResult]:
-    for path, scenario in scenarios:
-        checker = Checker(scenario, replay=f"racegate run {path}")
-        yield checker.run(fault=fault, is_audited=is_audited)
 
 
 # What outweighs what in the verdict of many.

@@ -16,8 +16,28 @@ import msgspec
 FORCED = "forced"
 HOLDS_MAX = 256
 
-_NAME = r"[A-Za-z0-9_.*:@/\-]+"
+_NAME = r"[A-Za-z0-9_.*:@/#\-]+"
+_STEP = re.compile(r"@(?P<alias>[A-Za-z_][A-Za-z0-9_.\-]*\.\d+)(?=#|$)")
+_STEP_NUMBER = re.compile(r"@(?P<step>\d+)(?=#|\[|$)")
 _HOLD = re.compile(rf"^(?P<op>{_NAME}?)(?:\[(?P<row>\d+):\])? until (?P<until>{_NAME})$")
+
+
+def step_alias(name: str) -> str | None:
+    """The `REQUEST.N` that names the step of an operation or point, if one does."""
+    match = _STEP.search(name)
+    return None if match is None else match["alias"]
+
+
+def step_number(name: str) -> int | None:
+    """The step of an operation or point, if it is named by number."""
+    match = _STEP_NUMBER.search(name)
+    return None if match is None else int(match["step"])
+
+
+def with_step(name: str, step: int | str) -> str:
+    """The name with another step, a number or `REQUEST.N`."""
+    pattern = _STEP if step_alias(name) is not None else _STEP_NUMBER
+    return pattern.sub(f"@{step}", name)
 
 
 class ScheduleError(Exception):

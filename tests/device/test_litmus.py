@@ -23,7 +23,7 @@ def run_with(program: str, schedule: Schedule) -> tuple[Outcome, Trace]:
 
 
 def all_outcomes(program: str) -> list[tuple[Outcome, Trace]]:
-    return all_runs(lambda c: LitmusRun(VirtualDevice(LITMUS_LANES, chooser=c)).run(program))
+    return all_runs(lambda c: LitmusRun(VirtualDevice(LITMUS_LANES, stepper=c)).run(program))
 
 
 @pytest.mark.parametrize("litmus", ALL, ids=lambda litmus: litmus.name)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from racegate.device.masks import mask_of
-from racegate.device.protocol import FootprintError, Mode, Use
+from racegate.device.protocol import FootprintError, Use
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
@@ -37,7 +37,7 @@ def run_audited(
         rows = _changed_rows(copy, old)
         if not len(rows):
             continue
-        allowed = (-1 if use.mask is None else use.mask) if use.mode & Mode.WRITE else 0
+        allowed = (-1 if use.mask is None else use.mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
             raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
         view[rows] = copy[rows]
@@ -45,7 +45,7 @@ def run_audited(
 
 def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
     copy = view.copy()
-    if not use.mode & Mode.READ:
+    if not use.is_read:
         copy.fill(poison_of(copy.dtype))
     elif use.mask is not None:
         hidden = [row for row in range(len(copy)) if not use.mask >> row & 1]

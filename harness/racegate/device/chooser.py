@@ -1,15 +1,13 @@
-"""Chooser: what orders device work on the virtual device. The eager baseline with holds is one
-chooser.
+"""HoldChooser: the eager baseline with holds. What orders device work on the virtual device by
+default.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from fnmatch import translate
-from typing import Protocol
 
-from racegate.schedule import FORCED, Hold, Schedule
+from racegate.schedule import FORCED, Hold, Schedule, step_alias, with_step
 from racegate.trace import HoldOutcome
 
 
@@ -23,77 +21,42 @@ class Ticket:
         self.is_held = bool(holds)
 
 
-class Chooser(Protocol):
-    """Decides when an operation at the head of its stream may complete.
-
-    is_eager: operations complete as soon as they can unless a ticket holds them; else the device
-    offers the ready ones before every host access, wait and query, and `pick` chooses.
-    """
-
-    @property
-    def is_eager(self) -> bool: ...
-
-    def pick(self, ready: Sequence[str]) -> int | None:
-        """Which of the ready operations (lane/name) completes next; None: no more for now."""
-        ...
-
-    def tear_row(self, lane: str, name: str) -> int | None:
-        """The row at which a copy is torn in two, if at all."""
-        ...
-
-    def ticket(self, lane: str, name: str) -> Ticket | None:
-        """The ticket of an operation held when it is issued; None lets it complete at once."""
-        ...
-
-    def reach(self, point: str) -> bool:
-        """A point has been reached; whether anything was released by it."""
-        ...
-
-    def forced(self, ticket: Ticket) -> None:
-        """A wait needed a held operation before its point came."""
-        ...
-
-    def outcomes(self) -> tuple[HoldOutcome, ...]: ...
-
-
-class SteppingChooser:
-    """Base of choosers that pick every completion; they hold and tear nothing."""
-
-    @property
-    def is_eager(self) -> bool:
-        return False
-
-    def pick(self, ready: Sequence[str]) -> int | None:
-        raise NotImplementedError
-
-    def tear_row(self, lane: str, name: str) -> int | None:
-        return None
-
-    def ticket(self, lane: str, name: str) -> Ticket | None:
-        return None
-
-    def reach(self, point: str) -> bool:
-        return False
-
-    def forced(self, ticket: Ticket) -> None:
-        pass
-
-    def outcomes(self) -> tuple[HoldOutcome, ...]:
-        return ()
-
-
 class _Watch:
     """One hold, with the tickets that still wait for its point."""
 
-    __slots__ = ("hold", "matched", "op", "realised", "tickets", "until")
+    __slots__ = ("hold", "matched", "op", "realised", "stem", "tickets", "until")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
-        self.op = re.compile(translate(hold.op if "/" in hold.op else f"*/{hold.op}"))
-        self.until = None if hold.until == FORCED else re.compile(translate(hold.until))
+        self.op = _pattern(hold.op if "/" in hold.op else f"*/{hold.op}")
+        self.until = None if hold.until == FORCED else _pattern(hold.until)
+        # What every match contains: a quick look before the pattern.
+        stem = hold.op.partition("@")[0]
+        self.stem = None if "*" in stem else stem
         self.tickets: list[Ticket] = []
         self.matched = 0
         self.realised = 0
+
+    def resolve(self, alias: str, step: int) -> None:
+        """The step named `@alias` is this one."""
+        if self.op is None and step_alias(self.hold.op) == alias:
+            op = with_step(self.hold.op, step)
+            self.op = re.compile(translate(op if "/" in op else f"*/{op}"))
+        if self.until is None and step_alias(self.hold.until) == alias:
+            self.until = re.compile(translate(with_step(self.hold.until, step)))
+
+    def holds_op(self, full_name: str) -> bool:
+        if self.stem is not None and self.stem not in full_name:
+            return False
+        return self.op is not None and self.op.match(full_name) is not None
+
+    def ends_at(self, point: str) -> bool:
+        return self.until is not None and self.until.match(point) is not None
+
+
+def _pattern(name: str) -> re.Pattern[str] | None:
+    """A name with wildcards; None while it names its step by an alias that is not known yet."""
+    return re.compile(translate(name)) if step_alias(name) is None else None
 
 
 class HoldChooser:
@@ -101,18 +64,18 @@ class HoldChooser:
 
     def __init__(self, schedule: Schedule) -> None:
         self._watches = [_Watch(hold) for hold in schedule.holds]
+        self.has_holds = bool(self._watches)
+        self.watches_accesses = any("#" in hold.until for hold in schedule.holds)
 
-    @property
-    def is_eager(self) -> bool:
-        return True
-
-    def pick(self, ready: Sequence[str]) -> int | None:
-        raise AssertionError("an eager chooser is never asked")
+    def mark(self, alias: str, step: int) -> None:
+        """A step can from now on be named `@alias`."""
+        for watch in self._watches:
+            watch.resolve(alias, step)
 
     def tear_row(self, lane: str, name: str) -> int | None:
         full = f"{lane}/{name}"
         for watch in self._watches:
-            if watch.hold.row_first is not None and watch.op.match(full):
+            if watch.hold.row_first is not None and watch.holds_op(full):
                 return watch.hold.row_first
         return None
 
@@ -125,7 +88,7 @@ class HoldChooser:
         for watch in self._watches:
             # A hold with a row names only the torn-off part of the copy.
             is_part = watch.hold.row_first is not None
-            if is_part == bool(torn) and watch.op.match(base):
+            if is_part == bool(torn) and watch.holds_op(base):
                 holds.append(watch)
         if not holds:
             return None
@@ -138,7 +101,7 @@ class HoldChooser:
     def reach(self, point: str) -> bool:
         released = False
         for watch in self._watches:
-            if watch.tickets and watch.until is not None and watch.until.match(point):
+            if watch.tickets and watch.ends_at(point):
                 for ticket in watch.tickets:
                     if ticket.is_held:
                         # Still pending at its point: the hold did what it says.
@@ -153,7 +116,7 @@ class HoldChooser:
         """A wait needed the operation before its point came."""
         if ticket.is_held:
             for watch in ticket.holds:
-                if watch.until is None:
+                if watch.hold.until == FORCED:
                     watch.realised += 1
                 watch.tickets = [other for other in watch.tickets if other is not ticket]
             ticket.is_held = False

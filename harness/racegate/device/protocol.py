@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from enum import IntFlag
 from typing import Any, Protocol
 
 import msgspec
@@ -20,11 +19,6 @@ from racegate.edge import Edge
 from racegate.trace import Owner, Trace
 
 Array = Any  # NumPy array on the virtual device, torch tensor on CUDA
-
-
-class Mode(IntFlag):
-    READ = 1
-    WRITE = 2
 
 
 class DeadlockError(Exception):
@@ -90,7 +84,8 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     """
 
     buffer: Any
-    mode: Mode
+    is_read: bool
+    is_write: bool
     rows: int | None = None
     mask: int | None = None
     expect: tuple[tuple[int, Owner], ...] = ()
@@ -104,7 +99,7 @@ def reads(
     mask: int | None = None,
     expect: tuple[tuple[int, Owner], ...] = (),
 ) -> Use:
-    return Use(buffer, Mode.READ, rows, mask, expect)
+    return Use(buffer, True, False, rows, mask, expect)
 
 
 def writes(
@@ -114,7 +109,7 @@ def writes(
     mask: int | None = None,
     own: tuple[Owner, ...] = (),
 ) -> Use:
-    return Use(buffer, Mode.WRITE, rows, mask, (), own)
+    return Use(buffer, False, True, rows, mask, (), own)
 
 
 def updates(
@@ -126,7 +121,7 @@ def updates(
     own: tuple[Owner, ...] = (),
 ) -> Use:
     """Reads and writes."""
-    return Use(buffer, Mode.READ | Mode.WRITE, rows, mask, expect, own)
+    return Use(buffer, True, True, rows, mask, expect, own)
 
 
 class Stream(Protocol):
@@ -236,6 +231,10 @@ class Device(Protocol):
     def wait_flag(self, stream: Any, flag: Any) -> None: ...
     def query(self, event: Any, *, step: int) -> bool:
         """Whether the latest record of `event` is complete, without waiting."""
+        ...
+
+    def mark(self, alias: str, *, step: int) -> None:
+        """Holds may name this step `@alias`."""
         ...
 
     def action(self, name: str, *, step: int) -> AbstractContextManager[None]:

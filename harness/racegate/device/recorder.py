@@ -8,6 +8,7 @@ reads.
 
 from __future__ import annotations
 
+from racegate.device.stepping import flag_of
 from racegate.trace import (
     HOST,
     Access,
@@ -74,6 +75,20 @@ class Recorder:
             self._join(lane, version.clock)
         seq = self._seqs[lane]
         self.events.append(Waited(edge, version.event, version.number, lane, step, seq, is_dropped))
+
+    @property
+    def host_clock(self) -> Clock:
+        """What the host knows to have happened."""
+        return self._host_clock
+
+    def unknown_flags(self, version: Version) -> tuple[Access, ...]:
+        """Reads of the completion flags that decide a query of the version."""
+        known = self._host_clock
+        return tuple(
+            Access("flag", flag_of(lane, seq).storage, 1, False)
+            for lane, seq in enumerate(version.clock)
+            if lane != HOST and seq > known[lane]
+        )
 
     def query(self, version: Version) -> None:
         clock = self._host_clock

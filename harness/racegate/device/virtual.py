@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from racegate.device.audit import run_audited
-from racegate.device.chooser import Chooser, HoldChooser
+from racegate.device.chooser import HoldChooser
 from racegate.device.masks import prefix_mask
+from racegate.device.memo import OpMemo
 from racegate.device.memory import Storage, VirtualBuffer, VirtualHostBuffer
-from racegate.device.protocol import DeadlockError, Mode, Use
+from racegate.device.protocol import DeadlockError, Use
 from racegate.device.recorder import Recorder, Version
+from racegate.device.stepping import Step, Stepper, flag_of
 from racegate.device.virtual_nodes import (
     Node,
     Op,
@@ -30,7 +33,7 @@ from racegate.device.virtual_nodes import (
 )
 from racegate.edge import Edge
 from racegate.schedule import Schedule
-from racegate.trace import Trace
+from racegate.trace import Access, OpRecord, Trace
 from racegate_kernels.backend import EAGER, Backend
 from racegate_kernels.poison import poison_of
 
@@ -39,8 +42,10 @@ class VirtualDevice:
     """See racegate.device.protocol.Device.
 
     lanes: the names of the streams
-    chooser: what orders completions; eager without one
+    chooser: the holds over the eager baseline
+    stepper: takes every step by choice, instead of the eager baseline
     dropped: names of edges whose waits do nothing (seeded faults)
+    memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
     """
@@ -49,21 +54,27 @@ class VirtualDevice:
         self,
         lanes: tuple[str, ...],
         *,
-        chooser: Chooser | None = None,
+        chooser: HoldChooser | None = None,
+        stepper: Stepper | None = None,
         dropped: frozenset[str] = frozenset(),
         recorder: Recorder | None = None,
         backend: Backend = EAGER,
         is_audited: bool = False,
+        memo: OpMemo | None = None,
     ) -> None:
         self.recorder = Recorder(lanes) if recorder is None else recorder
         self.backend = backend
         self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
         self._in_order = list(self._streams.values())
-        self._chooser: Chooser = HoldChooser(Schedule()) if chooser is None else chooser
-        self._is_eager = self._chooser.is_eager
+        self._chooser = HoldChooser(Schedule()) if chooser is None else chooser
+        self._stepper = stepper
+        self._host_steps = 0
+        self._accesses_in_action = 0
         self._dropped = dropped
         self._is_audited = is_audited
-        self._storages = 0
+        self._memo = memo
+        self.storages: list[Storage] = []
+        self.reads: list[tuple[int, int]] = []
         self._pools: dict[tuple[int, tuple[int, ...], str], list[Storage]] = {}
 
     def stream(self, lane: str) -> VirtualStream:
@@ -84,17 +95,19 @@ class VirtualDevice:
 
     def constant(self, name: str, values: np.ndarray) -> VirtualBuffer:
         storage = self._storage((len(values), *values.shape[1:]), values.dtype)
-        storage.array = values
+        storage.hold_constant(name, values)
         return VirtualBuffer(name, storage, lane=0)
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
         storage = self._storage(shape, dtype)
-        offer = None if self._is_eager else self._offer
-        return VirtualHostBuffer(name, storage, self.recorder, before_access=offer)
+        is_watched = self._stepper is not None or self._chooser.watches_accesses
+        hook = self._before_access if is_watched else None
+        return VirtualHostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
     def _storage(self, shape: tuple[int, ...], dtype: Any) -> Storage:
-        self._storages += 1
-        return Storage(self._storages, shape, dtype)
+        storage = Storage(len(self.storages) + 1, shape, dtype, memo=self._memo)
+        self.storages.append(storage)
+        return storage
 
     def free(self, buffer: VirtualBuffer, *, step: int) -> None:
         assert not buffer.is_free, f"{buffer.name} is freed twice"
@@ -127,15 +140,15 @@ class VirtualDevice:
             mask = use.mask
             if mask is None:
                 mask = prefix_mask(use.buffer.shape[0] if use.rows is None else use.rows)
-            if use.mode & Mode.READ:
+            if use.is_read:
                 accesses.append(use.buffer.access(mask, is_write=False))
-            if use.mode & Mode.WRITE:
+            if use.is_write:
                 accesses.append(use.buffer.access(mask, is_write=True))
         full_name = f"kernel:{name}@{step}"
         fixed = [constant.storage.array for constant in constants]
 
         def run() -> None:
-            self._run_kernel(kernel, full_name, step, uses, fixed, scalars)
+            self._run_kernel(kernel, name, step, uses, fixed, scalars)
 
         self._issue(stream, full_name, step, tuple(accesses), run)
 
@@ -155,11 +168,16 @@ class VirtualDevice:
             for row, owner in use.expect:
                 actual = storage.owners[row]
                 if actual != owner:
-                    self.recorder.misowned(name, step, use.buffer.name, row, owner, actual)
+                    full_name = f"kernel:{name}@{step}"
+                    self.recorder.misowned(full_name, step, use.buffer.name, row, owner, actual)
         if self._is_audited:
-            run_audited(kernel, self.backend, name, uses, views, fixed, scalars)
-        else:
+            full_name = f"kernel:{name}@{step}"
+            run_audited(kernel, self.backend, full_name, uses, views, fixed, scalars)
+        elif self._memo is None:
             kernel(self.backend, *views, *fixed, **scalars)
+        else:
+            compute = partial(kernel, self.backend, *views, *fixed, **scalars)
+            self._memo.run(kernel, name, uses, views, scalars, compute)
         for use in uses:
             if use.own:
                 use.buffer.storage.owners[: len(use.own)] = use.own
@@ -216,11 +234,13 @@ class VirtualDevice:
         end: int,
     ) -> None:
         mask = prefix_mask(end) ^ prefix_mask(first)
-        to, origin = target.storage, source.storage
+        to, origin, memo = target.storage, source.storage, self._memo
 
         def run() -> None:
             to.array[first:end] = origin.array[first:end]
             to.owners[first:end] = origin.owners[first:end]
+            if memo is not None:
+                to.version = memo.version("copy", to.version, origin.version, first, end)
 
         accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
         self._issue(stream, name, step, accesses, run)
@@ -234,12 +254,15 @@ class VirtualDevice:
         run: Callable[[], None],
     ) -> None:
         self.recorder.issue(stream.index, name, step, accesses)
+        if self._stepper is not None:
+            stream.queue.append(Op(name, run, None, step=self._as_step(stream)))
+            return
         ticket = self._chooser.ticket(stream.lane, name)
-        if stream.queue or ticket is not None or not self._is_eager:
+        if stream.queue or ticket is not None:
             stream.queue.append(Op(name, run, ticket))
             return
         run()
-        if self._chooser.reach(name):
+        if self._chooser.has_holds and self._chooser.reach(name):
             self.progress()
 
     def record(self, stream: VirtualStream, event: VirtualEvent) -> None:
@@ -266,9 +289,9 @@ class VirtualDevice:
         version = event.latest
         if version is None:
             return
-        if not self._is_eager:
-            self._offer()
         is_dropped = edge.name in self._dropped
+        if self._stepper is not None and not is_dropped:
+            self._step_until(version)
         self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
         if not is_dropped and not version.is_done:
             self._force(version, f"host waits for edge {edge.name}")
@@ -281,21 +304,30 @@ class VirtualDevice:
     def query(self, event: VirtualEvent, *, step: int) -> bool:
         if event.latest is None:
             return True
-        if not self._is_eager:
-            self._offer()
+        if self._stepper is not None:
+            flags = self.recorder.unknown_flags(event.latest)
+            self._accesses_in_action += 1
+            self._step_host(flags)
         self.recorder.query(event.latest)
         return event.latest.is_done
 
     @contextmanager
     def action(self, name: str, *, step: int) -> Iterator[None]:
-        outer = self.recorder.action
-        self.recorder.action = (f"host:{name}@{step}", step)
+        outer = (self.recorder.action, self._accesses_in_action)
+        point = f"host:{name}@{step}"
+        self.recorder.action = (point, step)
+        self._accesses_in_action = 0
         try:
             yield
         finally:
-            self.recorder.action = outer
-        if self._chooser.reach(f"host:{name}@{step}"):
+            last = f"{point}#{self._accesses_in_action}"
+            self.recorder.action, self._accesses_in_action = outer
+        if self._chooser.has_holds and (self._chooser.reach(last) | self._chooser.reach(point)):
             self.progress()
+
+    def mark(self, alias: str, *, step: int) -> None:
+        if self._chooser.has_holds:
+            self._chooser.mark(alias, step)
 
     def snapshot(
         self,
@@ -313,6 +345,14 @@ class VirtualDevice:
         else:
             run()
         return result
+
+    def use_chooser(self, chooser: HoldChooser) -> None:
+        """Other holds from here on, on a device that was gone back to."""
+        self._chooser = chooser
+
+    @property
+    def has_pending(self) -> bool:
+        return any(stream.queue for stream in self._in_order)
 
     def pending(self) -> tuple[str, ...]:
         """Names of the operations that were issued and have not run."""
@@ -336,7 +376,7 @@ class VirtualDevice:
         while stream.queue:
             node = stream.queue[0]
             if isinstance(node, Op):
-                if node.name and not self._is_eager:
+                if node.step is not None:
                     break
                 if node.ticket is not None and node.ticket.is_held:
                     break
@@ -349,21 +389,58 @@ class VirtualDevice:
             moved = True
         return moved
 
-    def _offer(self) -> None:
-        """Lets a stepping chooser complete as many ready operations as it likes."""
-        while True:
+    def _before_access(self, access: Access) -> None:
+        """The host is about to touch pinned memory."""
+        point = f"{self.recorder.action[0]}#{self._accesses_in_action}"
+        self._accesses_in_action += 1
+        if self._stepper is not None:
+            self._step_host((access,))
+        elif self._chooser.reach(point):
             self.progress()
-            ready = [
-                stream
-                for stream in self._in_order
-                if stream.queue and isinstance(stream.queue[0], Op)
-            ]
-            if not ready:
+
+    def _as_step(self, stream: VirtualStream) -> Step:
+        """The operation just issued, as a step of its stream."""
+        record = self.recorder.events[-1]
+        assert isinstance(record, OpRecord)
+        accesses = (*record.accesses, flag_of(record.lane, record.seq))
+        clock = (self._host_steps, *record.clock[1:])
+        issued = len(self.recorder.events)
+        return Step(stream.index, record.seq, record.name, accesses, clock, issued)
+
+    def _step_host(self, accesses: tuple[Access, ...]) -> None:
+        """Lets the stepper run ready operations until it chooses the host."""
+        assert self._stepper is not None
+        label = f"{self.recorder.action[0]}#{self._accesses_in_action}"
+        clock = (self._host_steps, *self.recorder.host_clock[1:])
+        issued = len(self.recorder.events) + 1
+        host = Step(0, self._host_steps + 1, label, accesses, clock, issued)
+        while True:
+            ready = self._ready()
+            chosen = self._stepper.choose([host, *(head for _, head in ready)])
+            if chosen == 0:
+                self._host_steps += 1
                 return
-            chosen = self._chooser.pick([_head_name(stream) for stream in ready])
-            if chosen is None:
+            self._pass(ready[chosen - 1][0], ready[chosen - 1][0].queue[0])
+
+    def _step_until(self, version: Version) -> None:
+        """The host is blocked: the stepper runs operations until the version is complete."""
+        assert self._stepper is not None
+        while not version.is_done:
+            ready = self._ready()
+            if version.is_done or not ready:
                 return
-            self._pass(ready[chosen], ready[chosen].queue[0])
+            chosen = self._stepper.choose([head for _, head in ready])
+            self._pass(ready[chosen][0], ready[chosen][0].queue[0])
+
+    def _ready(self) -> list[tuple[VirtualStream, Step]]:
+        """Streams whose next operation could run, with it."""
+        self.progress()
+        ready = []
+        for stream in self._in_order:
+            head = stream.queue[0] if stream.queue else None
+            if isinstance(head, Op) and head.step is not None:
+                ready.append((stream, head.step))
+        return ready
 
     def _pass(self, stream: VirtualStream, node: Node) -> None:
         """Takes the head of a stream off the queue and lets it happen."""
@@ -395,6 +472,9 @@ class VirtualDevice:
         self._pass(stream, node)
 
     def finish(self) -> Trace:
+        while self._stepper is not None and (ready := self._ready()):
+            chosen = self._stepper.choose([head for _, head in ready])
+            self._pass(ready[chosen][0], ready[chosen][0].queue[0])
         for stream in self._in_order:
             while stream.queue:
                 self._force_head(stream, "the end of the run waits")
@@ -407,12 +487,6 @@ class VirtualDevice:
             events=tuple(self.recorder.events),
             holds=self._chooser.outcomes(),
         )
-
-
-def _head_name(stream: VirtualStream) -> str:
-    head = stream.queue[0]
-    assert isinstance(head, Op)
-    return f"{stream.lane}/{head.name}"
 
 
 def _taken(array: np.ndarray, rows: np.ndarray | int | None) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
+from racegate.device.stepping import Step
 
 
 class VirtualStream:
@@ -69,14 +70,24 @@ class VirtualSnapshot:
 
 
 class Op:
-    """Something to run. name: empty for what is not part of the program (snapshots)."""
+    """Something to run. name: empty for what is not part of the program (snapshots);
+    step: set when a stepper decides.
+    """
 
-    __slots__ = ("name", "run", "ticket")
+    __slots__ = ("name", "run", "step", "ticket")
 
-    def __init__(self, name: str, run: Callable[[], None], ticket: Ticket | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[], None],
+        ticket: Ticket | None,
+        *,
+        step: Step | None = None,
+    ) -> None:
         self.name = name
         self.run = run
         self.ticket = ticket
+        self.step = step
 
 
 Node = Op | Version | tuple[Version] | VirtualFlag  # a one-tuple is a wait for that version

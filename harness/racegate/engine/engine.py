@@ -57,14 +57,15 @@ class AsyncEngine:
             probe=self._probe,
         )
         self._frames: deque[Frame] = deque()
+        self._scheduled: dict[str, int] = {}
 
     def run(self) -> EngineResult:
         """Runs until every request has ended and nothing is in flight, or steps_max is reached."""
         steps = 0
-        while steps < self._scenario.steps_max and not self._is_done():
+        while steps < self._scenario.steps_max and not self.is_done:
             self.step(steps)
             steps += 1
-        return self._result(steps)
+        return self.result(steps)
 
     def step(self, step: int) -> None:
         """One iteration: plan and issue this step, then process the oldest one if the queue is
@@ -73,6 +74,10 @@ class AsyncEngine:
         with self._device.action("schedule", step=step):
             self.scheduler.begin_step(step)
             plan = self.scheduler.plan(step)
+        for entry in plan.entries:
+            scheduled = self._scheduled.get(entry.request, 0)
+            self._scheduled[entry.request] = scheduled + 1
+            self._device.mark(f"{entry.request}.{scheduled}", step=step)
         if plan.entries:
             in_flight = len(self._frames) + 1
             self._probe.scheduled(plan, self.scheduler, in_flight=in_flight)
@@ -101,10 +106,13 @@ class AsyncEngine:
             self._counters.discarded_rows += entry.is_discarded
             self._counters.zero_draft_rows += entry.is_decode and entry.drafts == 0
 
-    def _is_done(self) -> bool:
+    @property
+    def is_done(self) -> bool:
+        """Whether every request has ended and nothing is in flight."""
         return not self._frames and self.scheduler.is_done
 
-    def _result(self, steps: int) -> EngineResult:
+    def result(self, steps: int) -> EngineResult:
+        """What has been delivered in so many iterations."""
         requests = self.scheduler.requests.values()
         return EngineResult(
             delivered={r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in requests},

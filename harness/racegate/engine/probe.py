@@ -234,13 +234,18 @@ class RecordingProbe:
         detail = processed_detail(plan, scheduler, self._promises)
         self._add(plan.step, Boundary.PROCESSED, values, detail)
 
-    def observations(self) -> tuple[Observation, ...]:
-        """Everything observed, in order, up to where the device got."""
+    @property
+    def count(self) -> int:
+        """How many observations have been begun."""
+        return len(self._observations)
+
+    def observations(self, *, first: int = 0) -> tuple[Observation, ...]:
+        """What was observed, in order, from the `first` on and up to where the device got."""
         for target, names, snapshot in self._snapshots:
             if snapshot.is_done:
                 target.update(zip(names, snapshot.arrays(), strict=True))
         observations = []
-        for item in self._observations:
+        for item in self._observations[first:]:
             if not isinstance(item, Observation):
                 step, boundary = item
                 taken = self._taken[step]

@@ -1,4 +1,4 @@
-"""Every schedule of a small program, by replaying all sequences of completion choices.
+"""Every schedule of a small program, by replaying all sequences of choices.
 
 Exponential: for litmus programs, and as the ground truth for the reduced search.
 """
@@ -8,46 +8,42 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from racegate.device.chooser import SteppingChooser
+from racegate.device.stepping import Step, Stepper
 
 RUNS_MAX = 200_000
 
 T = TypeVar("T")
 
 
-class SequenceChooser(SteppingChooser):
-    """Follows a sequence of choices, then completes nothing; notes the options of each choice.
-
-    Choice 0 completes nothing more for now, choice i the i-th ready operation.
-    """
+class SequenceStepper:
+    """Follows a sequence of choices, then takes first options; notes how many there were."""
 
     def __init__(self, choices: Sequence[int]) -> None:
         self._choices = choices
         self.options: list[int] = []
 
-    def pick(self, ready: Sequence[str]) -> int | None:
+    def choose(self, enabled: Sequence[Step]) -> int:
         place = len(self.options)
-        self.options.append(1 + len(ready))
-        choice = self._choices[place] if place < len(self._choices) else 0
-        return choice - 1 if choice else None
+        self.options.append(len(enabled))
+        return self._choices[place] if place < len(self._choices) else 0
 
 
 class TooManyRunsError(Exception):
     """A program with more schedules than RUNS_MAX."""
 
 
-def all_runs(run: Callable[[SequenceChooser], T]) -> list[T]:
+def all_runs(run: Callable[[Stepper], T]) -> list[T]:
     """The result of `run` under every sequence of choices. Raises TooManyRunsError."""
     results: list[T] = []
     choices: list[int] = []
     while True:
         if len(results) >= RUNS_MAX:
             raise TooManyRunsError(f"more than {RUNS_MAX} schedules")
-        chooser = SequenceChooser(choices)
-        results.append(run(chooser))
-        choices += [0] * (len(chooser.options) - len(choices))
+        stepper = SequenceStepper(choices)
+        results.append(run(stepper))
+        choices += [0] * (len(stepper.options) - len(choices))
         # Next sequence in the manner of an odometer whose digits have different bases.
-        while choices and choices[-1] + 1 >= chooser.options[len(choices) - 1]:
+        while choices and choices[-1] + 1 >= stepper.options[len(choices) - 1]:
             choices.pop()
         if not choices:
             return results

@@ -84,9 +84,23 @@ def print_run(console: Console, run: RunResult) -> None:
         f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
         f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
     )
-    console.print(f"[{_STYLE[run.verdict]}]{run.verdict}[/]")
+    console.print(f"[{_STYLE[run.verdict]}]{run.verdict}[/]{_searched(run)}")
     if run.verdict is Verdict.PROVED:
         _print_assumptions(console)
+
+
+def _searched(run: RunResult) -> str:
+    """How the verdict was come by, if more than one schedule was run."""
+    search = run.search
+    if search is None or search.schedules == 1:
+        return ""
+    text = f" after {search.schedules} schedules (ladder: {search.stage})"
+    if search.classes is not None:
+        whole = "all" if search.is_complete else f"of about {search.estimate:.0f}"
+        text += f", {search.classes} classes explored, {whole}"
+    if search.seconds_left is not None:
+        text += f", about {search.seconds_left:.0f} s left for the rest"
+    return text
 
 
 def _print_details(console: Console, run: RunResult) -> None:

@@ -1,0 +1,150 @@
+"""The commands replay, explain and fuzz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live as LiveDisplay
+
+from racegate.check import Checker
+from racegate.cli_common import (
+    FaultOption,
+    JsonOption,
+    fail,
+    progress_bar,
+    stdout_console,
+    write_json,
+)
+from racegate.explain import explain_failure, explain_pair
+from racegate.faults.catalogue import find_fault
+from racegate.fuzz import Campaign, CampaignState, Live, Plan
+from racegate.gate import SCHEMA
+from racegate.replay import EXIT_CODES
+from racegate.replay import replay as replay_witness
+from racegate.report.search import print_campaign, print_explanation, print_replay
+from racegate.scenario_file import load
+from racegate.schedule import parse_schedule
+from racegate.witness import load_witness
+
+WITNESS_SUFFIX = ".witness.json"
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A witness.")],
+    times: Annotated[int, typer.Option(min=1, help="How often.")] = 1,
+    json: JsonOption = None,
+) -> None:
+    """Run a witness again: 1 reproduced, 4 not realised, 5 another signature, 6 nothing found."""
+    witness = load_witness(file)
+    with progress_bar() as progress:
+        progress.add_task("replaying", total=None)
+        result = replay_witness(witness, times=times, command=f"racegate replay {file}")
+    if json is not None:
+        write_json(json, msgspec.to_builtins(result))
+    if json != "-":
+        print_replay(stdout_console(), result)
+    raise typer.Exit(EXIT_CODES[result.outcome])
+
+
+def explain(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A witness or a scenario.")],
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="OP OP", help="Two operations or host actions of a scenario."),
+    ] = None,
+    fault: FaultOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Explain a witness; or say by which edges two operations of a scenario are ordered, or not."""
+    if target.name.endswith(WITNESS_SUFFIX):
+        witness = load_witness(target)
+        scenario, schedule = witness.scenario, parse_schedule(list(witness.holds))
+        fault = witness.fault
+    else:
+        scenario, schedule = load(target), parse_schedule([])
+    found = None if fault is None else find_fault(fault)
+    checker = Checker(scenario, replay=f"racegate run {target}")
+    explanation: Any
+    if pair is not None:
+        trace = checker.execute(schedule=schedule, fault=found).trace
+        explanation = explain_pair(trace, *pair)
+    elif target.name.endswith(WITNESS_SUFFIX):
+        explanation = explain_failure(checker, schedule, found)
+    else:
+        fail("say which operations of the scenario: --pair OP OP")
+    if json is not None:
+        write_json(json, {"schema": SCHEMA, **msgspec.to_builtins(explanation)})
+    if json != "-":
+        print_explanation(stdout_console(), explanation)
+
+
+def fuzz(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Witnesses and progress are kept here.")],
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after so many seconds.")
+    ] = None,
+    scenarios: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many scenarios in all.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
+    holds: Annotated[
+        int, typer.Option(min=0, help="Further schedules of each scenario, with drawn holds.")
+    ] = 0,
+    fault: FaultOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Search generated scenarios; minimise each new finding and write it as a witness."""
+    if seconds is None and scenarios is None:
+        fail("give --seconds or --scenarios, or both")
+    if fault is not None:
+        find_fault(fault)
+    plan = Plan(
+        seed=seed,
+        workers=workers,
+        fault=fault,
+        seconds=seconds,
+        scenarios=scenarios,
+        holds_each=holds,
+    )
+    campaign = Campaign(plan, out)
+    with LiveDisplay("starting", console=Console(stderr=True), transient=True) as display:
+        state = campaign.run(lambda live: display.update(live_line(live)))
+    if json is not None:
+        write_json(json, campaign_object(campaign, state))
+    if json != "-":
+        print_campaign(stdout_console(), campaign, state)
+    raise typer.Exit(1 if campaign.new else 0)
+
+
+def live_line(live: Live) -> str:
+    """One line of progress."""
+    rate = live.schedules_per_second
+    last = "none yet" if live.last_new_s is None else f"{live.last_new_s:.0f} s ago"
+    return (
+        f"{live.seconds:.0f} s: {live.scenarios} scenarios, {rate:.0f} schedules/s, "
+        f"{live.signatures} signatures, last new one {last}"
+    )
+
+
+def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, Any]:
+    """The `fuzz` object of the JSON contract."""
+    return {
+        "campaign": msgspec.to_builtins(state),
+        "known": sorted(campaign.known),
+        "new": [
+            {
+                "signature": found.signature,
+                "scenario": found.index,
+                "shrink_runs": found.runs,
+                "is_minimal": found.is_minimal,
+                "holds": list(found.witness.holds),
+                "requests": len(found.witness.scenario.requests),
+            }
+            for found in sorted(campaign.new.values(), key=lambda found: found.index)
+        ],
+    }

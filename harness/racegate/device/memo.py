@@ -1,0 +1,76 @@
+"""Memo: results of operations by the content they work on, shared by the runs of one scenario.
+
+Every storage carries a version that stands for its content, by the history that made it (value
+numbering): equal versions mean equal content. An operation whose inputs have been seen before is
+not computed again. Kernels are pure functions of what they declare; the audit keeps that true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from racegate.device.masks import rows_of
+
+# Cleared when full: a bound on memory, not a policy.
+RESULT_BYTES_MAX = 1 << 28
+
+Key = tuple[Hashable, ...]
+
+
+class OpMemo:
+    """Versions of contents, and results of operations by the versions of their inputs."""
+
+    def __init__(self) -> None:
+        self._versions: dict[Key, int] = {}
+        self._results: dict[int, list[tuple[Any, np.ndarray, int]]] = {}
+        self._bytes = 0
+
+    def version(self, *key: Hashable) -> int:
+        """The version of what was made in this way."""
+        found = self._versions.get(key)
+        if found is None:
+            found = self._versions[key] = len(self._versions) + 1
+        return found
+
+    def run(
+        self,
+        kernel: Callable[..., None],
+        name: str,
+        uses: Sequence[Any],
+        views: Sequence[np.ndarray],
+        scalars: dict[str, Any],
+        compute: Callable[[], None],
+    ) -> None:
+        """Does what `compute` does to the views, by computing it or by remembering."""
+        inputs = tuple([(use.buffer.storage.version, use.rows, use.mask) for use in uses])
+        made = self.version(kernel.__code__, name, inputs, *scalars.values())
+        results = self._results.get(made)
+        if results is None:
+            compute()
+            self._results[made] = self._collect(made, uses, views)
+        written = 0
+        for use, view in zip(uses, views, strict=True):
+            if use.is_write:
+                place, values, version = self._results[made][written]
+                if results is not None:
+                    view[place] = values
+                use.buffer.storage.version = version
+                written += 1
+
+    def _collect(
+        self, made: int, uses: Sequence[Any], views: Sequence[np.ndarray]
+    ) -> list[tuple[Any, np.ndarray, int]]:
+        if self._bytes > RESULT_BYTES_MAX:
+            self._results.clear()
+            self._bytes = 0
+        results = []
+        for index, (use, view) in enumerate(zip(uses, views, strict=True)):
+            if use.is_write:
+                place: Any = ... if use.mask is None else rows_of(use.mask)
+                values = view[place].copy()
+                self._bytes += values.nbytes
+                results.append((place, values, self.version("out", made, index)))
+        return results

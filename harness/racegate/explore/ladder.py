@@ -1,0 +1,189 @@
+"""The ladder: cheap schedules first, and more only where a conflict exists and nothing has gone
+wrong yet.
+
+eager; everything late; each lane late, each lane early; one reversal per conflict, host accesses of
+copy targets first; bounded reduction to completion; samplers (concurrency_testing_anchors section
+4.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from racegate.device.stepping import Step, Stepper
+from racegate.explore.dpor import Progress, explore
+from racegate.explore.pairs import interesting_steps
+from racegate.explore.samplers import SamplerKind, make_sampler
+from racegate.oracles.ordering import Conflict
+from racegate.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
+from racegate.trace import HostAccess
+
+
+class Stage(StrEnum):
+    """A rung of the ladder."""
+
+    EAGER = "eager"
+    LATE = "late"
+    LANES = "lanes"
+    REVERSALS = "reversals"
+    DPOR = "dpor"
+    SAMPLERS = "samplers"
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. result: what the subject makes of it; steps: in the order taken, of stepped runs."""
+
+    schedule: Schedule | None
+    steps: tuple[Step, ...] = ()
+    is_wrong: bool
+    is_branching: bool
+    conflicts: tuple[Conflict, ...]
+    result: Any
+
+
+class Subject(Protocol):
+    """What is run: a scenario, with or without a fault."""
+
+    def with_schedule(self, schedule: Schedule) -> Attempt: ...
+    def with_stepper(self, stepper: Stepper) -> Attempt: ...
+
+
+class Climb(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the ladder was climbed.
+
+    first: the eager attempt; wrong: the first attempt that went wrong, if any; stage: where it
+        ended
+    schedules: runs made; progress: of the reduction, if it was reached; is_complete: all classes
+        run
+    """
+
+    first: Attempt
+    wrong: Attempt | None
+    stage: Stage
+    schedules: int
+    progress: Progress | None
+    is_complete: bool
+
+
+def climb(subject: Subject, *, lanes: Sequence[str], budget: int, seed: int) -> Climb:
+    """Climbs until something is wrong, all classes are run, or the budget of schedules is used."""
+    first = subject.with_schedule(EAGER)
+    if first.is_wrong:
+        return _ended(first, first, Stage.EAGER, 1)
+    if not first.conflicts and not first.is_branching:
+        return _ended(first, None, Stage.EAGER, 1, is_complete=True)
+    made = 1
+    for stage, schedule in _schedules(first, lanes):
+        if made >= budget:
+            return _ended(first, None, stage, made)
+        attempt = subject.with_schedule(schedule)
+        made += 1
+        if attempt.is_wrong:
+            return _ended(first, attempt, stage, made)
+    return _search(subject, first, made=made, budget=budget, seed=seed)
+
+
+def _schedules(first: Attempt, lanes: Sequence[str]) -> Iterator[tuple[Stage, Schedule]]:
+    yield Stage.LATE, LATE
+    for lane in lanes:
+        yield Stage.LANES, lane_late(lane)
+    for lane in lanes:
+        others = (Hold(op=f"{other}/*", until=FORCED) for other in lanes if other != lane)
+        yield Stage.LANES, Schedule(holds=tuple(others))
+    for hold in reversals(first.conflicts):
+        yield Stage.REVERSALS, Schedule(holds=(hold,))
+
+
+def reversals(conflicts: Sequence[Conflict]) -> list[Hold]:
+    """One hold per pair of operations in conflict, the most suspicious first."""
+    holds: dict[Hold, int] = {}
+    for found in conflicts:
+        hold = Hold(op=found.first.name, until=found.second.name)
+        holds.setdefault(hold, _suspicion(found))
+    return sorted(holds, key=lambda hold: holds[hold])
+
+
+def _suspicion(found: Conflict) -> int:
+    """0: the host touches a copy's target; 1: the host touches a copy's source; 2: the rest."""
+    if not isinstance(found.second, HostAccess):
+        return 2
+    return 0 if found.first_writes else 1
+
+
+def _search(subject: Subject, first: Attempt, *, made: int, budget: int, seed: int) -> Climb:
+    """The reduction with half of what is left of the budget, then samplers with the rest."""
+    wrong: list[Attempt] = []
+
+    def on_result(attempt: Attempt, progress: Progress, steps: list[Step]) -> bool:
+        if attempt.is_wrong:
+            wrong.append(msgspec.structs.replace(attempt, steps=tuple(steps)))
+        return not attempt.is_wrong
+
+    left = budget - made
+    found = explore(subject.with_stepper, classes_max=max(1, left // 2), on_result=on_result)
+    made += found.progress.classes + found.progress.blocked
+    if wrong or found.is_complete:
+        return _ended(
+            first,
+            wrong[0] if wrong else None,
+            Stage.DPOR,
+            made,
+            progress=found.progress,
+            is_complete=found.is_complete,
+        )
+    for number in range(budget - made):
+        attempt = _sample(subject, found.results[0], number, seed)
+        made += 1
+        if attempt.is_wrong:
+            return _ended(first, attempt, Stage.SAMPLERS, made, progress=found.progress)
+    return _ended(first, None, Stage.SAMPLERS, made, progress=found.progress)
+
+
+class Noting:
+    """Wraps a stepper and notes the steps taken."""
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self.steps: list[Step] = []
+
+    def choose(self, enabled: Sequence[Step]) -> int:
+        index = self._stepper.choose(enabled)
+        self.steps.append(enabled[index])
+        return index
+
+
+def _sample(subject: Subject, earlier: Attempt, number: int, seed: int) -> Attempt:
+    """One sampled schedule: POS first, then each of the portfolio in turn."""
+    kinds = tuple(SamplerKind)
+    stepper = make_sampler(
+        kinds[number % len(kinds)],
+        seed + number,
+        steps=len(earlier.steps),
+        interesting=interesting_steps(earlier.steps),
+    )
+    noting = Noting(stepper)
+    attempt = subject.with_stepper(noting)
+    return msgspec.structs.replace(attempt, steps=tuple(noting.steps))
+
+
+def _ended(
+    first: Attempt,
+    wrong: Attempt | None,
+    stage: Stage,
+    schedules: int,
+    *,
+    progress: Progress | None = None,
+    is_complete: bool = False,
+) -> Climb:
+    return Climb(
+        first=first,
+        wrong=wrong,
+        stage=stage,
+        schedules=schedules,
+        progress=progress,
+        is_complete=is_complete,
+    )

@@ -1,0 +1,159 @@
+"""Shrinking: a failing scenario and its holds made smaller together, until nothing can be left out.
+
+Greedy passes over simpler candidates, the most promising first; a candidate is kept if the same
+failure (by signature) is still there. Holds that a smaller scenario cannot realise are ignored, not
+refused, which keeps shrinking monotone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from racegate.scenario import CacheMode, Expect, Request, Scenario, ScenarioError
+from racegate.schedule import Schedule
+from racegate.validation import validate
+
+RUNS_MAX = 300
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What a witness replays."""
+
+    scenario: Scenario
+    schedule: Schedule
+
+
+class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+    """case: the smallest found; runs: candidates tried; is_minimal: no hold or request can be
+    removed.
+    """
+
+    case: Case
+    runs: int
+    is_minimal: bool
+
+
+def shrink(case: Case, still_fails: Callable[[Case], bool], *, runs_max: int = RUNS_MAX) -> Shrunk:
+    """The smallest case found that still fails, in at most `runs_max` candidate runs."""
+    tried: set[bytes] = set()
+    runs = 0
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _candidates(case):
+            key = msgspec.msgpack.encode(candidate)
+            if key in tried:
+                continue
+            if runs >= runs_max:
+                return Shrunk(case=case, runs=runs, is_minimal=False)
+            tried.add(key)
+            runs += 1
+            if still_fails(candidate):
+                case = candidate
+                progress = True
+                break
+    return Shrunk(case=case, runs=runs, is_minimal=True)
+
+
+def _candidates(case: Case) -> Iterator[Case]:
+    """Simpler cases: fewer holds, requests and events first, then smaller numbers."""
+    for schedule in _fewer_holds(case.schedule):
+        yield msgspec.structs.replace(case, schedule=schedule)
+    for scenario in _simpler_scenarios(case.scenario):
+        try:
+            validate(scenario)
+        except ScenarioError:
+            continue
+        yield msgspec.structs.replace(case, scenario=scenario)
+
+
+def _fewer_holds(schedule: Schedule) -> Iterator[Schedule]:
+    holds = schedule.holds
+    if len(holds) > 2:
+        yield Schedule(holds=holds[: len(holds) // 2])
+        yield Schedule(holds=holds[len(holds) // 2 :])
+    for index in range(len(holds)):
+        yield Schedule(holds=holds[:index] + holds[index + 1 :])
+
+
+def _simpler_scenarios(scenario: Scenario) -> Iterator[Scenario]:
+    yield from _fewer_requests(scenario)
+    for index in range(len(scenario.events)):
+        rest = scenario.events[:index] + scenario.events[index + 1 :]
+        yield msgspec.structs.replace(scenario, events=rest)
+    if scenario.expect != Expect():
+        yield msgspec.structs.replace(scenario, expect=Expect())
+    yield from _shorter_runs(scenario)
+    for index, request in enumerate(scenario.requests):
+        for simpler in _simpler_requests(request):
+            requests = (*scenario.requests[:index], simpler, *scenario.requests[index + 1 :])
+            yield msgspec.structs.replace(scenario, requests=requests)
+    yield from _simpler_engines(scenario)
+
+
+def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:
+    for request in scenario.requests:
+        rest = tuple(other for other in scenario.requests if other is not request)
+        if rest:
+            events = tuple(event for event in scenario.events if not _concerns(event, request.name))
+            yield msgspec.structs.replace(scenario, requests=rest, events=events)
+
+
+def _concerns(event: Any, name: str) -> bool:
+    return name == getattr(event, "request", None) or name in getattr(event, "requests", ())
+
+
+def _shorter_runs(scenario: Scenario) -> Iterator[Scenario]:
+    """Fewer steps: a run that stops behind the failure is easier to read."""
+    latest = max(request.arrive for request in scenario.requests)
+    latest = max([latest, *(event.step for event in scenario.events)])
+    for steps in (latest + 1, scenario.steps_max // 2, scenario.steps_max - 1):
+        if latest < steps < scenario.steps_max:
+            yield msgspec.structs.replace(scenario, steps_max=steps)
+
+
+def _simpler_requests(request: Request) -> Iterator[Request]:
+    def other(**values: Any) -> Request:
+        return msgspec.structs.replace(request, **values)
+
+    if request.temperature:
+        yield other(temperature=0.0)
+    if request.stop_after is not None:
+        yield other(stop_after=None)
+    for length in _smaller(len(request.prompt), 1):
+        yield other(prompt=request.prompt[:length])
+    for tokens in _smaller(request.max_tokens, 1):
+        stop = request.stop_after
+        yield other(max_tokens=tokens, stop_after=None if stop is None else min(stop, tokens))
+    for step in _smaller(request.arrive, 0):
+        yield other(arrive=step)
+    for length in _smaller(len(request.accepts), 1):
+        yield other(accepts=request.accepts[:length])
+    for index, count in enumerate(request.accepts):
+        for fewer in _smaller(count, 1):
+            accepts = (*request.accepts[:index], fewer, *request.accepts[index + 1 :])
+            yield other(accepts=accepts)
+
+
+def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
+    engine = scenario.engine
+    changes: list[dict[str, Any]] = []
+    if engine.cache_mode is not CacheMode.NONE:
+        changes.append({"cache_mode": CacheMode.NONE})
+    changes += [{"depth": depth} for depth in _smaller(engine.depth, 2)]
+    changes += [{"draft_len_max": k} for k in _smaller(engine.draft_len_max, 1)]
+    for change in changes:
+        simpler = msgspec.structs.replace(engine, **change)
+        yield msgspec.structs.replace(scenario, engine=simpler)
+
+
+def _smaller(value: int, least: int) -> Iterator[int]:
+    """The least value, half way, one less."""
+    seen = {value}
+    for candidate in (least, (value + least) // 2, value - 1):
+        if least <= candidate < value and candidate not in seen:
+            seen.add(candidate)
+            yield candidate

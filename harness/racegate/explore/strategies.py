@@ -1,0 +1,39 @@
+"""Hypothesis strategies for scenarios and holds, and the profiles they are run with."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+from racegate.explore.generate import Pick, generate, generate_holds
+from racegate.scenario import Scenario
+from racegate.schedule import Schedule
+from racegate.validation import validate
+
+
+def _picker(draw: st.DrawFn) -> Pick:
+    return lambda count: draw(st.integers(0, count - 1)) if count > 1 else 0
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """Valid scenarios, simplest first."""
+    return validate(generate(_picker(draw), name="generated"))
+
+
+@st.composite
+def holds(draw: st.DrawFn) -> Schedule:
+    """A few holds; the eager baseline is the simplest."""
+    return generate_holds(_picker(draw))
+
+
+def register_profiles() -> None:
+    """dev: quick; ci: the same examples every time; nightly and campaign: many."""
+    calm = settings(
+        deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much)
+    )
+    settings.register_profile("dev", calm, max_examples=100)
+    settings.register_profile("ci", calm, max_examples=100, derandomize=True, database=None)
+    settings.register_profile("nightly", calm, max_examples=10_000, print_blob=True)
+    phases = (Phase.reuse, Phase.generate)
+    settings.register_profile("campaign", calm, max_examples=1_000_000, phases=phases)

@@ -1,0 +1,337 @@
+"""Fuzzing: generated scenarios until a bound, every finding minimised, known once, and written as
+it comes.
+
+Worker w of N looks at the scenarios w, w + N, ... of a seed. A finding depends on its index only,
+so the same seed and worker count give the same findings as far as both runs got; what is reported
+for a signature is its lowest index. Everything is kept in one folder: witnesses, and how far each
+worker is. A second run with the folder goes on from there.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import msgspec
+
+from racegate.check import Checker, RunResult
+from racegate.explore.generate import generate, generate_holds, seeded
+from racegate.faults.catalogue import Fault, find_fault
+from racegate.minimise import minimise, witness_of
+from racegate.scenario import Scenario
+from racegate.schedule import parse_schedule
+from racegate.search import search, signature_of
+from racegate.sharing import SharedRuns
+from racegate.verdict import Verdict
+from racegate.witness import Witness, WitnessError, load_witness, save
+
+STATE_FILE = "campaign.json"
+STATE_SCHEMA = "racegate.campaign/1"
+LADDER_BUDGET = 24
+SAVE_EVERY_S = 2.0
+
+
+class CampaignError(Exception):
+    """A folder that belongs to another campaign, or cannot be used."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """seconds, scenarios: bounds, whichever is met first; None is no bound.
+
+    holds_each: further schedules of each scenario, with a few holds drawn for each
+    """
+
+    seed: int
+    workers: int
+    fault: str | None
+    seconds: float | None
+    scenarios: int | None
+    holds_each: int = 0
+
+
+class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a folder's campaign has done. done: scenarios looked at, by worker."""
+
+    schema: str
+    seed: int
+    workers: int
+    fault: str | None
+    done: tuple[int, ...]
+    schedules: int
+    verdicts: dict[str, int]
+    exercised: dict[str, int]
+    scenarios_with: dict[str, int]
+    seconds: float
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One signature. index: of the scenario, the lowest that showed it."""
+
+    signature: str
+    index: int
+    witness: Witness
+    runs: int
+    is_minimal: bool
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show while it runs."""
+
+    scenarios: int
+    schedules: int
+    seconds: float
+    signatures: int
+    last_new_s: float | None
+
+    @property
+    def schedules_per_second(self) -> float:
+        return self.schedules / self.seconds if self.seconds else 0.0
+
+
+class _Report(msgspec.Struct, frozen=True, kw_only=True):
+    """From a worker: one scenario looked at."""
+
+    worker: int
+    index: int
+    schedules: int
+    verdict: str
+    exercised: dict[str, int]
+    found: Found | None
+
+
+@dataclass(slots=True)
+class _Totals:
+    done: list[int]
+    schedules: int = 0
+    seconds: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    exercised: Counter[str] = field(default_factory=Counter)
+    scenarios_with: Counter[str] = field(default_factory=Counter)
+
+    def add(self, report: _Report) -> None:
+        self.done[report.worker] += 1
+        self.schedules += report.schedules
+        self.verdicts[report.verdict] += 1
+        self.exercised.update(report.exercised)
+        self.scenarios_with.update({k: 1 for k, count in report.exercised.items() if count})
+
+
+class Campaign:
+    """Runs a plan in a folder. new: findings of this run, known: signatures from before."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self.known = _known(folder)
+        self.new: dict[str, Found] = {}
+        self._totals = _Totals(done=[0] * plan.workers)
+        self._before = 0.0
+        self._resume()
+
+    def _resume(self) -> None:
+        path = self._folder / STATE_FILE
+        if not path.exists():
+            return
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=CampaignState)
+        except msgspec.DecodeError as error:
+            raise CampaignError(f"{path}: cannot be read: {error}") from error
+        wanted = (STATE_SCHEMA, self._plan.seed, self._plan.workers, self._plan.fault)
+        if (state.schema, state.seed, state.workers, state.fault) != wanted:
+            raise CampaignError(
+                f"{path}: of a campaign with seed {state.seed}, {state.workers} workers, fault "
+                f"{state.fault}; use the same or another folder"
+            )
+        self._before = state.seconds
+        self._totals = _Totals(
+            done=list(state.done),
+            schedules=state.schedules,
+            verdicts=Counter(state.verdicts),
+            exercised=Counter(state.exercised),
+            scenarios_with=Counter(state.scenarios_with),
+        )
+
+    def run(self, on_progress: Callable[[Live], None]) -> CampaignState:
+        """Runs to a bound and returns what has been done in all runs together."""
+        started = time.monotonic()
+        context = multiprocessing.get_context("spawn")
+        queue: Queue[bytes] = context.Queue()
+        stop = context.Event()
+        processes = [
+            context.Process(
+                target=_work, args=(self._plan, worker, start, queue, stop), daemon=True
+            )
+            for worker, start in enumerate(self._totals.done)
+        ]
+        for process in processes:
+            process.start()
+        try:
+            self._collect(queue, stop, processes, started, on_progress)
+        finally:
+            stop.set()
+            for process in processes:
+                process.terminate()
+        return self._save(time.monotonic() - started)
+
+    def _process(
+        self, context: Any, worker: int, start: int, queue: Queue[bytes], stop: Any
+    ) -> Any:
+        arguments = (self._plan, worker, start, queue, stop)
+        return context.Process(target=_work, args=arguments, daemon=True)
+
+    def _collect(
+        self,
+        queue: Queue[bytes],
+        stop: Any,
+        processes: list[Any],
+        started: float,
+        on_progress: Callable[[Live], None],
+    ) -> None:
+        saved = started
+        last_new: float | None = None
+        while True:
+            now = time.monotonic()
+            seconds = self._plan.seconds
+            if seconds is not None and now - started >= seconds:
+                stop.set()
+                return
+            try:
+                report = msgspec.msgpack.decode(queue.get(timeout=0.2), type=_Report)
+            except Empty:
+                if not any(process.is_alive() for process in processes) and queue.empty():
+                    return
+            else:
+                self._totals.add(report)
+                if report.found is not None and self._take(report.found):
+                    last_new = now
+            if now - saved > SAVE_EVERY_S:
+                self._save(now - started)
+                saved = now
+            on_progress(self._live(now - started, last_new, now))
+
+    def _take(self, found: Found) -> bool:
+        """Keeps a finding unless its signature is known with a lower index; whether it is new."""
+        if found.signature in self.known:
+            return False
+        earlier = self.new.get(found.signature)
+        if earlier is not None and earlier.index <= found.index:
+            return False
+        self.new[found.signature] = found
+        save(found.witness, self._folder / witness_name(found.signature))
+        return earlier is None
+
+    def _live(self, seconds: float, last_new: float | None, now: float) -> Live:
+        return Live(
+            scenarios=sum(self._totals.done),
+            schedules=self._totals.schedules,
+            seconds=seconds,
+            signatures=len(self.known) + len(self.new),
+            last_new_s=None if last_new is None else now - last_new,
+        )
+
+    def _save(self, seconds: float) -> CampaignState:
+        totals = self._totals
+        state = CampaignState(
+            schema=STATE_SCHEMA,
+            seed=self._plan.seed,
+            workers=self._plan.workers,
+            fault=self._plan.fault,
+            done=tuple(totals.done),
+            schedules=totals.schedules,
+            verdicts=dict(sorted(totals.verdicts.items())),
+            exercised=dict(sorted(totals.exercised.items())),
+            scenarios_with=dict(sorted(totals.scenarios_with.items())),
+            seconds=self._before + seconds,
+        )
+        partial = self._folder / f".{STATE_FILE}"
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
+        partial.replace(self._folder / STATE_FILE)
+        return state
+
+
+def _known(folder: Path) -> set[str]:
+    """Signatures of the witnesses in a folder, which is made if it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return {load_witness(path).signature for path in folder.glob("*.witness.json")}
+    except (OSError, WitnessError) as error:
+        raise CampaignError(str(error)) from error
+
+
+def witness_name(signature: str) -> str:
+    """A file name for a signature."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in signature.replace("/", "-"))
+    return f"{plain[:120]}.witness.json"
+
+
+def _work(plan: Plan, worker: int, start: int, queue: Queue[bytes], stop: Any) -> None:
+    """One worker: its scenarios in order, from where it stopped."""
+    fault = None if plan.fault is None else find_fault(plan.fault)
+    seen: set[str] = set()
+    position = start
+    while not stop.is_set():
+        index = worker + position * plan.workers
+        if plan.scenarios is not None and index >= plan.scenarios:
+            return
+        report = look_at(plan, worker, index, fault, seen)
+        queue.put(msgspec.msgpack.encode(report))
+        position += 1
+
+
+def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[str]) -> _Report:
+    """Searches one generated scenario; a signature this worker has not seen is minimised."""
+    scenario = generate(seeded(plan.seed, index), name=f"generated-{plan.seed}-{index}")
+    checker = Checker(scenario)
+    result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=plan.seed + index)
+    schedules = result.stats.schedules
+    if plan.holds_each and signature_of(result.findings) is None:
+        result, more = _with_drawn_holds(plan, index, checker, fault, result)
+        schedules += more
+    signature = signature_of(result.findings)
+    found = None
+    if signature is not None and signature not in seen and result.verdict is not Verdict.BENIGN:
+        seen.add(signature)
+        found = _minimised(plan, index, scenario, result, fault)
+    return _Report(
+        worker=worker,
+        index=index,
+        schedules=schedules,
+        verdict=result.verdict,
+        exercised=result.stats.exercised,
+        found=found,
+    )
+
+
+def _with_drawn_holds(
+    plan: Plan, index: int, checker: Checker, fault: Fault | None, clean: RunResult
+) -> tuple[RunResult, int]:
+    """The first finding among schedules with drawn holds, else the clean result; and how many."""
+    runs = SharedRuns(checker, fault)
+    for number in range(plan.holds_each):
+        schedule = generate_holds(seeded(plan.seed, index * 1_000_003 + number))
+        result = runs.run(schedule)
+        if signature_of(result.findings) is not None:
+            return result, number + 1
+    return clean, plan.holds_each
+
+
+def _minimised(
+    plan: Plan, index: int, scenario: Scenario, result: RunResult, fault: Fault | None
+) -> Found:
+    schedule = parse_schedule(list(result.schedule))
+    small = minimise(scenario, schedule, fault)
+    title = f"{small.signature} (scenario {index} of seed {plan.seed})"
+    return Found(
+        signature=small.signature,
+        index=index,
+        witness=witness_of(small, fault, title=title, seed=plan.seed),
+        runs=small.runs,
+        is_minimal=small.is_minimal,
+    )

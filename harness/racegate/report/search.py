@@ -1,0 +1,104 @@
+"""Terminal reports of replay, explain and fuzz."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from racegate.explain import Explanation, Ordered, Racing
+from racegate.fuzz import Campaign, CampaignState
+from racegate.replay import Outcome, Replay
+from racegate.report.text import print_run
+
+
+def print_replay(console: Console, result: Replay) -> None:
+    """What the replays showed, and whether they were the same bit for bit."""
+    print_run(console, result.last)
+    count = result.outcomes.get(result.outcome, 0)
+    style = "bold red" if result.outcome is Outcome.REPRODUCED else "yellow"
+    console.print(f"[{style}]{result.outcome}[/] {count} of {result.times}: {result.witness}")
+    console.print(f"expected {result.expected_signature}")
+    if result.outcome is not Outcome.REPRODUCED:
+        console.print(f"seen     {result.signature or 'no finding'}")
+    same = "bit-identical" if result.digests == 1 else f"{result.digests} different runs"
+    recorded = "as recorded" if result.matches_record else _other_record(result)
+    console.print(f"{same}, {recorded}")
+
+
+def _other_record(result: Replay) -> str:
+    made = ", ".join(f"{name} {number}" for name, number in result.recorded_with.items())
+    return f"not the bits of the recorded run (made with {made})"
+
+
+def print_explanation(console: Console, explanation: Explanation | Ordered | Racing) -> None:
+    """A path that orders a pair, or what a race lacks and which hold decides."""
+    if isinstance(explanation, Ordered):
+        console.print(f"ordered: {explanation.first} comes before {explanation.second}")
+        console.print(f"  {explanation.first}")
+        for step in explanation.path:
+            console.print(f"  -> {step.to}   [dim]({step.by})[/dim]")
+        console.print("No schedule can turn them round: this is not the race.")
+        return
+    if isinstance(explanation, Racing):
+        _print_race(console, explanation)
+        return
+    if explanation.race is None:
+        console.print("No two operations race: what goes wrong, goes wrong in every schedule.")
+    else:
+        _print_race(console, explanation.race)
+    _print_difference(console, explanation)
+
+
+def _print_race(console: Console, race: Racing) -> None:
+    rows = ", ".join(str(row) for row in race.rows)
+    console.print(f"race on {race.buffer}, rows {rows}")
+    console.print(f"  {race.first}\n  {race.second}")
+    console.print("no path of edges leads from one to the other. This one would protect it:")
+    console.print(f"  {race.first}")
+    for step in race.would_protect:
+        console.print(f"  -> {step.to}   [dim]({step.by})[/dim]")
+    if race.late_wait is not None:
+        console.print(f"A wait that covers it exists, but stands behind it: {race.late_wait}.")
+
+
+def _print_difference(console: Console, explanation: Explanation) -> None:
+    console.print(f"wrong: {explanation.message}")
+    difference = explanation.difference
+    if difference is None:
+        console.print("no one hold makes it pass: it fails under every schedule tried")
+        return
+    table = Table("passes with", "fails with", "the hold that decides")
+    table.add_row(
+        "\n".join(difference.passing) or "no hold",
+        "\n".join(difference.failing) or "no hold",
+        difference.hold,
+    )
+    console.print(table)
+
+
+def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -> None:
+    """What a campaign has looked at, and what it found."""
+    total = sum(state.done)
+    verdicts = ", ".join(f"{count} {name}" for name, count in state.verdicts.items())
+    console.print(
+        f"{total} scenarios, {state.schedules} schedules in {state.seconds:.0f} s: {verdicts}"
+    )
+    table = Table("exercised", "scenarios", "times")
+    for name, count in state.exercised.items():
+        table.add_row(name, str(state.scenarios_with.get(name, 0)), str(count))
+    console.print(table)
+    if campaign.known:
+        console.print(f"{len(campaign.known)} signatures were known before")
+    if not campaign.new:
+        console.print("no new finding")
+        return
+    found = Table("new signature", "scenario", "holds", "requests", "shrink runs")
+    for item in sorted(campaign.new.values(), key=lambda item: item.index):
+        found.add_row(
+            item.signature,
+            str(item.index),
+            "\n".join(item.witness.holds) or "none",
+            str(len(item.witness.scenario.requests)),
+            str(item.runs),
+        )
+    console.print(found)
