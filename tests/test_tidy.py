@@ -30,8 +30,8 @@ LAYERS = (
     ("findings", "stats"),
     ("check",),
     ("search",),
-    ("minimise", "replay", "explain", "sharing"),
-    ("gate", "bench", "fuzz"),
+    ("minimise", "replay", "explain", "sharing", "stateful"),
+    ("gate", "bench", "fuzz", "effort"),
     ("report",),
     ("cli", "cli_common", "cli_search"),
 )

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from racegate.bench import run_bench
+from racegate.bench import environment, run_bench
 from racegate.check import Checker, CheckError, RunResult
 from racegate.cli_common import (
     Audit,
@@ -29,11 +29,13 @@ from racegate.cli_common import (
     write_json,
 )
 from racegate.cli_search import explain, fuzz, replay
+from racegate.effort import measure
 from racegate.explain import ExplainError
-from racegate.faults.catalogue import FAULTS, Fault, FaultError, find_fault
+from racegate.faults.catalogue import FAULTS, Fault, FaultError, FaultKind, find_fault
 from racegate.fuzz import CampaignError
 from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
 from racegate.minimise import minimise, witness_of
+from racegate.report.search import print_efforts
 from racegate.report.text import print_gate, print_run
 from racegate.request_log import scenario_file_for
 from racegate.scenario import Scenario, ScenarioError
@@ -232,6 +234,29 @@ def fault_object(fault: Fault) -> dict[str, Any]:
         "summary": fault.summary,
         "holds": {name: list(holds) for name, holds in fault.holds.items()},
     }
+
+
+@faults_app.command("effort")
+def faults_effort(
+    seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
+    scenarios: ScenariosOption = Path("scenarios"),
+    json: JsonOption = None,
+) -> None:
+    """Measure what finding and minimising each fault takes (minutes)."""
+    loaded = {s.name: s for _, s in load_all(scenario_paths(scenarios))}
+    total = sum(fault.kind is not FaultKind.CONTROL for fault in FAULTS)
+    with progress_bar() as progress:
+        task = progress.add_task("faults", total=total)
+        efforts = measure(
+            loaded,
+            seeds=seeds,
+            on_fault=lambda name: progress.update(task, advance=1, description=name),
+        )
+    if json is not None:
+        content = {"environment": environment(), "results": msgspec.to_builtins(efforts)}
+        write_json(json, {"schema": SCHEMA, **content})
+    if json != "-":
+        print_efforts(stdout_console(), efforts)
 
 
 @scenarios_app.command("list")

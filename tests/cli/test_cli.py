@@ -33,6 +33,7 @@ RUN_FIELDS = {
     "holds",
     "unmet",
     "warnings",
+    "search",
 }
 FINDING_FIELDS = {
     "kind",

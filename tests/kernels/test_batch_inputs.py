@@ -10,7 +10,7 @@ from kernel_twins import Array, compare, int32, poison, starts
 
 from racegate_kernels.poison import POISON_I32
 
-SLOW = settings(derandomize=True, max_examples=25, deadline=None)
+SLOW = settings(max_examples=25)
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=7)
 
 

@@ -36,7 +36,7 @@ def test_decode_rows_read_at_every_offset(dtype: Any, channels: int, width: int)
 
 @POISON_MAKES_NAN
 @DTYPES
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     lengths=st.lists(st.integers(0, 11), min_size=1, max_size=6),
     columns=st.integers(1, 4),

@@ -37,7 +37,7 @@ def test_decode_rows_start_at_every_column(dtype: Any, sizes: tuple[int, int, in
 
 @POISON_MAKES_NAN
 @DTYPES
-@settings(derandomize=True, max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=6), seed=st.integers(0, 99))
 def test_any_rows(dtype: Any, lengths: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -68,7 +68,7 @@ def test_attention_over_several_blocks_of_the_loop(dtype: Any, block_size: int) 
 
 @POISON_MAKES_NAN
 @DTYPES
-@settings(derandomize=True, max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 4), st.integers(-3, 16)), min_size=1, max_size=5),
     seed=st.integers(0, 99),

@@ -41,7 +41,7 @@ def batch(
 
 
 @DTYPES
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     drafts=st.lists(st.integers(0, 3), min_size=1, max_size=5),
     vocab_size=st.sampled_from([1, 2, 7, 100]),
@@ -92,7 +92,7 @@ def test_every_outcome_of_a_row_with_two_drafts() -> None:
     assert sampled.tolist() == [[0, 0, 0], [0, 0, -1], [0, -1, -1], [0, -1, -1]]
 
 
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(drafts=st.lists(st.integers(0, 3), min_size=1, max_size=4), seed=st.integers(0, 999))
 def test_twin_equals_the_definition(drafts: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)

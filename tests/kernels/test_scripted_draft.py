@@ -62,7 +62,7 @@ def test_any_wrong_input_spoils_every_draft(argument: int, value: int) -> None:
     assert (drafts[1] != args[8][1, 11:14]).all()
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     places=st.lists(st.integers(0, 38), min_size=1, max_size=5),
     drafts_max=st.integers(1, 3),

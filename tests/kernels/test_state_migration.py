@@ -52,7 +52,7 @@ def boundary_arguments(rng: np.random.Generator, rows: int, *, drafts_max: int =
     return [x.astype(np.int32) for x in read] + [poison((rows,)) for _ in range(5)]
 
 
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=st.sampled_from([1, 3, 70]), wrong=st.booleans(), seed=st.integers(0, 99))
 def test_boundary_plan(rows: int, seed: int, *, wrong: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ def test_boundary_plan(rows: int, seed: int, *, wrong: bool) -> None:
     compare("boundary_plan", *args, interval=INTERVAL)
 
 
-@settings(derandomize=True, max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 999))
 def test_twin_of_boundary_plan_equals_the_definition(seed: int) -> None:
     """The running window holds, in column c + t, the state after F + t + 1 tokens."""

@@ -46,7 +46,7 @@ def mtp_from_scratch(
 
 
 @given(spec=model_specs(), position=st.integers(0, 8))
-@settings(derandomize=True, max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_mtp_is_one_attention_layer_over_pairs(spec: ModelSpec, position: int) -> None:
     model = build_model(spec)
     path = Path(model, ASKED)

@@ -44,7 +44,7 @@ def busy(**engine: Any) -> Scenario:
 
 
 @given(scenarios())
-@settings(derandomize=True, max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_delivery_is_plain_decoding(of: Scenario) -> None:
     run = run_reference(of)
     for asked in of.requests:
@@ -59,7 +59,7 @@ def test_delivery_is_plain_decoding(of: Scenario) -> None:
 
 
 @given(scenarios())
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_steps_sample_the_truth_and_nothing_else(of: Scenario) -> None:
     """Of every row: its inputs up to the first rejected draft, and its outputs, are the truth."""
     tokens = truth(of)
@@ -88,7 +88,7 @@ def test_steps_sample_the_truth_and_nothing_else(of: Scenario) -> None:
 
 
 @given(scenarios())
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_scripted_drafts_reach_their_target(of: Scenario) -> None:
     """What a step accepts is the target of the step that drafted, cut by the drafts scheduled."""
     if of.engine.drafter is not DrafterKind.SCRIPTED:

@@ -29,7 +29,7 @@ def assert_equal(actual: Any, expected: Any, spec: ModelSpec) -> None:
 
 
 @given(spec=model_specs(), data=st.data())
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_incremental_is_from_scratch(spec: ModelSpec, data: st.DataObject) -> None:
     tokens = data.draw(st.lists(st.integers(0, spec.vocab_size - 1), min_size=3, max_size=9))
     model = build_model(spec)
@@ -80,7 +80,7 @@ def test_state_before_the_first_token_is_zero() -> None:
 
 
 @given(spec=model_specs(), temperature=st.sampled_from((0.0, 0.7)))
-@settings(derandomize=True, max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_path_draws_each_token_from_scratch(spec: ModelSpec, temperature: float) -> None:
     model = build_model(spec)
     asked = request(prompt=(1, 0), seed=5, temperature=temperature)

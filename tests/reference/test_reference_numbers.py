@@ -26,7 +26,7 @@ def test_fnv_has_the_published_values() -> None:
 
 
 @given(WORD)
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 def test_mix_is_the_literal_one_and_invertible(word: int) -> None:
     mixed = numbers.mix_word(word)
     assert mixed == literal.mix(word)
@@ -38,7 +38,7 @@ def test_mix_is_the_literal_one_and_invertible(word: int) -> None:
 
 
 @given(seed=WORD, name=st.text(max_size=8), count=st.integers(1, 20))
-@settings(derandomize=True, max_examples=25)
+@settings(max_examples=25)
 def test_bits_are_the_literal_ones(seed: int, name: str, count: int) -> None:
     expected = [literal.bits(seed, name, i) for i in range(count)]
     assert numbers.bits(seed, name, count).tolist() == expected

@@ -52,14 +52,14 @@ def test_weights_halve_with_every_step_below_the_highest() -> None:
 
 
 @given(WEIGHTS)
-@settings(derandomize=True, max_examples=40)
+@settings(max_examples=40)
 def test_each_token_is_drawn_by_its_weight(weights: list[int]) -> None:
     counts = Counter(token_of(np.array(weights), r) for r in range(sum(weights)))
     assert [counts[token] for token in range(len(weights))] == weights
 
 
 @given(WEIGHTS, st.data())
-@settings(derandomize=True, max_examples=40)
+@settings(max_examples=40)
 def test_verification_is_rejection_sampling(weights: list[int], data: st.DataObject) -> None:
     x = data.draw(st.integers(0, len(weights) - 1))
     total = sum(weights)
@@ -99,7 +99,7 @@ def test_float_draw_inverts_the_distribution() -> None:
 
 
 @given(st.permutations(range(5)), st.integers(0, 2**32 - 1))
-@settings(derandomize=True, max_examples=30)
+@settings(max_examples=30)
 def test_temperature_towards_zero_is_greedy(order: list[int], number: int) -> None:
     # In exact, logits 17 steps apart leave no weight to any but the highest.
     exact = np.array(order, dtype=np.uint32) * (8 * 17) << 16

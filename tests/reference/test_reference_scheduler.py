@@ -387,7 +387,7 @@ def iterations(of: Scenario) -> Iterator[Engine]:
 
 
 @given(scenarios())
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_counters_agree_with_the_frames_in_flight(of: Scenario) -> None:
     final: dict[str, int] = {}
     for engine in iterations(of):
@@ -419,7 +419,7 @@ def test_counters_agree_with_the_frames_in_flight(of: Scenario) -> None:
 
 
 @given(scenarios())
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_blocks_belong_to_one_request_or_to_a_common_prefix(of: Scenario) -> None:
     for engine in iterations(of):
         blocks, requests = engine.scheduler.blocks, engine.scheduler.requests.values()

@@ -43,11 +43,32 @@ class Storage:
         if self.memo is not None:
             self.version = self.memo.version("constant", name, values.shape)
 
+    def rows(self, rows: np.ndarray | int | None) -> np.ndarray:
+        """A copy of all rows, the first `rows`, or the given ones."""
+        if rows is None:
+            return self.array.copy()
+        return self.array[:rows].copy() if isinstance(rows, int) else self.array[rows]
+
     def changed(self, first: int, end: int) -> None:
         """The host has written rows first .. end - 1."""
         if self.memo is not None:
             content = self.array[first:end].tobytes()
             self.version = self.memo.version("host", self.version, first, content)
+
+
+class StoragePools:
+    """Freed device memory, by owning stream and shape, for that stream to use again."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[int, tuple[int, ...], str], list[Storage]] = {}
+
+    def take(self, lane: int, shape: tuple[int, ...], dtype: Any) -> Storage | None:
+        free = self._free.get((lane, shape, np.dtype(dtype).str))
+        return free.pop() if free else None
+
+    def give(self, lane: int, storage: Storage) -> None:
+        key = (lane, storage.array.shape, storage.array.dtype.str)
+        self._free.setdefault(key, []).append(storage)
 
 
 class VirtualBuffer:

@@ -17,12 +17,13 @@ import numpy as np
 
 from racegate.device.audit import run_audited
 from racegate.device.chooser import HoldChooser
+from racegate.device.driver import Driver
 from racegate.device.masks import prefix_mask
 from racegate.device.memo import OpMemo
-from racegate.device.memory import Storage, VirtualBuffer, VirtualHostBuffer
+from racegate.device.memory import Storage, StoragePools, VirtualBuffer, VirtualHostBuffer
 from racegate.device.protocol import DeadlockError, Use
 from racegate.device.recorder import Recorder, Version
-from racegate.device.stepping import Step, Stepper, flag_of
+from racegate.device.stepping import Stepper
 from racegate.device.virtual_nodes import (
     Node,
     Op,
@@ -33,7 +34,7 @@ from racegate.device.virtual_nodes import (
 )
 from racegate.edge import Edge
 from racegate.schedule import Schedule
-from racegate.trace import Access, OpRecord, Trace
+from racegate.trace import Access, Trace
 from racegate_kernels.backend import EAGER, Backend
 from racegate_kernels.poison import poison_of
 
@@ -67,15 +68,18 @@ class VirtualDevice:
         self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
         self._in_order = list(self._streams.values())
         self._chooser = HoldChooser(Schedule()) if chooser is None else chooser
-        self._stepper = stepper
-        self._host_steps = 0
+        self._driver: Driver | None = None
+        if stepper is not None:
+            self._driver = Driver(
+                stepper, self.recorder, self._in_order, progress=self.progress, take=self._pass
+            )
         self._accesses_in_action = 0
         self._dropped = dropped
         self._is_audited = is_audited
         self._memo = memo
         self.storages: list[Storage] = []
         self.reads: list[tuple[int, int]] = []
-        self._pools: dict[tuple[int, tuple[int, ...], str], list[Storage]] = {}
+        self._pools = StoragePools()
 
     def stream(self, lane: str) -> VirtualStream:
         return self._streams[lane]
@@ -89,8 +93,7 @@ class VirtualDevice:
     def device_buffer(
         self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: VirtualStream
     ) -> VirtualBuffer:
-        pool = self._pools.get((stream.index, shape, np.dtype(dtype).str))
-        storage = pool.pop() if pool else self._storage(shape, dtype)
+        storage = self._pools.take(stream.index, shape, dtype) or self._storage(shape, dtype)
         return VirtualBuffer(name, storage, stream.index)
 
     def constant(self, name: str, values: np.ndarray) -> VirtualBuffer:
@@ -100,7 +103,7 @@ class VirtualDevice:
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
         storage = self._storage(shape, dtype)
-        is_watched = self._stepper is not None or self._chooser.watches_accesses
+        is_watched = self._driver is not None or self._chooser.watches_accesses
         hook = self._before_access if is_watched else None
         return VirtualHostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
@@ -116,8 +119,7 @@ class VirtualDevice:
         storage = buffer.storage
         whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
         self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
-        key = (buffer.lane, storage.array.shape, storage.array.dtype.str)
-        self._pools.setdefault(key, []).append(storage)
+        self._pools.give(buffer.lane, storage)
 
     def free_host(self, buffer: VirtualHostBuffer) -> None:
         buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
@@ -254,8 +256,8 @@ class VirtualDevice:
         run: Callable[[], None],
     ) -> None:
         self.recorder.issue(stream.index, name, step, accesses)
-        if self._stepper is not None:
-            stream.queue.append(Op(name, run, None, step=self._as_step(stream)))
+        if self._driver is not None:
+            stream.queue.append(Op(name, run, None, step=self._driver.as_step(stream)))
             return
         ticket = self._chooser.ticket(stream.lane, name)
         if stream.queue or ticket is not None:
@@ -290,8 +292,8 @@ class VirtualDevice:
         if version is None:
             return
         is_dropped = edge.name in self._dropped
-        if self._stepper is not None and not is_dropped:
-            self._step_until(version)
+        if self._driver is not None and not is_dropped:
+            self._driver.run_until(version)
         self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
         if not is_dropped and not version.is_done:
             self._force(version, f"host waits for edge {edge.name}")
@@ -304,10 +306,10 @@ class VirtualDevice:
     def query(self, event: VirtualEvent, *, step: int) -> bool:
         if event.latest is None:
             return True
-        if self._stepper is not None:
-            flags = self.recorder.unknown_flags(event.latest)
+        if self._driver is not None:
             self._accesses_in_action += 1
-            self._step_host(flags)
+            label = f"{self.recorder.action[0]}#{self._accesses_in_action}"
+            self._driver.host_step(label, self.recorder.unknown_flags(event.latest))
         self.recorder.query(event.latest)
         return event.latest.is_done
 
@@ -338,7 +340,7 @@ class VirtualDevice:
         sources = [(buffer.storage, rows) for buffer, rows in parts]
 
         def run() -> None:
-            result.fill([_taken(storage.array, rows) for storage, rows in sources])
+            result.fill([storage.rows(rows) for storage, rows in sources])
 
         if stream.queue:
             stream.queue.append(Op("", run, None))
@@ -393,54 +395,11 @@ class VirtualDevice:
         """The host is about to touch pinned memory."""
         point = f"{self.recorder.action[0]}#{self._accesses_in_action}"
         self._accesses_in_action += 1
-        if self._stepper is not None:
-            self._step_host((access,))
+        if self._driver is not None:
+            label = f"{self.recorder.action[0]}#{self._accesses_in_action}"
+            self._driver.host_step(label, (access,))
         elif self._chooser.reach(point):
             self.progress()
-
-    def _as_step(self, stream: VirtualStream) -> Step:
-        """The operation just issued, as a step of its stream."""
-        record = self.recorder.events[-1]
-        assert isinstance(record, OpRecord)
-        accesses = (*record.accesses, flag_of(record.lane, record.seq))
-        clock = (self._host_steps, *record.clock[1:])
-        issued = len(self.recorder.events)
-        return Step(stream.index, record.seq, record.name, accesses, clock, issued)
-
-    def _step_host(self, accesses: tuple[Access, ...]) -> None:
-        """Lets the stepper run ready operations until it chooses the host."""
-        assert self._stepper is not None
-        label = f"{self.recorder.action[0]}#{self._accesses_in_action}"
-        clock = (self._host_steps, *self.recorder.host_clock[1:])
-        issued = len(self.recorder.events) + 1
-        host = Step(0, self._host_steps + 1, label, accesses, clock, issued)
-        while True:
-            ready = self._ready()
-            chosen = self._stepper.choose([host, *(head for _, head in ready)])
-            if chosen == 0:
-                self._host_steps += 1
-                return
-            self._pass(ready[chosen - 1][0], ready[chosen - 1][0].queue[0])
-
-    def _step_until(self, version: Version) -> None:
-        """The host is blocked: the stepper runs operations until the version is complete."""
-        assert self._stepper is not None
-        while not version.is_done:
-            ready = self._ready()
-            if version.is_done or not ready:
-                return
-            chosen = self._stepper.choose([head for _, head in ready])
-            self._pass(ready[chosen][0], ready[chosen][0].queue[0])
-
-    def _ready(self) -> list[tuple[VirtualStream, Step]]:
-        """Streams whose next operation could run, with it."""
-        self.progress()
-        ready = []
-        for stream in self._in_order:
-            head = stream.queue[0] if stream.queue else None
-            if isinstance(head, Op) and head.step is not None:
-                ready.append((stream, head.step))
-        return ready
 
     def _pass(self, stream: VirtualStream, node: Node) -> None:
         """Takes the head of a stream off the queue and lets it happen."""
@@ -472,9 +431,8 @@ class VirtualDevice:
         self._pass(stream, node)
 
     def finish(self) -> Trace:
-        while self._stepper is not None and (ready := self._ready()):
-            chosen = self._stepper.choose([head for _, head in ready])
-            self._pass(ready[chosen][0], ready[chosen][0].queue[0])
+        if self._driver is not None:
+            self._driver.run_all()
         for stream in self._in_order:
             while stream.queue:
                 self._force_head(stream, "the end of the run waits")
@@ -487,9 +445,3 @@ class VirtualDevice:
             events=tuple(self.recorder.events),
             holds=self._chooser.outcomes(),
         )
-
-
-def _taken(array: np.ndarray, rows: np.ndarray | int | None) -> np.ndarray:
-    if rows is None:
-        return array.copy()
-    return array[:rows].copy() if isinstance(rows, int) else array[rows]

@@ -100,7 +100,7 @@ class State:
         cells = self.cells
         value = action.salt
         for cell in action.reads:
-            value = (value * 1_000_003 ^ cells.get(cell, 0)) & _MASK
+            value = (value ^ cells.get(cell, 0)) * 1_000_003 + 1 & _MASK
         for cell in action.writes:
             cells[cell] = value
         process = action.step.process

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from racegate.effort import Effort
 from racegate.explain import Explanation, Ordered, Racing
 from racegate.fuzz import Campaign, CampaignState
 from racegate.replay import Outcome, Replay
@@ -102,3 +103,33 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
             str(item.runs),
         )
     console.print(found)
+
+
+def print_efforts(console: Console, efforts: list[Effort]) -> None:
+    """What each fault took to find and to minimise."""
+    table = Table(
+        "fault",
+        "flagged in schedule 1",
+        "schedules, median / p95",
+        "seconds, median / max",
+        "holds",
+        "requests",
+        "shrink runs",
+        "shrink s",
+    )
+    for effort in efforts:
+        table.add_row(
+            effort.fault,
+            "" if effort.flagged_first is None else f"{effort.flagged_first} of {effort.seeds}",
+            _two(effort.schedules_median, effort.schedules_p95),
+            _two(effort.seconds_median, effort.seconds_max),
+            str(effort.holds),
+            str(effort.requests),
+            str(effort.shrink_runs),
+            f"{effort.shrink_seconds:.1f}",
+        )
+    console.print(table)
+
+
+def _two(first: float | None, second: float | None) -> str:
+    return "" if first is None or second is None else f"{first:.3g} / {second:.3g}"

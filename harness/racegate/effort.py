@@ -1,0 +1,137 @@
+"""Effort: how many schedules, runs and seconds it takes to find and minimise each seeded fault."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from racegate.check import Checker
+from racegate.explore.generate import generate, seeded
+from racegate.faults.catalogue import FAULTS, Fault, FaultKind
+from racegate.hashing import draw
+from racegate.minimise import minimise
+from racegate.scenario import Scenario
+from racegate.schedule import parse_schedule
+from racegate.search import search
+from racegate.verdict import FindingKind, Verdict
+
+LOGIC_SECONDS_MAX = 60.0
+
+
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """What one fault took.
+
+    seeds: independent starts; flagged_first: starts in which the first schedule showed the race
+    schedules_median, schedules_p95: until a wrong value, over the starts
+    seconds_median, seconds_max: until a wrong value from a random start of generated scenarios
+    holds, requests, shrink_runs, shrink_seconds: of the minimal witness
+    """
+
+    fault: str
+    kind: str
+    seeds: int
+    flagged_first: int | None
+    schedules_median: float | None
+    schedules_p95: float | None
+    seconds_median: float | None
+    seconds_max: float | None
+    holds: int
+    requests: int
+    shrink_runs: int
+    shrink_seconds: float
+
+
+def measure(
+    scenarios: Mapping[str, Scenario], *, seeds: int, on_fault: Callable[[str], None]
+) -> list[Effort]:
+    """Every fault but the controls. scenarios: the gate's, by name."""
+    efforts = []
+    for fault in FAULTS:
+        if fault.kind is not FaultKind.CONTROL:
+            on_fault(fault.name)
+            efforts.append(_measure(fault, scenarios, seeds=seeds))
+    return efforts
+
+
+def _measure(fault: Fault, scenarios: Mapping[str, Scenario], *, seeds: int) -> Effort:
+    is_ordering = fault.kind is FaultKind.ORDERING
+    flagged, schedules = _ordering_effort(fault, scenarios, seeds) if is_ordering else (None, [])
+    seconds = [] if is_ordering else [_logic_seconds(fault, seed) for seed in range(seeds)]
+    shrunk = _shrink_effort(fault, scenarios[fault.scenarios[0]])
+    return Effort(
+        fault=fault.name,
+        kind=fault.kind,
+        seeds=seeds,
+        flagged_first=flagged,
+        schedules_median=statistics.median(schedules) if schedules else None,
+        schedules_p95=_percentile(schedules, 0.95) if schedules else None,
+        seconds_median=statistics.median(seconds) if seconds else None,
+        seconds_max=max(seconds) if seconds else None,
+        holds=shrunk[0],
+        requests=shrunk[1],
+        shrink_runs=shrunk[2],
+        shrink_seconds=shrunk[3],
+    )
+
+
+def _ordering_effort(
+    fault: Fault, scenarios: Mapping[str, Scenario], seeds: int
+) -> tuple[int, list[int]]:
+    """(starts flagged in schedule 1, schedules to a wrong value of each) over reseeded scripts."""
+    flagged = 0
+    schedules = []
+    for seed in range(seeds):
+        name = fault.scenarios[seed % len(fault.scenarios)]
+        result = search(Checker(reseeded(scenarios[name], seed)), fault=fault, seed=seed)
+        flagged += any(finding.kind is FindingKind.CONFLICT for finding in result.findings)
+        if result.verdict is Verdict.DIVERGENT:
+            schedules.append(result.stats.schedules)
+    return flagged, schedules
+
+
+def reseeded(scenario: Scenario, seed: int) -> Scenario:
+    """The same script with other weights and prompts."""
+    vocab_size = scenario.model.vocab_size
+    requests = tuple(
+        msgspec.structs.replace(
+            request,
+            prompt=tuple(
+                draw(seed, f"prompt:{request.name}", i) % vocab_size
+                for i in range(len(request.prompt))
+            ),
+        )
+        for request in scenario.requests
+    )
+    model = msgspec.structs.replace(scenario.model, seed=seed + 1)
+    return msgspec.structs.replace(scenario, requests=requests, model=model)
+
+
+def _logic_seconds(fault: Fault, seed: int) -> float:
+    """Seconds on one core until a generated scenario shows the fault."""
+    started = time.perf_counter()
+    index = 0
+    while time.perf_counter() - started < LOGIC_SECONDS_MAX:
+        checker = Checker(generate(seeded(seed, index), name="effort"))
+        if checker.run(fault=fault).verdict is Verdict.DIVERGENT:
+            break
+        index += 1
+    return time.perf_counter() - started
+
+
+def _shrink_effort(fault: Fault, scenario: Scenario) -> tuple[int, int, int, float]:
+    """(holds, requests, runs, seconds) of the minimal witness from the ladder's first find."""
+    found = search(Checker(scenario), fault=fault)
+    started = time.perf_counter()
+    small = minimise(scenario, parse_schedule(list(found.schedule)), fault)
+    seconds = time.perf_counter() - started
+    case = small.case
+    return len(case.schedule.holds), len(case.scenario.requests), small.runs, seconds
+
+
+def _percentile(values: list[int], share: float) -> float:
+    """The smallest value that at least `share` of the values do not exceed."""
+    ranked = sorted(values)
+    return float(ranked[min(len(ranked) - 1, int(-(-share * len(ranked) // 1)) - 1)])

@@ -1,0 +1,282 @@
+"""Witness files, replay, explain and fuzz, as a user sees them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from test_cli import ROOT, json_of, racegate
+
+from racegate.explain import ExplainError, Ordered, Racing, explain_failure, explain_pair
+from racegate.faults.catalogue import FAULTS, FaultKind, find_fault
+from racegate.minimise import minimise, witness_of
+from racegate.replay import Outcome, replay
+from racegate.schedule import LATE
+from racegate.witness import Witness, WitnessError, load_witness, save, sealed
+from support import SCENARIOS
+
+WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
+FINISH = "scenarios/finish_and_condense.toml"
+
+
+@pytest.fixture(scope="module")
+def witness() -> Witness:
+    from support import scenario
+
+    fault = find_fault("accepted-copy-after-row-move")
+    small = minimise(scenario("finish-and-condense"), LATE, fault)
+    return witness_of(small, fault, title="t", seed=0)
+
+
+class TestWitnessFiles:
+    def test_every_fault_has_a_committed_witness(self) -> None:
+        recorded = {load_witness(path).fault for path in WITNESSES}
+        assert recorded >= {f.name for f in FAULTS if f.kind is not FaultKind.CONTROL}
+
+    @pytest.mark.parametrize("path", WITNESSES, ids=lambda path: path.stem)
+    def test_committed_witnesses_replay(self, path: Path) -> None:
+        witness = load_witness(path)
+        result = replay(witness, times=100, command="racegate replay")
+        assert result.outcome is Outcome.REPRODUCED
+        assert result.outcomes == {"reproduced": 100}
+        assert result.digests == 1
+        assert result.matches_record
+        assert len(witness.holds) <= 2
+        assert len(witness.scenario.requests) <= 3
+
+    def test_a_witness_round_trips(self, witness: Witness, tmp_path: Path) -> None:
+        path = tmp_path / "x.witness.json"
+        save(witness, path)
+        assert load_witness(path) == witness
+        assert [p.name for p in tmp_path.iterdir()] == ["x.witness.json"]
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"schema": "racegate.witness/9"}, "racegate.witness/9"),
+            ({"schema": 1}, "written as 1"),
+            ({"holds": ["d2h:accepted_counts@C.0 until host:reorder@C.1"]}, "altered"),
+            ({"signature": "else"}, "altered"),
+            ({"holds": ["nonsense"]}, "cannot read the hold"),
+            ({"colour": "red"}, "unknown field"),
+            ({"seed": "0"}, "Expected `int`"),
+        ],
+    )
+    def test_what_is_not_understood_is_refused(
+        self, witness: Witness, tmp_path: Path, change: dict[str, Any], reason: str
+    ) -> None:
+        path = tmp_path / "x.witness.json"
+        path.write_text(json.dumps(msgspec.to_builtins(witness) | change))
+        with pytest.raises(WitnessError, match=reason):
+            load_witness(path)
+        result = racegate("replay", str(path))
+        assert result.returncode == 2
+        assert "x.witness.json" in result.stderr
+
+    def test_a_truncated_file_is_refused(self, witness: Witness, tmp_path: Path) -> None:
+        path = tmp_path / "x.witness.json"
+        save(witness, path)
+        path.write_bytes(path.read_bytes()[:-50])
+        with pytest.raises(WitnessError, match="truncated or not JSON"):
+            load_witness(path)
+
+    def test_no_schema_no_file_no_witness(self, tmp_path: Path) -> None:
+        (tmp_path / "x.json").write_text("[1]")
+        with pytest.raises(WitnessError, match="no schema"):
+            load_witness(tmp_path / "x.json")
+        with pytest.raises(WitnessError, match="cannot be read"):
+            load_witness(tmp_path / "none.json")
+
+
+class TestReplay:
+    def write(self, witness: Witness, folder: Path, **changes: Any) -> str:
+        path = folder / "x.witness.json"
+        save(sealed(msgspec.structs.replace(witness, **changes)), path)
+        return str(path)
+
+    def test_reproduced_is_exit_code_1(self, witness: Witness, tmp_path: Path) -> None:
+        shown = json_of("replay", self.write(witness, tmp_path), "--times", "5", code=1)
+        assert shown["outcome"] == "reproduced"
+        assert (shown["times"], shown["digests"], shown["matches_record"]) == (5, 1, True)
+
+    def test_another_signature_is_exit_code_5(self, witness: Witness, tmp_path: Path) -> None:
+        path = self.write(witness, tmp_path, signature="divergence/else")
+        result = racegate("replay", path)
+        assert result.returncode == 5
+        assert "other signature" in result.stdout
+        assert witness.signature in result.stdout
+
+    def test_nothing_is_exit_code_6(self, witness: Witness, tmp_path: Path) -> None:
+        # A witness without holds, replayed on the correct engine: the defect has been mended.
+        path = SCENARIOS / "witnesses" / "correction-partial-fields.witness.json"
+        result = racegate("replay", self.write(load_witness(path), tmp_path, fault=None))
+        assert result.returncode == 6
+        assert "nothing found" in result.stdout
+
+    def test_an_unrealised_hold_is_exit_code_4(self, witness: Witness, tmp_path: Path) -> None:
+        path = self.write(witness, tmp_path, holds=("d2h:nothing@1 until host:condense@2",))
+        assert racegate("replay", path).returncode == 4
+
+    def test_other_bits_are_said(self, witness: Witness, tmp_path: Path) -> None:
+        result = racegate("replay", self.write(witness, tmp_path, digest="0"))
+        assert result.returncode == 1
+        assert "not the bits of the recorded run" in result.stdout
+
+    def test_run_writes_a_witness(self, tmp_path: Path) -> None:
+        path = tmp_path / "new.witness.json"
+        fault = "accepted-copy-after-row-move"
+        arguments = ("--fault", fault, "--explore", "ladder", "--witness", str(path))
+        assert racegate("run", FINISH, *arguments).returncode == 1
+        assert load_witness(path).fault == fault
+        assert racegate("run", FINISH, "--witness", str(tmp_path / "no")).returncode == 2
+
+
+class TestExplain:
+    def test_a_witness_names_the_race_and_the_hold_that_decides(
+        self, witness: Witness, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "x.witness.json"
+        save(witness, path)
+        result = racegate("explain", str(path))
+        assert result.returncode == 0
+        assert "race on accepted_counts_cpu" in result.stdout
+        assert "edge accepted-landed, waited for in step" in result.stdout
+        shown = json_of("explain", str(path))
+        assert shown["difference"]["passing"] == []
+        assert shown["difference"]["failing"] == list(witness.holds)
+        assert shown["race"]["first"].startswith("d2h:accepted_counts@")
+
+    def test_an_ordered_pair_is_refuted_with_its_path(self) -> None:
+        # The theory of vllm#42603: a write and a kernel on the same stream race. They do not.
+        result = racegate(
+            "explain", FINISH, "--pair", "kernel:next_token@2", "kernel:correct_computed@3"
+        )
+        assert result.returncode == 0
+        assert "stream order on compute" in result.stdout
+        assert "this is not the race" in result.stdout
+
+    def test_pairs(self) -> None:
+        from support import checker
+
+        clean = checker("finish-and-condense").execute().trace
+        found = explain_pair(clean, "host:correct@3", "d2h:valid_count@2")
+        assert isinstance(found, Ordered)
+        assert found.first == "d2h:valid_count@2"
+        assert any("valid-count-landed" in step.by for step in found.path)
+        fault = find_fault("accepted-copy-after-row-move")
+        racy = checker("finish-and-condense").execute(fault=fault).trace
+        race = explain_pair(racy, "d2h:accepted_counts@3", "host:condense@4")
+        assert isinstance(race, Racing)
+        assert race.buffer == "accepted_counts_cpu"
+        with pytest.raises(ExplainError, match=r"no operation .*there are d2h:sampled@0"):
+            explain_pair(clean, "d2h:sampled@99", "host:correct@3")
+        with pytest.raises(ExplainError, match="share no memory"):
+            explain_pair(clean, "d2h:sampled@3", "h2d:input_ids@4")
+
+    def test_a_logic_fault_has_no_race_and_no_deciding_hold(self) -> None:
+        from support import checker
+
+        fault = find_fault("correction-partial-fields")
+        explained = explain_failure(checker("steady-mixed-accepts"), parse(), fault)
+        assert explained.race is None
+        assert explained.difference is None
+
+    def test_a_scenario_without_a_pair_is_a_usage_error(self) -> None:
+        assert racegate("explain", FINISH).returncode == 2
+
+
+def parse() -> Any:
+    from racegate.schedule import parse_schedule
+
+    return parse_schedule([])
+
+
+class TestFuzz:
+    FAULT = ("--fault", "correction-partial-fields")
+
+    def test_it_finds_minimises_and_writes(self, tmp_path: Path) -> None:
+        shown = json_of("fuzz", "--scenarios", "12", "--out", str(tmp_path), *self.FAULT, code=1)
+        assert shown["new"]
+        for found in shown["new"]:
+            assert found["is_minimal"]
+            assert (found["shrink_runs"] <= 300, found["requests"] <= 3) == (True, True)
+        for path in tmp_path.glob("*.witness.json"):
+            result = replay(load_witness(path), times=2, command="")
+            assert result.outcome is Outcome.REPRODUCED
+
+    def test_a_second_run_goes_on_and_reports_nothing_twice(self, tmp_path: Path) -> None:
+        first = json_of("fuzz", "--scenarios", "8", "--out", str(tmp_path), *self.FAULT, code=1)
+        again = racegate(
+            "fuzz", "--scenarios", "8", "--out", str(tmp_path), *self.FAULT, "--json", "-"
+        )
+        assert again.returncode == 0
+        shown = json.loads(again.stdout)
+        assert shown["new"] == []
+        assert set(shown["known"]) >= {found["signature"] for found in first["new"]}
+        assert sum(shown["campaign"]["done"]) == 8
+
+    def test_the_same_seed_and_workers_find_the_same(self, tmp_path: Path) -> None:
+        runs = [
+            json_of(
+                "fuzz",
+                "--scenarios",
+                "10",
+                "--workers",
+                "2",
+                "--out",
+                str(tmp_path / name),
+                *self.FAULT,
+                code=1,
+            )
+            for name in ("a", "b")
+        ]
+        assert runs[0]["new"] == runs[1]["new"]
+        for path in (tmp_path / "a").glob("*.witness.json"):
+            assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+    def test_fault_free_it_finds_nothing(self, tmp_path: Path) -> None:
+        shown = json_of("fuzz", "--scenarios", "10", "--holds", "5", "--out", str(tmp_path))
+        assert shown["campaign"]["verdicts"] == {"PROVED": 10}
+        assert shown["campaign"]["schedules"] == 60
+
+    def test_a_kill_loses_nothing_found(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        arguments = ["--seconds", "60", "--out", str(tmp_path), *self.FAULT]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            _wait_for(lambda: any(tmp_path.glob("*.witness.json")))
+        finally:
+            import os
+
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for path in tmp_path.glob("*.witness.json"):
+            load_witness(path)
+
+    def test_another_campaigns_folder_is_refused(self, tmp_path: Path) -> None:
+        racegate("fuzz", "--scenarios", "1", "--out", str(tmp_path))
+        result = racegate("fuzz", "--scenarios", "1", "--seed", "5", "--out", str(tmp_path))
+        assert result.returncode == 2
+        assert "seed 0" in result.stderr
+
+    def test_it_wants_a_bound(self, tmp_path: Path) -> None:
+        assert racegate("fuzz", "--out", str(tmp_path)).returncode == 2
+
+
+def _wait_for(is_done: Any) -> None:
+    """Polls for what another process does; the test's own timeout bounds it."""
+    while not is_done():
+        time.sleep(0.05)
