@@ -78,10 +78,12 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How a verdict was searched for. classes, estimate: of equivalent schedules, if enumerated.
 
+    first_conflicts: conflicts of the eager run, which comes first
     stage: the last rung of the ladder that was needed
     seconds_left: what running the estimated remaining classes would take
     """
 
+    first_conflicts: int
     stage: str
     schedules: int
     classes: int | None

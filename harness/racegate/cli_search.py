@@ -28,6 +28,7 @@ from racegate.replay import replay as replay_witness
 from racegate.report.search import print_campaign, print_explanation, print_replay
 from racegate.scenario_file import load
 from racegate.schedule import parse_schedule
+from racegate.verdict import Verdict
 from racegate.witness import load_witness
 
 WITNESS_SUFFIX = ".witness.json"
@@ -118,7 +119,8 @@ def fuzz(
         write_json(json, campaign_object(campaign, state))
     if json != "-":
         print_campaign(stdout_console(), campaign, state)
-    raise typer.Exit(1 if campaign.new else 0)
+    is_idle = not any(state.done) or Verdict.INCONCLUSIVE in state.verdicts
+    raise typer.Exit(1 if campaign.new else 4 if is_idle else 0)
 
 
 def live_line(live: Live) -> str:

@@ -16,7 +16,7 @@ from racegate.minimise import minimise
 from racegate.scenario import Scenario
 from racegate.schedule import parse_schedule
 from racegate.search import search
-from racegate.verdict import FindingKind, Verdict
+from racegate.verdict import Verdict
 
 LOGIC_SECONDS_MAX = 60.0
 
@@ -25,6 +25,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """What one fault took.
 
     seeds: independent starts; flagged_first: starts in which the first schedule showed the race
+    diverged: starts that came to a wrong value; one that did not counts below with all it spent
     schedules_median, schedules_p95: until a wrong value, over the starts
     seconds_median, seconds_max: until a wrong value from a random start of generated scenarios
     holds, requests, shrink_runs, shrink_seconds: of the minimal witness
@@ -34,6 +35,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     seeds: int
     flagged_first: int | None
+    diverged: int
     schedules_median: float | None
     schedules_p95: float | None
     seconds_median: float | None
@@ -58,38 +60,47 @@ def measure(
 
 def _measure(fault: Fault, scenarios: Mapping[str, Scenario], *, seeds: int) -> Effort:
     is_ordering = fault.kind is FaultKind.ORDERING
-    flagged, schedules = _ordering_effort(fault, scenarios, seeds) if is_ordering else (None, [])
-    seconds = [] if is_ordering else [_logic_seconds(fault, seed) for seed in range(seeds)]
-    shrunk = _shrink_effort(fault, scenarios[fault.scenarios[0]])
+    flagged = None
+    schedules: list[int] = []
+    seconds: list[float] = []
+    if is_ordering:
+        flagged, diverged, schedules = _ordering_effort(fault, scenarios, seeds)
+    else:
+        seconds = [_logic_seconds(fault, seed) for seed in range(seeds)]
+        diverged = sum(value < LOGIC_SECONDS_MAX for value in seconds)
+    holds, requests, shrink_runs, shrink_seconds = _shrink_effort(
+        fault, scenarios[fault.scenarios[0]]
+    )
     return Effort(
         fault=fault.name,
         kind=fault.kind,
         seeds=seeds,
         flagged_first=flagged,
+        diverged=diverged,
         schedules_median=statistics.median(schedules) if schedules else None,
         schedules_p95=_percentile(schedules, 0.95) if schedules else None,
         seconds_median=statistics.median(seconds) if seconds else None,
         seconds_max=max(seconds) if seconds else None,
-        holds=shrunk[0],
-        requests=shrunk[1],
-        shrink_runs=shrunk[2],
-        shrink_seconds=shrunk[3],
+        holds=holds,
+        requests=requests,
+        shrink_runs=shrink_runs,
+        shrink_seconds=shrink_seconds,
     )
 
 
 def _ordering_effort(
     fault: Fault, scenarios: Mapping[str, Scenario], seeds: int
-) -> tuple[int, list[int]]:
-    """(starts flagged in schedule 1, schedules to a wrong value of each) over reseeded scripts."""
-    flagged = 0
+) -> tuple[int, int, list[int]]:
+    """(starts flagged in schedule 1, starts that diverged, schedules of each), reseeded scripts."""
+    flagged = diverged = 0
     schedules = []
     for seed in range(seeds):
         name = fault.scenarios[seed % len(fault.scenarios)]
         result = search(Checker(reseeded(scenarios[name], seed)), fault=fault, seed=seed)
-        flagged += any(finding.kind is FindingKind.CONFLICT for finding in result.findings)
-        if result.verdict is Verdict.DIVERGENT:
-            schedules.append(result.stats.schedules)
-    return flagged, schedules
+        flagged += result.search.first_conflicts > 0 if result.search else 0
+        diverged += result.verdict is Verdict.DIVERGENT
+        schedules.append(result.stats.schedules)
+    return flagged, diverged, schedules
 
 
 def reseeded(scenario: Scenario, seed: int) -> Scenario:

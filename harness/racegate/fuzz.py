@@ -57,7 +57,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a folder's campaign has done. done: scenarios looked at, by worker."""
+    """What a folder's campaign has done.
+
+    done: scenarios looked at, by worker; exercised: how often each thing happened in all of them;
+    scenarios_with: in how many it happened at all, and how many had each setting
+    """
 
     schema: str
     seed: int
@@ -103,6 +107,7 @@ class _Report(msgspec.Struct, frozen=True, kw_only=True):
     schedules: int
     verdict: str
     exercised: dict[str, int]
+    settings: tuple[str, ...]
     found: Found | None
 
 
@@ -120,7 +125,8 @@ class _Totals:
         self.schedules += report.schedules
         self.verdicts[report.verdict] += 1
         self.exercised.update(report.exercised)
-        self.scenarios_with.update({k: 1 for k, count in report.exercised.items() if count})
+        self.scenarios_with.update(name for name, count in report.exercised.items() if count)
+        self.scenarios_with.update(report.settings)
 
 
 class Campaign:
@@ -164,9 +170,10 @@ class Campaign:
         context = multiprocessing.get_context("spawn")
         queue: Queue[bytes] = context.Queue()
         stop = context.Event()
+        known = frozenset(self.known)
         processes = [
             context.Process(
-                target=_work, args=(self._plan, worker, start, queue, stop), daemon=True
+                target=_work, args=(self._plan, worker, start, known, queue, stop), daemon=True
             )
             for worker, start in enumerate(self._totals.done)
         ]
@@ -176,15 +183,16 @@ class Campaign:
             self._collect(queue, stop, processes, started, on_progress)
         finally:
             stop.set()
+            died = [p.name for p in processes if p.exitcode]
             for process in processes:
                 process.terminate()
-        return self._save(time.monotonic() - started)
-
-    def _process(
-        self, context: Any, worker: int, start: int, queue: Queue[bytes], stop: Any
-    ) -> Any:
-        arguments = (self._plan, worker, start, queue, stop)
-        return context.Process(target=_work, args=arguments, daemon=True)
+            state = self._save(time.monotonic() - started)
+        if died:
+            raise CampaignError(
+                f"{', '.join(died)} ended with an error (above): scenarios are missing; what was "
+                f"found is kept in {self._folder}, and the same command goes on from there"
+            )
+        return state
 
     def _collect(
         self,
@@ -231,7 +239,7 @@ class Campaign:
         return Live(
             scenarios=sum(self._totals.done),
             schedules=self._totals.schedules,
-            seconds=seconds,
+            seconds=self._before + seconds,
             signatures=len(self.known) + len(self.new),
             last_new_s=None if last_new is None else now - last_new,
         )
@@ -271,10 +279,12 @@ def witness_name(signature: str) -> str:
     return f"{plain[:120]}.witness.json"
 
 
-def _work(plan: Plan, worker: int, start: int, queue: Queue[bytes], stop: Any) -> None:
+def _work(
+    plan: Plan, worker: int, start: int, known: frozenset[str], queue: Queue[bytes], stop: Any
+) -> None:
     """One worker: its scenarios in order, from where it stopped."""
     fault = None if plan.fault is None else find_fault(plan.fault)
-    seen: set[str] = set()
+    seen = set(known)
     position = start
     while not stop.is_set():
         index = worker + position * plan.workers
@@ -305,7 +315,20 @@ def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[
         schedules=schedules,
         verdict=result.verdict,
         exercised=result.stats.exercised,
+        settings=_settings_of(checker.scenario),
         found=found,
+    )
+
+
+def _settings_of(scenario: Scenario) -> tuple[str, ...]:
+    """What the drawn configuration was, for the campaign's distribution."""
+    engine = scenario.engine
+    return (
+        f"cache_mode = {engine.cache_mode}",
+        f"drafter = {engine.drafter}",
+        f"depth = {engine.depth}",
+        f"draft_len_max = {engine.draft_len_max}",
+        f"requests = {len(scenario.requests)}",
     )
 
 

@@ -91,6 +91,7 @@ def _summary(climbed: Climb, seconds: float) -> SearchSummary:
     if progress is not None and not climbed.is_complete:
         left = (progress.estimate - progress.classes) * seconds / climbed.schedules
     return SearchSummary(
+        first_conflicts=len(climbed.first.conflicts),
         stage=climbed.stage,
         schedules=climbed.schedules,
         classes=None if progress is None else progress.classes,

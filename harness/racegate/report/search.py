@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from racegate.effort import Effort
 from racegate.explain import Explanation, Ordered, Racing
@@ -84,9 +84,9 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     console.print(
         f"{total} scenarios, {state.schedules} schedules in {state.seconds:.0f} s: {verdicts}"
     )
-    table = Table("exercised", "scenarios", "times")
-    for name, count in state.exercised.items():
-        table.add_row(name, str(state.scenarios_with.get(name, 0)), str(count))
+    table = Table("exercised, or set", "scenarios", "times")
+    for name, count in state.scenarios_with.items():
+        table.add_row(name, str(count), str(state.exercised.get(name, "")))
     console.print(table)
     if campaign.known:
         console.print(f"{len(campaign.known)} signatures were known before")
@@ -108,8 +108,9 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
 def print_efforts(console: Console, efforts: list[Effort]) -> None:
     """What each fault took to find and to minimise."""
     table = Table(
-        "fault",
+        Column("fault", no_wrap=True),
         "flagged in schedule 1",
+        "wrong value",
         "schedules, median / p95",
         "seconds, median / max",
         "holds",
@@ -121,6 +122,7 @@ def print_efforts(console: Console, efforts: list[Effort]) -> None:
         table.add_row(
             effort.fault,
             "" if effort.flagged_first is None else f"{effort.flagged_first} of {effort.seeds}",
+            f"{effort.diverged} of {effort.seeds}",
             _two(effort.schedules_median, effort.schedules_p95),
             _two(effort.seconds_median, effort.seconds_max),
             str(effort.holds),
