@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -187,5 +188,16 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
         "cores": str(os.cpu_count()),
     }
+
+
+def _cpu_model() -> str:
+    """The name Linux gives the processor; what Python knows elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

@@ -136,6 +136,7 @@ def live_line(live: Live) -> str:
 def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, Any]:
     """The `fuzz` object of the JSON contract."""
     return {
+        "schema": SCHEMA,
         "campaign": msgspec.to_builtins(state),
         "known": sorted(campaign.known),
         "new": [

@@ -8,7 +8,8 @@ is refuted with the path that orders the pair, not ignored.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 import msgspec
 
@@ -222,15 +223,10 @@ class _Graph:
         for place, event in enumerate(self._trace.events):
             if isinstance(event, OpRecord | HostAccess) and event.name == name:
                 return place
-        near = sorted(set(self._names(name)))[:6]
-        hint = f"; there are {', '.join(near)}" if near else ""
+        known = {e.name for e in self._trace.events if isinstance(e, OpRecord | HostAccess)}
+        near = get_close_matches(name, sorted(known), n=6, cutoff=0.5)
+        hint = f"; near it: {', '.join(near)}" if near else ""
         raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
-
-    def _names(self, name: str) -> Iterable[str]:
-        base = name.partition("@")[0]
-        for event in self._trace.events:
-            if isinstance(event, OpRecord | HostAccess) and event.name.startswith(base):
-                yield event.name
 
     def name(self, place: int) -> str:
         event = self._trace.events[place]

@@ -68,11 +68,12 @@ def _version_if_installed(name: str) -> str:
 
 def sealed(witness: Witness) -> Witness:
     """The witness with its checksum."""
-    return msgspec.structs.replace(witness, checksum=_checksum(witness))
+    return msgspec.structs.replace(witness, checksum=_checksum(msgspec.to_builtins(witness)))
 
 
-def _checksum(witness: Witness) -> str:
-    content = msgspec.json.encode(msgspec.structs.replace(witness, checksum=""), order="sorted")
+def _checksum(fields: dict[str, Any]) -> str:
+    """Of the fields as the file has them: a field that a later version adds changes no old file."""
+    content = msgspec.json.encode({**fields, "checksum": ""}, order="sorted")
     return hashlib.sha256(content).hexdigest()
 
 
@@ -102,7 +103,7 @@ def load_witness(path: Path) -> Witness:
         parse_schedule(list(witness.holds))
     except (msgspec.ValidationError, ScenarioError, ScheduleError) as error:
         raise WitnessError(f"{path}: {error}") from error
-    if witness.checksum != _checksum(witness):
+    if witness.checksum != _checksum(raw):
         raise WitnessError(
             f"{path}: altered since it was written (its checksum does not fit); record it again"
         )
