@@ -31,9 +31,9 @@ LAYERS = (
     ("check",),
     ("search",),
     ("minimise", "replay", "explain", "sharing", "stateful"),
-    ("gate", "bench", "fuzz", "effort"),
+    ("gate", "bench", "fuzz", "effort", "mutate"),
     ("report",),
-    ("cli", "cli_common", "cli_search"),
+    ("cli", "cli_common", "cli_faults", "cli_search"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

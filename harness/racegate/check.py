@@ -17,10 +17,9 @@ from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
-from racegate.engine.parts import EngineParts
 from racegate.engine.probe import NullProbe, RecordingProbe
 from racegate.engine.runner import LANES
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.findings import (
     from_conflicts,
     from_divergence,
@@ -40,6 +39,7 @@ from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations
 from racegate.trace import HoldOutcome
 from racegate.verdict import Finding, FindingKind, Verdict
+from racegate_kernels.backend import EAGER as EAGER_KERNELS
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
 
@@ -120,13 +120,8 @@ class Checker:
         memo: OpMemo | None = None,
     ) -> Run:
         """Runs the asynchronous engine once on the virtual device, with holds or step by step."""
-        device = VirtualDevice(
-            LANES,
-            chooser=HoldChooser(schedule),
-            stepper=stepper,
-            dropped=frozenset() if fault is None else fault.drops,
-            is_audited=is_audited,
-            memo=memo,
+        device = make_device(
+            fault, chooser=HoldChooser(schedule), stepper=stepper, is_audited=is_audited, memo=memo
         )
         probe = RecordingProbe(self.scenario, device, device.stream("compute"))
         started = time.perf_counter()
@@ -152,11 +147,18 @@ class Checker:
             seconds=seconds,
         )
 
-    def parts(self, fault: Fault | None) -> EngineParts:
-        """The engine's parts, one of them exchanged by a fault."""
-        if fault is None:
-            return EngineParts()
-        return fault.parts(self.scenario.engine.cache_mode)
+    def engine(
+        self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
+    ) -> AsyncEngine:
+        """The engine on a device, with or without a fault."""
+        parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
+        return AsyncEngine(
+            self.scenario,
+            device if fault is None else fault.device(device),
+            truth=self.truth,
+            parts=parts,
+            probe=probe,
+        )
 
     def execute_bare(self) -> EngineResult:
         """Runs the engine without recording or observing anything: what the harness costs is
@@ -171,10 +173,8 @@ class Checker:
     def _guarded(
         self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
     ) -> tuple[EngineResult | None, Exception | None]:
-        parts = self.parts(fault)
         try:
-            engine = AsyncEngine(self.scenario, device, truth=self.truth, parts=parts, probe=probe)
-            result = engine.run()
+            result = self.engine(device, probe, fault).run()
             device.finish()
         except ENGINE_ERRORS as error:
             return None, error
@@ -267,6 +267,15 @@ class Checker:
             parts.append(f"--fault {fault.name}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
         return " ".join(parts)
+
+
+def make_device(fault: Fault | None, **options: Any) -> VirtualDevice:
+    """A virtual device, with the edges dropped and the kernels exchanged that a fault names."""
+    if fault is None:
+        return VirtualDevice(LANES, **options)
+    return VirtualDevice(
+        LANES, dropped=fault.drops, backend=fault.backend(EAGER_KERNELS), **options
+    )
 
 
 def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:

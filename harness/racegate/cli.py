@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from racegate.bench import environment, run_bench
+from racegate.bench import run_bench
 from racegate.check import Checker, CheckError, RunResult
 from racegate.cli_common import (
     Audit,
@@ -28,14 +28,14 @@ from racegate.cli_common import (
     stdout_console,
     write_json,
 )
+from racegate.cli_faults import faults_app
 from racegate.cli_search import explain, fuzz, replay
-from racegate.effort import measure
-from racegate.explain import ExplainError
-from racegate.faults.catalogue import FAULTS, Fault, FaultError, FaultKind, find_fault
+from racegate.faults.catalogue import FaultError, find_fault
+from racegate.faults.fault import Fault
 from racegate.fuzz import CampaignError
 from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
 from racegate.minimise import minimise, witness_of
-from racegate.report.search import print_efforts
+from racegate.oracles.paths import ExplainError
 from racegate.report.text import print_gate, print_run
 from racegate.request_log import scenario_file_for
 from racegate.scenario import Scenario, ScenarioError
@@ -51,7 +51,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Reproduce races of asynchronous speculative decoding, or prove their absence.",
 )
-faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 scenarios_app = typer.Typer(no_args_is_help=True, help="The scenario scripts.")
 app.add_typer(faults_app, name="faults")
 app.add_typer(scenarios_app, name="scenarios")
@@ -208,55 +207,6 @@ def _write_witness(
         save(witness_of(small, fault, title=scenario.title, seed=seed), path)
     except OSError as error:
         fail(f"cannot write {path}: {error}")
-
-
-@faults_app.command("list")
-def faults_list(json: JsonOption = None) -> None:
-    """Every seeded fault: kind, origin, what is expected to differ first, and where."""
-    if json is not None:
-        write_json(json, [fault_object(fault) for fault in FAULTS])
-        return
-    table = Table("name", "kind", "origin", "expect", "scenarios")
-    for fault in FAULTS:
-        names = ", ".join(fault.scenarios)
-        table.add_row(fault.name, fault.kind, fault.origin, fault.expect, names)
-    stdout_console().print(table)
-
-
-def fault_object(fault: Fault) -> dict[str, Any]:
-    """A fault in the JSON contract."""
-    return {
-        "name": fault.name,
-        "kind": str(fault.kind),
-        "origin": fault.origin,
-        "expect": fault.expect,
-        "scenarios": list(fault.scenarios),
-        "summary": fault.summary,
-        "holds": {name: list(holds) for name, holds in fault.holds.items()},
-    }
-
-
-@faults_app.command("effort")
-def faults_effort(
-    seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
-    scenarios: ScenariosOption = Path("scenarios"),
-    json: JsonOption = None,
-) -> None:
-    """Measure what finding and minimising each fault takes (minutes)."""
-    loaded = {s.name: s for _, s in load_all(scenario_paths(scenarios))}
-    total = sum(fault.kind is not FaultKind.CONTROL for fault in FAULTS)
-    with progress_bar() as progress:
-        task = progress.add_task("faults", total=total)
-        efforts = measure(
-            loaded,
-            seeds=seeds,
-            on_fault=lambda name: progress.update(task, advance=1, description=name),
-        )
-    if json is not None:
-        content = {"environment": environment(), "results": msgspec.to_builtins(efforts)}
-        write_json(json, {"schema": SCHEMA, **content})
-    if json != "-":
-        print_efforts(stdout_console(), efforts)
 
 
 @scenarios_app.command("list")

@@ -46,6 +46,7 @@ BudgetOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of samplers, and of what a request log leaves open.")
 ]
+WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes.")]
 
 # Where there is no terminal to ask, tables are wide enough for a log.
 LOG_WIDTH = 110

@@ -14,6 +14,7 @@ from racegate.check import Checker
 from racegate.cli_common import (
     FaultOption,
     JsonOption,
+    WorkersOption,
     fail,
     progress_bar,
     stdout_console,
@@ -91,7 +92,7 @@ def fuzz(
     scenarios: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many scenarios in all.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes.")] = 1,
+    workers: WorkersOption = 1,
     seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
     holds: Annotated[
         int, typer.Option(min=0, help="Further schedules of each scenario, with drawn holds.")

@@ -10,7 +10,8 @@ import msgspec
 
 from racegate.check import Checker
 from racegate.explore.generate import generate, seeded
-from racegate.faults.catalogue import FAULTS, Fault, FaultKind
+from racegate.faults.catalogue import FAULTS
+from racegate.faults.fault import Fault, FaultKind
 from racegate.hashing import draw
 from racegate.minimise import minimise
 from racegate.scenario import Scenario

@@ -7,38 +7,18 @@ is refuted with the path that orders the pair, not ignored.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 import msgspec
 
 from racegate.check import Checker
 from racegate.explore.ladder import reversals
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.paths import EdgeGraph, ExplainError, Ordered, PathStep
 from racegate.schedule import EAGER, LATE, Schedule
-from racegate.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.trace import Recorded, Trace, Waited
 from racegate.verdict import Finding, FindingKind
-
-
-class ExplainError(Exception):
-    """A pair that cannot be explained: says why."""
-
-
-class PathStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One edge of a path and where it leads."""
-
-    by: str
-    to: str
-
-
-class Ordered(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair is ordered: the shortest path of edges."""
-
-    first: str
-    second: str
-    path: tuple[PathStep, ...]
 
 
 class Racing(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +73,7 @@ def _decisive(conflicts: Sequence[Conflict], schedule: Schedule) -> Conflict | N
 
 def explain_pair(trace: Trace, first: str, second: str) -> Ordered | Racing:
     """How two named operations or host actions are ordered. Raises ExplainError."""
-    graph = _Graph(trace)
+    graph = EdgeGraph(trace)
     a, b = graph.find(first), graph.find(second)
     path = graph.path(a, b) or graph.path(b, a)
     if path is not None:
@@ -179,99 +159,3 @@ def _findings(checker: Checker, schedule: Schedule, fault: Fault | None) -> tupl
 def _passes(checker: Checker, schedule: Schedule, fault: Fault | None) -> bool:
     findings = _findings(checker, schedule, fault)
     return not any(finding.kind is not FindingKind.CONFLICT for finding in findings)
-
-
-class _Graph:
-    """The events of a trace and the program edges between them."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._edges: dict[int, list[tuple[int, str]]] = {}
-        self._build()
-
-    def _build(self) -> None:
-        last: dict[int, int] = {}
-        records: dict[tuple[str, int], int] = {}
-        for place, event in enumerate(self._trace.events):
-            if isinstance(event, HostAccess):
-                self._follow(last, HOST, place, "host order")
-            elif isinstance(event, OpRecord):
-                self._add(last.get(HOST), place, "issue by the host")
-                self._follow(last, event.lane, place, self._order_of(event.lane))
-            elif isinstance(event, Recorded):
-                self._add(last.get(event.lane), place, f"record of {event.event}")
-                self._add(last.get(HOST), place, "issue by the host")
-                records[event.event, event.version] = place
-            elif isinstance(event, Waited) and not event.is_dropped:
-                source = records.get((event.event, event.version))
-                self._add(source, place, f"wait for edge {event.edge}")
-                self._follow(last, event.lane, place, self._order_of(event.lane))
-
-    def _order_of(self, lane: int) -> str:
-        return "host order" if lane == HOST else f"stream order on {self._trace.lanes[lane]}"
-
-    def _follow(self, last: dict[int, int], lane: int, place: int, by: str) -> None:
-        self._add(last.get(lane), place, by)
-        last[lane] = place
-
-    def _add(self, source: int | None, target: int, by: str) -> None:
-        if source is not None:
-            self._edges.setdefault(source, []).append((target, by))
-
-    def find(self, name: str) -> int:
-        """The event of that name: an operation, or the first access of a host action."""
-        for place, event in enumerate(self._trace.events):
-            if isinstance(event, OpRecord | HostAccess) and event.name == name:
-                return place
-        known = {e.name for e in self._trace.events if isinstance(e, OpRecord | HostAccess)}
-        near = get_close_matches(name, sorted(known), n=6, cutoff=0.5)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
-
-    def name(self, place: int) -> str:
-        event = self._trace.events[place]
-        match event:
-            case OpRecord() | HostAccess():
-                return event.name
-            case Recorded():
-                return f"record of {event.event} on {self._trace.lanes[event.lane]}"
-            case Waited():
-                return f"{self._trace.lanes[event.lane]} has waited for {event.edge}"
-            case _:
-                return type(event).__name__
-
-    def path(self, first: int, second: int) -> Ordered | None:
-        """The shortest path of edges from one event to another."""
-        came: dict[int, tuple[int, str]] = {}
-        queue = deque([first])
-        while queue:
-            place = queue.popleft()
-            if place == second:
-                return Ordered(
-                    first=self.name(first),
-                    second=self.name(second),
-                    path=self._walk(came, first, second),
-                )
-            for target, by in self._edges.get(place, ()):
-                if target not in came and target != first:
-                    came[target] = (place, by)
-                    queue.append(target)
-        return None
-
-    def _walk(
-        self, came: dict[int, tuple[int, str]], first: int, second: int
-    ) -> tuple[PathStep, ...]:
-        """The path found, a run of one stream's operations as one step."""
-        backwards: list[tuple[str, int, int]] = []  # (by, place, edges)
-        place = second
-        while place != first:
-            source, by = came[place]
-            if backwards and backwards[-1][0] == by and by.startswith("stream order"):
-                backwards[-1] = (by, backwards[-1][1], backwards[-1][2] + 1)
-            else:
-                backwards.append((by, place, 1))
-            place = source
-        return tuple(
-            PathStep(by=by if count == 1 else f"{by}, {count} on", to=self.name(place))
-            for by, place, count in reversed(backwards)
-        )

@@ -23,7 +23,8 @@ import msgspec
 
 from racegate.check import Checker, RunResult
 from racegate.explore.generate import generate, generate_holds, seeded
-from racegate.faults.catalogue import Fault, find_fault
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import Fault
 from racegate.minimise import minimise, witness_of
 from racegate.scenario import Scenario
 from racegate.schedule import parse_schedule

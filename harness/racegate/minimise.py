@@ -11,7 +11,7 @@ import msgspec
 from racegate.check import Checker, CheckError, RunResult
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.findings import digest_of
 from racegate.oracles.ordering import find_conflicts
 from racegate.run import Run

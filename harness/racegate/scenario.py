@@ -53,6 +53,33 @@ class DrafterKind(StrEnum):
 class CacheMode(StrEnum):
     NONE = "none"
     ALIGN = "align"
+    OFFLOAD = "offload"
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether running states move through columns of state_interval tokens."""
+        return self is not CacheMode.NONE
+
+
+class GraphMode(StrEnum):
+    """full_decode: steps in which every row decodes with all its drafts replay a captured graph."""
+
+    EAGER = "eager"
+    FULL_DECODE = "full_decode"
+
+
+class Zeroing(StrEnum):
+    """fresh: blocks are zeroed on the device before the step that took them uses them."""
+
+    NONE = "none"
+    FRESH = "fresh"
+
+
+class Planning(StrEnum):
+    """side_stream: positions, lengths and slots are built on a stream of their own."""
+
+    INLINE = "inline"
+    SIDE_STREAM = "side_stream"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,7 +105,10 @@ class ModelSpec(Record, frozen=True, kw_only=True):
 
 
 class EngineSpec(Record, frozen=True, kw_only=True):
-    """Configuration both engines obey (DEFINITION section 5)."""
+    """Configuration both engines obey (DEFINITION section 5).
+
+    capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
+    """
 
     depth: int = 2
     draft_len_max: int = 3
@@ -92,6 +122,10 @@ class EngineSpec(Record, frozen=True, kw_only=True):
     state_blocks: int = 64
     state_interval: int = 8
     model_len_max: int = 96
+    graph_mode: GraphMode = GraphMode.EAGER
+    capture_rows: tuple[int, ...] = (1, 2, 4, 8)
+    zeroing: Zeroing = Zeroing.NONE
+    planning: Planning = Planning.INLINE
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -100,6 +134,7 @@ class Request(Record, frozen=True, kw_only=True):
     accepts: per draft round, the accepted token count the scripted drafter aims at (cycled).
     stop_after: the delivered token that acts as end of sequence; the scheduler learns it only from
         the output.
+    grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them; 0 forbids none
     """
 
     name: str
@@ -110,6 +145,7 @@ class Request(Record, frozen=True, kw_only=True):
     accepts: tuple[int, ...] = (1,)
     temperature: float = 0.0
     seed: int = 0
+    grammar_modulus: int = 0
 
 
 class Preempt(Record, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
@@ -156,7 +192,14 @@ class Rotate(Record, frozen=True, kw_only=True, tag="rotate", tag_field="kind"):
     requests: tuple[str, ...]
 
 
-Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate
+class Dummy(Record, frozen=True, kw_only=True, tag="dummy", tag_field="kind"):
+    """Nothing is scheduled; the engine runs a step of padding rows, as an idle rank does."""
+
+    step: int
+    rows: int = 1
+
+
+Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate | Dummy
 
 
 class Expect(Record, frozen=True, kw_only=True):
@@ -181,6 +224,13 @@ class Expect(Record, frozen=True, kw_only=True):
     prefix_hits: int = 0
     migrations: int = 0
     boundary_hits: int = 0
+    graph_replays: int = 0
+    padded_rows: int = 0
+    dummy_steps: int = 0
+    zeroed_blocks: int = 0
+    saves: int = 0
+    loads: int = 0
+    masked_rows: int = 0
 
 
 class Scenario(Record, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from racegate.device.stepping import Stepper
 from racegate.engine.runner import LANES
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.observe import Boundary, Observation
 from racegate.oracles.ordering import find_conflicts, has_unordered_query
 from racegate.run import Run

@@ -17,15 +17,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from racegate.check import ENGINE_ERRORS, Checker, RunResult
+from racegate.check import ENGINE_ERRORS, Checker, RunResult, make_device
 from racegate.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.engine import AsyncEngine
 from racegate.engine.probe import RecordingProbe
 from racegate.engine.runner import LANES
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.observe import Boundary
 from racegate.oracles.invariants import find_violations
 from racegate.oracles.stepwise import find_divergence
@@ -51,17 +49,9 @@ class SharedRuns:
         self._checker = checker
         self._fault = fault
         self._memo = OpMemo()
-        self._device = VirtualDevice(
-            LANES, dropped=frozenset() if fault is None else fault.drops, memo=self._memo
-        )
+        self._device = make_device(fault, memo=self._memo)
         self._probe = RecordingProbe(checker.scenario, self._device, self._device.stream("compute"))
-        self._engine = AsyncEngine(
-            checker.scenario,
-            self._device,
-            truth=checker.truth,
-            parts=checker.parts(fault),
-            probe=self._probe,
-        )
+        self._engine = checker.engine(self._device, self._probe, fault)
         self._marks: list[_Mark] = []
         self.shared = 0
         self.own = 0

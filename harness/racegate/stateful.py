@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from racegate.check import Checker
-from racegate.faults.catalogue import Fault
+from racegate.faults.fault import Fault
 from racegate.scenario import (
     Abort,
     Budget,

@@ -14,8 +14,8 @@ from racegate.scenario import (
     TOKENS_MAX,
     Abort,
     Budget,
-    CacheMode,
     DraftLimit,
+    Dummy,
     EngineSpec,
     Expect,
     Gap,
@@ -77,11 +77,18 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
     for name, (low, high) in limits.items():
         value = getattr(engine, name)
         require(low <= value <= high, f"$.engine.{name}", f"must be {low}..{high}, is {value}")
-    if engine.cache_mode is CacheMode.ALIGN:
+    require(
+        len(engine.capture_rows) >= 1
+        and list(engine.capture_rows) == sorted(set(engine.capture_rows))
+        and engine.capture_rows[0] >= 1,
+        "$.engine.capture_rows",
+        "must be rising batch sizes of at least 1",
+    )
+    if engine.cache_mode.has_columns:
         require(
             engine.state_interval % engine.block_size == 0,
             "$.engine.state_interval",
-            f"must be a multiple of block_size = {engine.block_size} in align mode",
+            f"must be a multiple of block_size = {engine.block_size} in {engine.cache_mode} mode",
         )
         # A prefill chunk that cannot reach the next boundary is never planned: it would wait for
         # ever.
@@ -90,7 +97,8 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
             require(
                 value >= engine.state_interval,
                 f"$.engine.{name}",
-                f"must be at least state_interval = {engine.state_interval} in align mode",
+                f"must be at least state_interval = {engine.state_interval} in "
+                f"{engine.cache_mode} mode",
             )
 
 
@@ -149,6 +157,12 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
         )
         require(0.0 <= request.temperature <= 16.0, f"{path}.temperature", "must be 0..16")
         require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
+        modulus, vocab_size = request.grammar_modulus, scenario.model.vocab_size
+        require(
+            modulus == 0 or 2 <= modulus <= vocab_size,
+            f"{path}.grammar_modulus",
+            f"must be 0, or 2..{vocab_size}",
+        )
         _validate_fits(request, scenario, path, require)
 
 
@@ -165,7 +179,7 @@ def _validate_fits(request: Request, scenario: Scenario, path: str, require: Req
     blocks = -(-tokens_most // engine.block_size)
     require(blocks < engine.blocks, f"{path}", f"needs {blocks} blocks, {engine.blocks - 1} exist")
     state_blocks = 1 + k
-    if engine.cache_mode is CacheMode.ALIGN:
+    if engine.cache_mode.has_columns:
         state_blocks = -(-tokens_most // engine.state_interval) + k
     require(
         state_blocks < engine.state_blocks,
@@ -195,6 +209,9 @@ def _validate_events(scenario: Scenario, require: Require) -> None:
             case Budget():
                 most = scenario.engine.tokens_per_step_max
                 require(0 <= event.tokens <= most, f"{path}.tokens", f"must be 0..{most}")
+            case Dummy():
+                most = scenario.engine.rows_max
+                require(1 <= event.rows <= most, f"{path}.rows", f"must be 1..{most}")
         same = (type(event), event.step, getattr(event, "request", None))
         require(same not in seen, path, f"the same event stands twice for step {event.step}")
         seen.add(same)

@@ -8,7 +8,7 @@ from racegate_kernels.numerics import Array, is_exact, mix_eager
 
 
 def attention_gate_eager(o: Array) -> Array:
-    """mix(o) in exact, o in float.
+    """mix(o) in exact, o in float; tokens behind the last row like any other.
 
     o: [T, HP] uint32 or float32, read
     returns [T, HP]

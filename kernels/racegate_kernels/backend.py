@@ -33,6 +33,7 @@ from racegate_kernels.gated_delta_update import gated_delta_update_eager, gated_
 from racegate_kernels.input_ids import scatter_inputs_eager, scatter_inputs_triton
 from racegate_kernels.linear import linear_eager, linear_triton
 from racegate_kernels.mamba2_update import mamba2_update_eager, mamba2_update_triton
+from racegate_kernels.mask_logits import mask_logits_eager, mask_logits_triton
 from racegate_kernels.next_token import next_token_eager, next_token_triton
 from racegate_kernels.norm import head_norm_eager, head_norm_triton, norm_eager, norm_triton
 from racegate_kernels.paged_attention import paged_attention_eager, paged_attention_triton
@@ -49,6 +50,7 @@ from racegate_kernels.state_migration import (
     migrate_windows_eager,
     migrate_windows_triton,
 )
+from racegate_kernels.zero_blocks import zero_blocks_eager, zero_blocks_triton
 
 Kernel = Callable[..., Any]
 
@@ -75,12 +77,14 @@ class Backend:
     correct_computed: Kernel
     select_accepted: Kernel
     scatter_inputs: Kernel
+    mask_logits: Kernel
     rejection_verify: Kernel
     accepted_count: Kernel
     accepted_count_first_hole: Kernel
     next_token: Kernel
     draft_inputs: Kernel
     scripted_draft: Kernel
+    zero_blocks: Kernel
     migrate_states: Kernel
     migrate_windows: Kernel
     boundary_plan: Kernel
@@ -105,12 +109,14 @@ EAGER = Backend(
     correct_computed=correct_computed_eager,
     select_accepted=select_accepted_eager,
     scatter_inputs=scatter_inputs_eager,
+    mask_logits=mask_logits_eager,
     rejection_verify=rejection_verify_eager,
     accepted_count=accepted_count_eager,
     accepted_count_first_hole=accepted_count_first_hole_eager,
     next_token=next_token_eager,
     draft_inputs=draft_inputs_eager,
     scripted_draft=scripted_draft_eager,
+    zero_blocks=zero_blocks_eager,
     migrate_states=migrate_states_eager,
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
@@ -139,12 +145,14 @@ def triton_backend() -> Backend:
         correct_computed=correct_computed_triton,
         select_accepted=select_accepted_triton,
         scatter_inputs=scatter_inputs_triton,
+        mask_logits=mask_logits_triton,
         rejection_verify=rejection_verify_triton,
         accepted_count=accepted_count_triton,
         accepted_count_first_hole=accepted_count_first_hole_triton,
         next_token=next_token_triton,
         draft_inputs=draft_inputs_triton,
         scripted_draft=scripted_draft_triton,
+        zero_blocks=zero_blocks_triton,
         migrate_states=migrate_states_triton,
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,

@@ -12,6 +12,8 @@ BLOCK_T = 16
 def cache_write_eager(entries: Array, slot_mapping: Array, cache: Array) -> None:
     """Stores entry t at slot t; a slot outside the cache, or in its null block 0, stores nothing.
 
+    So nor does a token behind the last row, whose slot is -1.
+
     entries: [T, E], read
     slot_mapping: [T] int32, read
     cache: [B, S, E] same dtype, written

@@ -11,10 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of, is_exact_tensor
+from racegate_kernels.launch import (
+    assert_dense,
+    assert_row_major,
+    block_of,
+    is_exact_tensor,
+    output_of,
+)
 from racegate_kernels.numerics import Array, act, act_eager, widen
 from racegate_kernels.poison import poison_of, poisoned
-from racegate_kernels.rows import row_span, token_rows
+from racegate_kernels.rows import first_behind, row_span, token_rows, zeros_behind
 
 BLOCK_T = 8
 
@@ -35,12 +41,17 @@ def conv_update_eager(
     weight: [C, W] same dtype, read
     window: [B, C, W - 1 + K] same dtype, read at offset accepted - 1, written from offset 0
     window_block: [R] int32, read; null or outside the pool: poison in, nothing written
-    query_start: [R + 1] int32, read
+    query_start: [R + 1] int32, read; a row without tokens changes nothing
     accepted: [R] int32, read; the count of the row's last step, 1 after prefill
     computed: [R] int32, read; 0 means the history is zeros
     is_decode: [R] int32, read; a prefill row keeps its last W - 1 inputs at offset 0
-    returns [T, C]
+    returns [T, C]; 0 for tokens behind the last row, which no window gets to see
     """
+    used = int(query_start[-1])
+    if used < len(x):
+        counts = query_start, accepted, computed, is_decode
+        convolved = conv_update_eager(x[:used], weight, window, window_block, *counts)
+        return zeros_behind(convolved, len(x))
     width = weight.shape[1]
     lengths = np.diff(query_start)
     longest = int(lengths.max(initial=0))
@@ -96,7 +107,7 @@ def conv_update_triton(
     assert_row_major(x)
     assert_dense(weight, window, query_start, accepted, computed, is_decode)
     (tokens, channels), width, capacity = x.shape, weight.shape[1], window.shape[2]
-    convolved = x.new_empty((tokens, channels))
+    convolved = output_of(x, (tokens, channels), rows=len(window_block))
     block_c = block_of(channels, most=128)
     _conv_update_kernel[(len(window_block), triton.cdiv(channels, block_c))](
         x,
@@ -182,6 +193,12 @@ def _conv_update_kernel(
             b_sum += b_inputs * widen(b_weight, EXACT)
         p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
         tl.store(p_out, act(b_sum, EXACT), mask=(o_t < length)[:, None] & m_c)
+        i_first += BLOCK_T
+    i_first = first_behind(i_row, end, tokens)
+    while i_first < tokens:
+        o_t = i_first + tl.arange(0, BLOCK_T)
+        p_out = p_convolved + o_t.to(tl.int64)[:, None] * CHANNELS + o_c
+        tl.store(p_out, 0, mask=(o_t < tokens)[:, None] & m_c)
         i_first += BLOCK_T
 
     m_decode = tl.load(p_is_decode + i_row) != 0

@@ -29,10 +29,14 @@ def draft_inputs_eager(
     input_ids: [T] int32, read
     query_start: [R + 1]; draft_lens, valid_count, next_token: [R] int32, read
     shifted_ids: [T] int32, written; behind last_index the rejected drafts stay as padding, the
-        row's end is 0
+        row's end is 0, and so is every token behind the last row
     last_index: [R] int32, written; query end - 1 - rejected drafts, at least the row's start
     """
     ends = query_start[1:]
+    used = int(query_start[-1])
+    if used < len(shifted_ids):
+        shifted_ids[used:] = 0
+        input_ids, shifted_ids = input_ids[:used], shifted_ids[:used]
     rejected = np.where(draft_lens > 0, draft_lens + 1 - valid_count, 0)
     last = np.maximum(ends - 1 - rejected, query_start[:-1])
     filled = ends > query_start[:-1]
@@ -109,9 +113,10 @@ def _draft_inputs_kernel(
         b_ends = tl.maximum(b_ends, tl.max(m_end.to(tl.int32), 1))
         b_row = tl.maximum(b_row, tl.max(tl.where(m_last, o_row[None, :], -1), 1))
         i_first += T_ROW_BLOCK
-    m_behind = (o_t + 1 < tokens) & (b_ends == 0)
+    used = tl.minimum(tl.load(p_query_start + rows), tokens)
+    m_behind = (o_t + 1 < used) & (b_ends == 0)
     b_shifted = tl.load(p_input_ids + o_t + 1, mask=m_behind, other=0)
     b_next = tl.load(p_next_token + b_row, mask=b_row >= 0, other=0)
-    m_written = (o_t + 1 < tokens) | (b_ends != 0) | (b_row >= 0)
     b_shifted = tl.where(b_row >= 0, b_next, b_shifted)
-    tl.store(p_shifted_ids + o_t, b_shifted, mask=m_written & (o_t < tokens))
+    b_shifted = tl.where(o_t < used, b_shifted, 0)
+    tl.store(p_shifted_ids + o_t, b_shifted, mask=o_t < tokens)

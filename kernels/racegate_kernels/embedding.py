@@ -13,7 +13,7 @@ from racegate_kernels.poison import poison_of, poisoned
 def embedding_eager(token_ids: Array, embed: Array) -> Array:
     """Rows of the embedding; an id outside the vocabulary gives a poison row.
 
-    token_ids: [T] int32, read
+    token_ids: [T] int32, read; tokens behind the last row like any other
     embed: [V, D] uint32 or float32, read
     returns [T, D]
     """

@@ -8,7 +8,7 @@ from racegate_kernels.numerics import Array, gated, is_exact, mix_eager, sigmoid
 
 
 def gate_eager(y: Array, z: Array) -> Array:
-    """mix(y + mix(z)) in exact, y * SiLU(z) in float.
+    """mix(y + mix(z)) in exact, y * SiLU(z) in float; tokens behind the last row like others.
 
     y, z: [T, HP] uint32 or float32, read
     returns [T, HP]

@@ -15,6 +15,7 @@ from racegate_kernels.launch import (
     assert_row_major,
     block_of,
     is_exact_tensor,
+    output_of,
 )
 from racegate_kernels.numerics import (
     Array,
@@ -29,12 +30,14 @@ from racegate_kernels.numerics import (
 )
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
+    first_behind,
     live_state,
     load_live_state,
     row_span,
     slot_block,
     store_states,
     token_rows,
+    zeros_behind,
 )
 
 EPSILON = 1e-6
@@ -62,9 +65,15 @@ def gated_delta_update_eager(
     b, g: [T, H]; dt_bias, a_log: [H] same dtype, read
     state: [B, H, P, N] same dtype, read and written
     state_table: [R, 1 + K] int32, read; null or outside the pool: poison in, nothing written
-    query_start: [R + 1]; accepted, computed, is_decode: [R] int32, read
-    returns [T, H, P]
+    query_start: [R + 1]; accepted, computed, is_decode: [R] int32, read; a row without tokens
+        changes nothing
+    returns [T, H, P]; 0 for tokens behind the last row, which no state gets to see
     """
+    used = int(query_start[-1])
+    if used < len(v):
+        inputs = (q[:used], k[:used], v[:used], b[:used], g[:used], dt_bias, a_log)
+        counts = query_start, accepted, computed, is_decode
+        return zeros_behind(gated_delta_update_eager(*inputs, state, state_table, *counts), len(v))
     q, k, beta, decay = _gates(q, k, b, g + dt_bias, a_log)
     added = (beta[..., None] * v)[..., None] * k[:, :, None, :]
     removed = beta[..., None] * k
@@ -115,7 +124,7 @@ def gated_delta_update_triton(
     assert_dense(dt_bias, a_log, state[0], query_start, accepted, computed, is_decode)
     tokens, heads, head_size = v.shape
     state_size = q.shape[2]
-    out = v.new_empty(v.shape)
+    out = output_of(v, v.shape, rows=len(state_table))
     block_n = triton.next_power_of_2(state_size)
     block_p = block_of(head_size, most=max(1, BLOCK_ELEMENTS // block_n))
     _gated_delta_update_kernel[(len(state_table), heads, triton.cdiv(head_size, block_p))](
@@ -232,6 +241,11 @@ def _gated_delta_update_kernel(
         m_store = tl.where(m_kept & (i_block > 0), m_tile, False)
         tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
         i_column += 1
+    i_t = first_behind(i_row, end, tokens)
+    while i_t < tokens:
+        p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
+        tl.store(p_out_token + o_p, 0, mask=m_p)
+        i_t += 1
 
 
 @triton.jit

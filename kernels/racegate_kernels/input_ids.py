@@ -26,7 +26,8 @@ def scatter_inputs_eager(
 ) -> None:
     """Rows with a previous row get their last sampled token and its first draft_lens drafts.
 
-    input_ids: [T_max] int32, read and written; other rows keep the host's ids
+    input_ids: [T_max] int32, read and written; other rows, and the tokens
+        behind the last row, keep the host's ids
     query_start: [R + 1]; prev_positions, draft_lens: [R] int32, read
     prev_next_token: [R_max] int32; prev_drafts: [R_max, K] int32, read in previous-row order
     """

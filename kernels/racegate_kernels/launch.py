@@ -23,6 +23,14 @@ def block_of(size: int, *, most: int = BLOCK_ELEMENTS) -> int:
     return min(triton.next_power_of_2(max(size, 1)), most)
 
 
+def output_of(x: Array, shape: tuple[int, ...], *, rows: int) -> Array:
+    """Memory for an output of which each row writes its tokens, and the last row all behind them.
+
+    Without a row there is no program to write it.
+    """
+    return x.new_empty(shape) if rows > 0 else x.new_zeros(shape)
+
+
 def assert_dense(*tensors: Array) -> None:
     """The kernels address these by shape alone."""
     for x in tensors:

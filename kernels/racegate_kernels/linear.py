@@ -12,6 +12,9 @@ from racegate_kernels.numerics import Array, widen
 def linear_eager(x: Array, weight: Array) -> Array:
     """x times the transposed weight; modulo 2^32 in exact.
 
+    Tokens behind the last row are multiplied like any other. In float the vendor chooses the order
+    of the sums by the number of tokens, so that padding may change the last bits of all of them.
+
     x: [..., D_in] uint32 or float32, read
     weight: [D_out, D_in] same dtype, read
     returns [..., D_out]

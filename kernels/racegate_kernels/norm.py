@@ -18,6 +18,8 @@ T_EPSILON = tl.constexpr(EPSILON)
 def norm_eager(x: Array) -> Array:
     """The norm over the last dimension.
 
+    Every token is normed by itself: those behind the last row change no other.
+
     x: [..., D] uint32 or float32, read
     returns [..., D]
     """
@@ -29,6 +31,8 @@ def norm_eager(x: Array) -> Array:
 
 def head_norm_eager(x: Array) -> Array:
     """The norm over each head in float, the identity in exact (the gate behind it mixes).
+
+    Tokens behind the last row change no other.
 
     x: [T, H, P] uint32 or float32, read
     returns [T, H, P]

@@ -11,7 +11,7 @@ from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, assert_row_major, is_exact_tensor
 from racegate_kernels.numerics import Array, is_exact, widen
 from racegate_kernels.poison import poison_of, poisoned
-from racegate_kernels.rows import row_of_token, token_rows
+from racegate_kernels.rows import row_of_token, token_rows, zeros_behind
 
 
 def paged_attention_eager(
@@ -28,8 +28,12 @@ def paged_attention_eager(
     cache: [B, S, 2 * H * P] same dtype, read; encoded key, then value
     block_table: [R, M] int32, read; a null block or one outside the pool reads poison
     query_start: [R + 1]; seq_lens: [R]; positions: [T] int32, read
-    returns [T, H, P]
+    returns [T, H, P]; 0 for tokens behind the last row
     """
+    used = int(query_start[-1])
+    if used < len(q):
+        row = (block_table, query_start, seq_lens)
+        return zeros_behind(paged_attention_eager(q[:used], cache, *row, positions[:used]), len(q))
     tokens, heads, size = q.shape
     context = min(int(seq_lens.max(initial=0)), block_table.shape[1] * cache.shape[1])
     if tokens == 0 or context <= 0:
@@ -133,6 +137,7 @@ def _paged_attention_kernel(
     EXACT: tl.constexpr,
 ):
     i_t, i_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    # Behind the last row there is nothing to see, and the sum stays 0.
     i_row = row_of_token(p_query_start, tl.program_id(0), rows)
     seq_len = tl.load(p_seq_lens + i_row, mask=i_row < rows, other=0)
     seen = tl.minimum(tl.minimum(tl.load(p_positions + i_t) + 1, seq_len), context_max)

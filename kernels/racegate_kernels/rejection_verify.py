@@ -28,7 +28,8 @@ def rejection_verify_eager(
 ) -> None:
     """Emitted tokens per row: a valid prefix, then -1.
 
-    logits: [R, 1 + K, V] uint32 or float32, read
+    logits: [R, 1 + K, V] uint32 or float32, read; a float logit of -inf is never drawn as long as
+        one of its distribution is finite
     logit_index: [R, 1 + K] int32, read; token index of each logit row, -1 behind the last draft
     input_ids, positions: [T_max] int32, read; logit row t verifies the input behind logit_index
     temperature: [R] float32, read; 0 is greedy
@@ -81,7 +82,9 @@ def _draw_float(logits: Array, temperature: Array, number: Array) -> Array:
     share = np.cumsum(weight, axis=-1) / weight.sum(axis=-1, keepdims=True)
     mark = (number.astype(np.float64) / 2.0**32).astype(np.float32)
     chosen = (share <= mark[..., None]).sum(axis=-1)
-    return np.minimum(chosen, logits.shape[-1] - 1).astype(np.int32)
+    # Rounded, the last share may not exceed the mark; what weighs nothing is not drawn even then.
+    last = logits.shape[-1] - 1 - (weight[..., ::-1] > 0).argmax(axis=-1)
+    return np.minimum(chosen, last).astype(np.int32)
 
 
 def rejection_verify_triton(
@@ -155,7 +158,12 @@ def _draw_kernel(
 def _draw(
     p_logits_row, temperature, number, VOCAB: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr
 ):
-    """The token that a uint32 number draws by inverse distribution function."""
+    """The token that a uint32 number draws by inverse distribution function.
+
+    The first with a weight whose share exceeds the mark, or, when rounded shares leave none, the
+    last with a weight. A scan may round the share of a token without a weight differently from its
+    neighbour's: counting the shares up to the mark could end on such a token.
+    """
     if EXACT:
         heat = _quantised(temperature)
         top = tl.full([], 0, tl.int32)
@@ -176,7 +184,8 @@ def _draw(
         mark = ((number.to(tl.uint64) * total.to(tl.uint64)) >> 32).to(tl.int64)
     else:
         mark = number.to(tl.float32) * 2.0**-32
-    token = tl.full([], 0, tl.int32)
+    token = tl.full([], VOCAB, tl.int32)
+    last = tl.full([], 0, tl.int32)
     for i_v in range(0, VOCAB, BLOCK):
         o_v = i_v + tl.arange(0, BLOCK)
         b_weight = _weight(p_logits_row, o_v, heat, top, VOCAB, EXACT)
@@ -184,8 +193,12 @@ def _draw(
         cumulated += tl.sum(b_weight, 0).to(total.dtype)
         if not EXACT:
             b_share = b_share / total
-        token += tl.sum(((b_share <= mark) & (o_v < VOCAB)).to(tl.int32), 0)
-    return tl.minimum(token, VOCAB - 1)
+        token = tl.minimum(
+            token, tl.min(tl.where((b_share > mark) & (b_weight > 0), o_v, VOCAB), 0)
+        )
+        last = tl.maximum(last, tl.max(tl.where(b_weight > 0, o_v, 0), 0))
+    # A total that is no number (poison among the logits) draws token 0, as in the twin.
+    return tl.where(total == total, tl.minimum(token, last), 0)
 
 
 @triton.jit

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, block_of, is_exact_tensor
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, is_exact_tensor
 from racegate_kernels.numerics import (
     POSITION,
     T_POSITION,
@@ -27,7 +27,7 @@ T_TURN = tl.constexpr(2 * math.pi)
 
 
 def rotary_eager(x: Array, positions: Array) -> Array:
-    """x encoded with the position of its token.
+    """x encoded with the position of its token; tokens behind the last row like any other.
 
     x: [T, H, P] uint32 or float32, read
     positions: [T] int32, read
@@ -52,7 +52,7 @@ def rotary_triton(x: Array, positions: Array) -> Array:
     tokens, heads, head_size = x.shape
     exact = is_exact_tensor(x)
     assert exact or head_size % 2 == 0, f"{head_size=}"
-    assert x.stride(2) == 1 or head_size == 1, f"{x.stride()=}"
+    assert_row_major(x)
     assert_dense(positions)
     turned = x.new_empty(x.shape)
     block_p = triton.next_power_of_2(max(head_size, 2))

@@ -1,4 +1,8 @@
-"""What kernels share: which row and place a token has, and the window of state slots of a row."""
+"""What kernels share: which row and place a token has, and the window of state slots of a row.
+
+A replayed graph has a fixed number of tokens and rows. Its last rows may have no token, and tokens
+behind query_start[R] no row: their outputs are 0 and they change nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,13 @@ def token_rows(query_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.diff(query_start)
     row_of = np.repeat(np.arange(len(lengths)), lengths)
     return row_of, np.arange(len(row_of)) - query_start[row_of]
+
+
+def zeros_behind(out: np.ndarray, tokens: int) -> np.ndarray:
+    """out [T of the rows, ...] followed by zeros for the tokens behind the last row."""
+    padded = np.zeros((tokens, *out.shape[1:]), out.dtype)
+    padded[: len(out)] = out
+    return padded
 
 
 def gather_eager(values: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -85,6 +96,12 @@ def row_span(p_query_start, i_row, tokens):
     start = tl.maximum(tl.load(p_query_start + i_row), 0)
     end = tl.minimum(tl.load(p_query_start + i_row + 1), tokens)
     return start, end
+
+
+@triton.jit
+def first_behind(i_row, end, tokens):
+    """First token behind the last row, which that row's programs set to 0; others have none."""
+    return tl.where(i_row == tl.num_programs(0) - 1, tl.maximum(end, 0), tokens)
 
 
 @triton.jit

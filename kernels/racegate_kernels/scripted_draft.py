@@ -54,7 +54,8 @@ def scripted_draft_eager(
 ) -> None:
     """Writes the drafter's cache entries of this step and proposes K drafts per row.
 
-    shifted_ids, positions, slot_mapping: [T] int32, read
+    shifted_ids, positions, slot_mapping: [T] int32, read; tokens behind the last row have slot -1
+        and store nothing
     last_index, next_token, request_index, accept_target: [R] int32, read
     block_table: [R, M] int32, read
     truth: [Q, L] int32, read; the true tokens of each request

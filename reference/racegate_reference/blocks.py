@@ -81,7 +81,10 @@ class Tables:
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A published prefix: its length in tokens, and the blocks that hold it."""
+    """A prefix that need not be computed: its length in tokens.
+
+    attention, state: the published blocks that hold it; none if it is loaded into new blocks.
+    """
 
     length: int = 0
     attention: tuple[int, ...] = ()
@@ -106,7 +109,7 @@ class Blocks:
         None, and nothing changed, if too few blocks are free.
         """
         # The columns before the hit's last one are never read: nothing holds them.
-        nulls = [NULL_BLOCK] * (hit.length // self._engine.state_interval - len(hit.state))
+        nulls = [NULL_BLOCK] * max(0, hit.length // self._engine.state_interval - 1)
         tables = Tables(list(hit.attention), nulls + list(hit.state))
         if not self._can_extend(tables, end, hit):
             return None
@@ -165,7 +168,8 @@ class Blocks:
         """How many attention and state blocks to add to compute up to `end` tokens."""
         engine, k = self._engine, self._engine.draft_len_max
         attention = cdiv(min(end + k, engine.model_len_max), engine.block_size)
-        state = (cdiv(end, engine.state_interval) if self._align else 1) + k
+        columns = engine.cache_mode.has_columns
+        state = (cdiv(end, engine.state_interval) if columns else 1) + k
         return max(0, attention - len(tables.attention)), max(0, state - len(tables.state))
 
     def _can_extend(self, tables: Tables, end: int, hit: Hit) -> bool:

@@ -56,7 +56,7 @@ def make_drafter(model: Model, engine: EngineSpec, path: Path) -> Drafter | None
         case DrafterKind.NONE:
             return None
         case DrafterKind.EXTRACT_HIDDEN_STATES:
-            return ExtractHiddenStates(path)
+            return ExtractHiddenStates(model, path)
         case DrafterKind.MTP:
             return Mtp(model, engine, path)
         case _:
@@ -148,13 +148,18 @@ class Scripted:
 class ExtractHiddenStates:
     """No drafting model: the first sampled token is the draft, hidden states are what is cached."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, model: Model, path: Path) -> None:
+        self._model = model
         self._path = path
 
     def propose(self, sampled: Sampled) -> Drafts:
         return Drafts(sampled.tokens[:1])
 
     def entries(self, start: int, stop: int) -> Array:
-        hidden = np.stack([self._path.hidden(position) for position in range(start, stop)])
+        hidden = np.empty(
+            (stop - start, self._model.spec.hidden_size), dtype=self._model.numerics.dtype
+        )
+        for place, position in enumerate(range(start, stop)):
+            hidden[place] = self._path.hidden(position)
         following = np.array(self._path.tokens(start + 1, stop + 1), dtype=hidden.dtype)
         return np.concatenate([hidden, following[:, None]], axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from racegate.scenario import Budget, Event, Gap, Rotate
+from racegate.scenario import Budget, Dummy, Event, Gap, Rotate
 
 E = TypeVar("E", bound=Event)
 
@@ -54,7 +54,7 @@ class Events:
 def _described(event: Event) -> str:
     kind = event.__struct_config__.tag
     match event:
-        case Budget():
+        case Budget() | Dummy():
             return f"{kind} @{event.step}"
         case Rotate():
             return f"{kind} {','.join(event.requests)} @{event.step}"

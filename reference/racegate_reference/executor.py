@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from racegate.scenario import CacheMode, DrafterKind, EngineSpec, Request, Scenario
+from racegate.scenario import DrafterKind, EngineSpec, Request, Scenario
 from racegate_reference.blocks import cdiv
 from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
 from racegate_reference.frames import Entry, Result
@@ -19,7 +19,8 @@ class Live:
     """What one incarnation of a request carries from step to step.
 
     final: F, tokens whose state is final; accepted: a of the last step (1 if it did not sample).
-    column: of the running state (align), None before the first step; drafts: of the last step.
+    column: of the running state (align, offload), None before the first step.
+    drafts: of the last step.
     """
 
     incarnation: int
@@ -72,8 +73,8 @@ class RequestExecutor:
         return self._live
 
     def _accepted(self, live: Live, *, end: int) -> int:
-        """The count that selects the live state; moving it to another column (align) makes it 1."""
-        if self._engine.cache_mode is CacheMode.NONE:
+        """The count that selects the live state; moving it to another column makes it 1."""
+        if not self._engine.cache_mode.has_columns:
             return live.accepted
         before, live.column = live.column, cdiv(end, self._engine.state_interval) - 1
         return live.accepted if before == live.column else 1

@@ -13,6 +13,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     tokens: n, inputs of the step; drafts: d, how many of them are drafts; computed: optimistic.
     decode: in decode phase; chunk: a prefill chunk, which does not reach the last known token.
     round: how many earlier steps of the request were not prefill chunks.
+    loaded: L if the plan admitted the request with a saved prefix of L tokens (offload), else 0.
     """
 
     request: str
@@ -23,6 +24,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     decode: bool
     chunk: bool
     round: int
+    loaded: int
     region: Region
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from racegate.observe import Boundary, Observation
-from racegate.scenario import CacheMode, DrafterKind, LayerKind, Scenario
+from racegate.scenario import CacheMode, DrafterKind, LayerKind, Scenario, Zeroing
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model
@@ -86,6 +86,10 @@ class StepObserver:
             before = [self._path(r).recurrent(layer, r.start) for r in results]
             values[f"state.{layer}"] = np.stack([state.state for state in before])
             values[f"conv.{layer}"] = np.stack([state.conv for state in before])
+        if self._engine.zeroing is Zeroing.FRESH:
+            values["fresh_dirty"] = _ints([0] * len(results))
+        if self._engine.cache_mode is CacheMode.OFFLOAD:
+            self._add_loaded(values, results)
         return Observation(step=step, boundary=Boundary.INPUTS, values=values)
 
     def sampled(self, step: int, results: Sequence[Result]) -> Observation:
@@ -106,14 +110,26 @@ class StepObserver:
                 results, [self._path(r).kv(layer, r.start, r.end) for r in results]
             )
         if self._engine.drafter is not DrafterKind.NONE:
-            values["draft_kv"] = _kept(results, [self._draft_entries(r) for r in results])
+            entries = [self._draft_entries(r, r.start, r.end) for r in results]
+            values["draft_kv"] = _kept(results, entries)
         return Observation(step=step, boundary=Boundary.SAMPLED, values=values)
+
+    def _add_loaded(self, values: dict[str, Any], results: Sequence[Result]) -> None:
+        """The cache entries [S, ...] of the saved prefixes that the plan loaded."""
+        for layer in self._layers(recurrent=False):
+            values[f"loaded_kv.{layer}"] = np.concatenate(
+                [self._path(r).kv(layer, 0, r.entry.loaded) for r in results]
+            )
+        if self._engine.drafter is not DrafterKind.NONE:
+            values["loaded_draft_kv"] = np.concatenate(
+                [self._draft_entries(r, 0, r.entry.loaded) for r in results]
+            )
 
     def _add_recurrent(self, values: dict[str, Any], layer: int, results: Sequence[Result]) -> None:
         ends = [self._path(result).recurrent(layer, result.end) for result in results]
         values[f"conv.{layer}"] = np.stack([state.conv for state in ends])
         values[f"state.{layer}"] = np.stack([self._snapshots(layer, r) for r in results])
-        if self._engine.cache_mode is CacheMode.ALIGN:
+        if self._engine.cache_mode.has_columns:
             values[f"checkpoint.{layer}"] = np.stack([self._checkpoint(layer, r) for r in results])
 
     def _snapshots(self, layer: int, result: Result) -> Array:
@@ -133,10 +149,11 @@ class StepObserver:
         # The state before the first token is 0.
         return self._path(result).recurrent(layer, boundary or 0).state
 
-    def _draft_entries(self, result: Result) -> Array:
+    def _draft_entries(self, result: Result, start: int, stop: int) -> Array:
+        """The drafter's cache entries of the positions start .. stop - 1, [n, ...]."""
         drafter = self._executor.requests[result.entry.request].drafter
         assert drafter is not None
-        return drafter.entries(result.start, result.end)
+        return drafter.entries(start, stop)
 
     def _slots(self, tracked: Tracked, positions: Array) -> Array:
         """Where the attention cache keeps the positions."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from racegate.scenario import Request
 from racegate_reference.model import Model, ModelState, Recurrent, forward, initial_state
 from racegate_reference.numbers import Array
-from racegate_reference.sampling import Draw, draw_token, number_at
+from racegate_reference.sampling import Draw, constrain, draw_token, number_at
 
 
 class Path:
@@ -78,8 +78,11 @@ class Path:
             self._gaps.append(draw.gap)
 
     def _draw(self, logits: Array) -> Draw:
-        number = number_at(self._request.seed, len(self._tokens))
-        return draw_token(logits, number=number, temperature=self._request.temperature)
+        """The token behind the last one, from its logits [V]."""
+        request = self._request
+        allowed = constrain(logits, previous=self._tokens[-1], modulus=request.grammar_modulus)
+        number = number_at(request.seed, len(self._tokens))
+        return draw_token(allowed, number=number, temperature=request.temperature)
 
     def _remember(self) -> None:
         for states, state in zip(self._history, self._state, strict=True):

@@ -15,7 +15,8 @@ class Draw(msgspec.Struct, frozen=True):
     """A token and by how much it was decided.
 
     gap: for a greedy float decision the distance to the second highest logit, for a random one the
-    distance of the uniform number to the nearest boundary of its interval; infinite in exact.
+    distance of the uniform number to the nearest boundary of its interval; infinite in exact, and
+    for a greedy decision that the grammar leaves no choice.
     """
 
     token: int
@@ -25,6 +26,19 @@ class Draw(msgspec.Struct, frozen=True):
 def number_at(seed: int, position: int) -> int:
     """The 32-bit number that draws the token at a position of a request."""
     return mix_word(mix_word(seed) + position * GOLDEN)
+
+
+def constrain(logits: Array, *, previous: int, modulus: int) -> Array:
+    """The logits [V], uint32 or float64, with the lowest value for what the grammar forbids.
+
+    previous: the token at the position of the logits; modulus: 0 forbids none.
+    """
+    if modulus == 0:
+        return logits
+    forbidden = (np.arange(len(logits)) - previous) % modulus == 0
+    # In exact the lowest value is a logit like any other: it may keep some weight.
+    lowest = 0 if logits.dtype == np.uint32 else -np.inf
+    return np.where(forbidden, logits.dtype.type(lowest), logits)
 
 
 def draw_token(logits: Array, *, number: int, temperature: float) -> Draw:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from racegate.scenario import Abort, Budget, CacheMode, DraftLimit, Preempt, Scenario
-from racegate_reference.blocks import Blocks
+from racegate.scenario import Abort, Budget, CacheMode, DraftLimit, Dummy, Preempt, Scenario
+from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import output_len
 from racegate_reference.events import Events
 from racegate_reference.frames import Entry, Frame, Result
 from racegate_reference.rows import region_of
+from racegate_reference.store import Store
 from racegate_reference.tracking import Tracked
 
 
@@ -42,9 +43,10 @@ class Scheduler:
 
     def __init__(self, scenario: Scenario, events: Events) -> None:
         self._engine = scenario.engine
-        self._align = scenario.engine.cache_mode is CacheMode.ALIGN
+        self._cache_mode = scenario.engine.cache_mode
         self._events = events
         self.blocks = Blocks(scenario.engine)
+        self.store = Store(scenario.engine.state_interval)
         self.requests = {request.name: Tracked(request) for request in scenario.requests}
         self.running: list[Tracked] = []
         self.waiting: list[Tracked] = []
@@ -53,10 +55,7 @@ class Scheduler:
         """Steps 1 and 2 of an iteration: preemptions and arrivals, then who computes how much."""
         forced = self._preempt_as_told(step)
         self.waiting += [t for t in self.requests.values() if t.request.arrive == step]
-        planning = Planning(step, self._engine.tokens_per_step_max)
-        for index, event in self._events.at(Budget, step):
-            planning.budget = event.tokens
-            self._events.meet(index)
+        planning = Planning(step, self._budget(step))
         self._plan_running(planning)
         if not planning.preempted:
             self._plan_waiting(planning)
@@ -94,6 +93,16 @@ class Scheduler:
                 preempted.append(tracked.name)
                 self._events.meet(index)
         return preempted
+
+    def _budget(self, step: int) -> int:
+        """The tokens that the step may schedule; a dummy step overrides a budget event."""
+        for index, _ in self._events.at(Dummy, step):
+            self._events.meet(index)
+            return 0
+        for index, event in self._events.at(Budget, step):
+            self._events.meet(index)
+            return event.tokens
+        return self._engine.tokens_per_step_max
 
     def _plan_running(self, planning: Planning) -> None:
         # Only requests that are yet to be planned are preempted on the way: the victim is the
@@ -136,8 +145,8 @@ class Scheduler:
         return self._split(tracked.prefill_len, computed, min(n, self._engine.prefill_chunk_max))
 
     def _split(self, prefill_len: int, computed: int, n: int) -> int:
-        """A prefill chunk of n tokens, cut (align) to end at a boundary if one lies ahead."""
-        if not self._align:
+        """A prefill chunk of n tokens, cut to end at a boundary if there are columns to fill."""
+        if not self._cache_mode.has_columns:
             return n
         interval = self._engine.state_interval
         last, end = prefill_len // interval * interval, computed + n
@@ -172,7 +181,7 @@ class Scheduler:
     def _admit(self, tracked: Tracked, budget: int) -> int:
         """Makes a waiting request run; its tokens, or 0 if it cannot run yet."""
         tokens = tracked.tokens
-        hit = self.blocks.hit(tokens)
+        hit = self._hit(tokens)
         n = min(len(tokens) - hit.length, self._engine.prefill_chunk_max, budget)
         n = self._split(len(tokens), hit.length, n)
         tables = self.blocks.admit(hit, hit.length + n) if n > 0 else None
@@ -183,11 +192,19 @@ class Scheduler:
         self.running.append(tracked)
         return n
 
+    def _hit(self, tokens: tuple[int, ...]) -> Hit:
+        """The longest prefix of the tokens that is published, or saved."""
+        if self._cache_mode is CacheMode.OFFLOAD:
+            return Hit(self.store.longest(tokens))
+        return self.blocks.hit(tokens)
+
     def _advance(self, tracked: Tracked, n: int, step: int) -> Entry:
         """Counts the planned tokens as computed, and their drafts as accepted."""
         before, decoding = tracked.computed, tracked.decoding
         d = max(0, n + before - tracked.length - tracked.placeholders)
         chunk = before + n < tracked.prefill_len
+        # The counter that an incarnation starts with is the length of its hit.
+        loads = self._cache_mode is CacheMode.OFFLOAD and tracked.planned is None
         entry = Entry(
             request=tracked.name,
             incarnation=tracked.incarnation,
@@ -197,6 +214,7 @@ class Scheduler:
             decode=decoding,
             chunk=chunk,
             round=tracked.rounds,
+            loaded=before if loads else 0,
             region=region_of(
                 computed=before,
                 prefill_len=tracked.prefill_len,
@@ -232,8 +250,8 @@ class Scheduler:
             tracked.computed -= entry.drafts + 1 - len(result.emitted)
             tracked.placeholders -= entry.drafts + 1
             self._deliver(tracked, result.emitted)
-        if self._align and tracked.outcome is None:
-            self._publish(tracked, result)
+        if tracked.outcome is None:
+            self._keep_boundary(tracked, result)
 
     def _deliver(self, tracked: Tracked, tokens: Iterable[int]) -> None:
         limit = output_len(tracked.request)
@@ -251,10 +269,16 @@ class Scheduler:
             if tracked in queue:
                 queue.remove(tracked)
 
-    def _publish(self, tracked: Tracked, result: Result) -> None:
+    def _keep_boundary(self, tracked: Tracked, result: Result) -> None:
+        """Publishes (align) or saves (offload) the prefix up to the boundary, if there is one."""
         boundary = boundary_of(result, self._engine.state_interval)
-        if boundary is not None and boundary < tracked.length:
+        if boundary is None or boundary >= tracked.length:
+            return
+        if self._cache_mode is CacheMode.ALIGN:
             self.blocks.publish(tracked.tables, tracked.tokens, boundary)
+        # Of a chunk the boundary is its very end.
+        elif self._cache_mode is CacheMode.OFFLOAD and result.entry.chunk:
+            self.store.save(tracked.tokens, boundary)
 
 
 def boundary_of(result: Result, interval: int) -> int | None:

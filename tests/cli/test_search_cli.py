@@ -14,9 +14,11 @@ import msgspec
 import pytest
 from test_cli import ROOT, json_of, racegate
 
-from racegate.explain import ExplainError, Ordered, Racing, explain_failure, explain_pair
-from racegate.faults.catalogue import FAULTS, FaultKind, find_fault
+from racegate.explain import Racing, explain_failure, explain_pair
+from racegate.faults.catalogue import FAULTS, find_fault
+from racegate.faults.fault import FaultKind
 from racegate.minimise import minimise, witness_of
+from racegate.oracles.paths import ExplainError, Ordered
 from racegate.replay import Outcome, replay
 from racegate.schedule import LATE
 from racegate.witness import Witness, WitnessError, load_witness, save, sealed

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.counters import Counters
 from racegate.engine.input_batch import InputBatch
+from racegate.engine.parts import swap_rows
 from racegate.engine.plan import PlanEntry
 
 K = 3
@@ -26,7 +27,7 @@ def batch_of(names: str) -> tuple[InputBatch, Counters, list[np.ndarray]]:
     for table in (moved, cleared):
         table.write(np.zeros(8, np.int32))
     counters = Counters()
-    batch = InputBatch((moved, cleared), (cleared,), counters)
+    batch = InputBatch((moved, cleared), (cleared,), counters, swap_rows=swap_rows)
     for name in names:
         row = batch.add(name)
         for table in (moved, cleared):

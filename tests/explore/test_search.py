@@ -11,7 +11,8 @@ from racegate.check import Checker
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Stage, reversals
 from racegate.explore.samplers import PosStepper
-from racegate.faults.catalogue import FAULTS, Fault, FaultKind, find_fault
+from racegate.faults.catalogue import FAULTS, find_fault
+from racegate.faults.fault import Fault, FaultKind
 from racegate.minimise import minimise
 from racegate.oracles.ordering import find_conflicts
 from racegate.schedule import LATE, Schedule, parse_schedule

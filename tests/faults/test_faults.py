@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from racegate.engine.edges import EDGES
-from racegate.faults.catalogue import FAULTS, Fault, FaultError, FaultKind, find_fault
+from racegate.faults.catalogue import FAULTS, FaultError, find_fault
+from racegate.faults.fault import Fault, FaultKind
 from racegate.schedule import LATE, Schedule, lane_late, parse_schedule
 from racegate.verdict import Finding, FindingKind, Verdict
 from support import NAMES, checker

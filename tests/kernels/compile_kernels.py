@@ -121,6 +121,8 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     logits, sampled = model(n.rows, columns, n.vocab), tensor(n.rows, columns)
     temperature = tensor(n.rows, dtype=torch.float32)
     yield "rejection_verify", [logits, sampled, token, token, temperature, row, sampled], {}
+    yield "mask_logits", [logits, tensor(n.rows, columns, triton.cdiv(n.vocab, 32))], {}
+    yield "zero_blocks", [state, row], {}
     yield "migrate_states", [state, row, row], {}
     yield "migrate_windows", [window, row, row, row], {"width": n.width}
 

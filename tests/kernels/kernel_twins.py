@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
 from racegate_kernels.backend import EAGER, triton_backend
-from racegate_kernels.poison import poison_of
+from racegate_kernels.poison import POISON_I32, poison_of
 
 pytest.importorskip("triton", reason="has wheels for Linux only")
 TRITON = triton_backend()
@@ -37,7 +38,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the Triton launcher returned, and its array arguments afterwards."""
+    """What a kernel returned, and its array arguments afterwards."""
 
     returned: Any
     args: tuple[Any, ...]
@@ -45,21 +46,50 @@ class Outcome:
 
 def compare(name: str, *args: Any, **options: Any) -> Outcome:
     """Runs both; every array must end equal, and no byte beside an array may change."""
-    eager = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
-    launched = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
-    expected = getattr(EAGER, name)(*map(_view, eager), **options)
-    tensors = [_tensor(_view(x)) for x in launched]
-    returned = getattr(TRITON, name)(*tensors, **options)
+    eager, launched = run_eager(name, *args, **options), run_triton(name, *args, **options)
+    returned = launched.returned
+    if returned is not None:
+        returned = _bits_as(returned, like=eager.returned)
+    assert_same(returned, eager.returned, what="returned")
+    for i, (one, other) in enumerate(zip(launched.args, eager.args, strict=True)):
+        if isinstance(one, np.ndarray):
+            assert_same(one, other, what=f"argument {i}")
+    return Outcome(returned=returned, args=launched.args)
+
+
+def run_eager(name: str, *args: Any, **options: Any) -> Outcome:
+    """Runs the twin on copies of its arguments; no byte beside a copy may change."""
+    guarded = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
+    returned = getattr(EAGER, name)(*map(_view, guarded), **options)
+    _assert_guards_whole(guarded)
+    return Outcome(returned=returned, args=tuple(map(_view, guarded)))
+
+
+def run_triton(name: str, *args: Any, **options: Any) -> Outcome:
+    """The same with the launcher. What it returns for uint32 is int32, the bits of it."""
+    guarded = [_Guarded(x) if isinstance(x, np.ndarray) else x for x in args]
+    tensors = [_tensor(_view(x)) for x in guarded]
+    with patch.object(torch.Tensor, "new_empty", _new_poisoned):
+        returned = getattr(TRITON, name)(*tensors, **options)
     if isinstance(returned, torch.Tensor):
-        returned = _array(returned, like=expected)
-    assert_same(returned, expected, what="returned")
-    for i, (tensor, one, other) in enumerate(zip(tensors, launched, eager, strict=True)):
+        returned = returned.cpu().numpy()
+    for tensor, one in zip(tensors, guarded, strict=True):
         if isinstance(one, _Guarded):
-            one.view[...] = _array(tensor, like=one.view)
-            assert_same(one.view, other.view, what=f"argument {i}")
-            one.assert_guards_whole()
-            other.assert_guards_whole()
-    return Outcome(returned=returned, args=tuple(map(_view, launched)))
+            one.view[...] = _bits_as(tensor.cpu().numpy(), like=one.view)
+    _assert_guards_whole(guarded)
+    return Outcome(returned=returned, args=tuple(map(_view, guarded)))
+
+
+def _new_poisoned(x: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """Tensor.new_empty, whose memory is often 0 by chance: an output left out must show."""
+    fresh = x.new_zeros(*args, **options)
+    return fresh.fill_(float("nan") if fresh.is_floating_point() else POISON_I32)
+
+
+def _assert_guards_whole(arrays: list[Any]) -> None:
+    for x in arrays:
+        if isinstance(x, _Guarded):
+            x.assert_guards_whole()
 
 
 def assert_same(actual: Any, expected: Any, *, what: str) -> None:
@@ -100,6 +130,14 @@ def int32(*numbers: Any) -> Array:
 def starts(lengths: Any) -> Array:
     """query_start of rows of these lengths."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def packed(allowed: Array) -> Array:
+    """Booleans [..., V] as the bit words [..., ceil(V / 32)] int32 of a grammar mask."""
+    words = np.zeros((*allowed.shape[:-1], -(-allowed.shape[-1] // 32)), np.uint32)
+    for v in range(allowed.shape[-1]):
+        words[..., v // 32] |= allowed[..., v] * np.uint32(1 << v % 32)
+    return words.view(np.int32)
 
 
 def poison(shape: tuple[int, ...], dtype: Any = np.int32) -> Array:
@@ -143,6 +181,5 @@ def _tensor(x: Any) -> Any:
     ).copy_(shared)
 
 
-def _array(x: torch.Tensor, *, like: Array) -> Array:
-    array = x.cpu().numpy()
-    return array.view(np.uint32) if like.dtype == np.uint32 else array
+def _bits_as(x: Array, *, like: Array) -> Array:
+    return x.view(np.uint32) if like.dtype == np.uint32 else x

@@ -15,16 +15,20 @@ from racegate.scenario import (
     CacheMode,
     DrafterKind,
     DraftLimit,
+    Dummy,
     EngineSpec,
     Event,
     Gap,
+    GraphMode,
     LayerKind,
     ModelSpec,
     Numerics,
+    Planning,
     Preempt,
     Request,
     Rotate,
     Scenario,
+    Zeroing,
 )
 from racegate.validation import validate
 
@@ -136,6 +140,7 @@ def _random_request(random: Random, name: str, base: list[int], vocab_size: int)
         accepts=tuple(random.randint(1, 4) for _ in range(random.randint(1, 4))),
         temperature=random.choice((0.0, 0.0, 0.5, 1.0)),
         seed=random.randrange(2**32),
+        grammar_modulus=random.choice((0, 0, 2, vocab_size)),
     )
 
 
@@ -159,6 +164,9 @@ def _random_engine(
         state_blocks=-(-most // interval) + k + 1 + random.choice((0, 4, 40)),
         state_interval=interval,
         model_len_max=longest + random.choice((0, 1, 20)),
+        graph_mode=random.choice(tuple(GraphMode)),
+        zeroing=random.choice(tuple(Zeroing)),
+        planning=random.choice(tuple(Planning)),
     )
 
 
@@ -177,6 +185,7 @@ def _random_event(random: Random, names: str) -> Event:
         Budget(step=step, tokens=random.randint(0, 4)),
         DraftLimit(step=step, request=name, drafts=random.randint(0, 2)),
         Abort(step=step, request=name),
+        Dummy(step=step),
     ]
     if len(names) > 1:
         events.append(Rotate(step=step, requests=tuple(random.sample(names, 2))))

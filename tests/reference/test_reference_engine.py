@@ -20,6 +20,7 @@ from racegate.scenario import (
     Numerics,
     Preempt,
     Scenario,
+    Zeroing,
 )
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.drafting import Sampled, make_drafter
@@ -152,21 +153,26 @@ DRAFT_LENS = {
 @pytest.mark.parametrize("numerics", Numerics)
 @pytest.mark.parametrize("cache_mode", CacheMode)
 @pytest.mark.parametrize("drafter", DrafterKind)
+@pytest.mark.parametrize("zeroing", Zeroing)
 def test_fields_have_their_types_and_shapes(
-    numerics: Numerics, cache_mode: CacheMode, drafter: DrafterKind
+    numerics: Numerics, cache_mode: CacheMode, drafter: DrafterKind, zeroing: Zeroing
 ) -> None:
     of = busy(
         model=msgspec.structs.replace(SMALL, numerics=numerics),
         cache_mode=cache_mode,
         drafter=drafter,
         draft_len_max=DRAFT_LENS[drafter],
+        zeroing=zeroing,
     )
     by_step: dict[int, dict[Boundary, Observation]] = {}
     for observation in run_reference(of).observations:
         by_step.setdefault(observation.step, {})[observation.boundary] = observation
-    for observations in by_step.values():
+    for step, observations in by_step.items():
         plan = observations[Boundary.SCHEDULED].values["plan"]
         expected = expected_arrays(of, rows=len(plan), tokens=sum(n for _, n, _ in plan))
+        if cache_mode is CacheMode.OFFLOAD:
+            loaded = sum(LOADED.get((name, step), 0) for name, _, _ in plan)
+            expected[Boundary.INPUTS] |= loaded_arrays(expected[Boundary.SAMPLED], loaded)
         for boundary, observation in observations.items():
             values = dict(observation.values)
             for name, types in PLAIN_FIELDS[boundary].items():
@@ -219,6 +225,8 @@ def expected_arrays(of: Scenario, *, rows: int, tokens: int) -> dict[Boundary, A
     inputs: Arrays = dict.fromkeys(("computed", "accepted", "seq_lens"), per_row)
     inputs |= dict.fromkeys(("positions", "slot_mapping", "input_ids"), per_token)
     inputs["query_start"] = (ints, (rows + 1,))
+    if of.engine.zeroing is Zeroing.FRESH:
+        inputs["fresh_dirty"] = per_row
     sampled: Arrays = dict.fromkeys(("accepted", "valid_count", "next_token"), per_row)
     sampled |= {"sampled": (ints, (rows, 1 + k)), "drafts": (ints, (rows, k))}
     for index, kind in enumerate(spec.layers):
@@ -229,7 +237,7 @@ def expected_arrays(of: Scenario, *, rows: int, tokens: int) -> dict[Boundary, A
         inputs |= {f"state.{index}": (numbers, (rows, *state_shape)), f"conv.{index}": conv}
         sampled |= {f"state.{index}": (numbers, (rows, 1 + k, *state_shape))}
         sampled |= {f"conv.{index}": conv}
-        if of.engine.cache_mode is CacheMode.ALIGN:
+        if of.engine.cache_mode is not CacheMode.NONE:
             sampled[f"checkpoint.{index}"] = (numbers, (rows, *state_shape))
     entries: dict[DrafterKind, tuple[Any, int]] = {
         DrafterKind.MTP: (numbers, 2 * hp),
@@ -249,6 +257,19 @@ def expected_arrays(of: Scenario, *, rows: int, tokens: int) -> dict[Boundary, A
         Boundary.INPUTS: inputs,
         Boundary.SAMPLED: sampled,
         Boundary.PROCESSED: {},
+    }
+
+
+# C arrives when A's prompt is saved; B comes back after its preemption.
+LOADED = {("C", 4): 8, ("B", 7): 4}
+
+
+def loaded_arrays(sampled: Arrays, loaded: int) -> Arrays:
+    """The loaded entries are like those that a step keeps, but as many as were loaded."""
+    return {
+        f"loaded_{name}": (dtype, (loaded, *shape[1:]))
+        for name, (dtype, shape) in sampled.items()
+        if name.split(".")[0] in ("kv", "draft_kv")
     }
 
 

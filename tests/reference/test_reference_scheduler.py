@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any
 
 from hypothesis import given, settings
+from reference_runs import NO_DRAFTS, iterations, observed, plans
 from reference_scenarios import request, scenario, scenarios
 
 from racegate.observe import Boundary
@@ -14,7 +13,6 @@ from racegate.scenario import (
     Abort,
     Budget,
     CacheMode,
-    DrafterKind,
     DraftLimit,
     Gap,
     Preempt,
@@ -22,19 +20,7 @@ from racegate.scenario import (
     Scenario,
 )
 from racegate_reference.blocks import NULL_BLOCK, Pool
-from racegate_reference.engine import Engine, ReferenceRun, run_reference
-
-NO_DRAFTS: dict[str, Any] = {"drafter": DrafterKind.NONE, "draft_len_max": 0}
-
-
-def plans(run: ReferenceRun) -> dict[int, tuple[tuple[str, int, int], ...]]:
-    """Step -> its plan, for the plans that are not empty."""
-    return {step: values["plan"] for step, values in observed(run, Boundary.SCHEDULED).items()}
-
-
-def observed(run: ReferenceRun, boundary: Boundary) -> dict[int, Any]:
-    """Step -> the values of one boundary."""
-    return {o.step: o.values for o in run.observations if o.boundary is boundary}
+from racegate_reference.engine import Engine, run_reference
 
 
 def test_counters_of_the_steady_state() -> None:
@@ -376,14 +362,6 @@ def test_steps_max_leaves_requests_unfinished() -> None:
     run = run_reference(scenario(request(max_tokens=9), steps_max=2, **NO_DRAFTS))
     assert (run.steps, run.finished) == (2, {"A": "unfinished"})
     assert len(run.delivered["A"]) == 1
-
-
-def iterations(of: Scenario) -> Iterator[Engine]:
-    """The engine after each of its iterations."""
-    engine = Engine(of)
-    while not engine.done and engine.step < of.steps_max:
-        engine.iterate()
-        yield engine
 
 
 @given(scenarios())

@@ -55,6 +55,10 @@ class AcceptedCounts(Protocol):
         """A request enters the batch in this row."""
         ...
 
+    def begin_step(self, step: int) -> None:
+        """The host is about to move rows."""
+        ...
+
     def settle(self, step: int, prev: PrevStep) -> np.ndarray | None:
         """The previous step's counts in its row order, if the host gets to know them; may wait."""
         ...
@@ -79,6 +83,9 @@ class DeviceCounts:
         return ()
 
     def add_row(self, row: int) -> None:
+        pass
+
+    def begin_step(self, step: int) -> None:
         pass
 
     def settle(self, step: int, prev: PrevStep) -> np.ndarray | None:
@@ -107,6 +114,9 @@ class SnapshotCounts:
         return ()
 
     def add_row(self, row: int) -> None:
+        pass
+
+    def begin_step(self, step: int) -> None:
         pass
 
     def settle(self, step: int, prev: PrevStep) -> np.ndarray | None:

@@ -8,6 +8,8 @@ here: align is not zero-bubble.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from racegate.device.protocol import Device, Stream, Use, reads, updates, writes
@@ -92,6 +94,7 @@ class AlignCache:
         self._copy(
             "migrate",
             shape,
+            self.layers,
             reads(inputs.migrate_source.gpu, shape.rows),
             reads(inputs.migrate_window.gpu, shape.rows),
             reads(inputs.migrate_target.gpu, shape.rows),
@@ -106,13 +109,28 @@ class AlignCache:
         owners: tuple[Owner, ...],
     ) -> None:
         """After the step: states at crossed boundaries are copied to the columns they complete."""
+        counts = (
+            reads(work.accepted, shape.rows),
+            writes(work.accepted_out, shape.rows, own=owners),
+        )
+        self.plan(shape, inputs, work, counts)
+        self.keep(shape, work, self.layers)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The recurrent layers."""
+        return tuple(self._model.states)
+
+    def plan(self, shape: BatchShape, inputs: Inputs, work: Work, counts: tuple[Use, Use]) -> None:
+        """Which states to keep. counts: the step's counts, and where those for the next one go."""
+        accepted, accepted_out = counts
         self._device.launch(
             self._stream,
             lambda k, *arrays, interval: k.boundary_plan(*arrays, interval=interval),
             "boundary_plan",
             step=shape.step,
             uses=(
-                reads(work.accepted, shape.rows),
+                accepted,
                 reads(work.computed, shape.rows),
                 reads(inputs.scheduled.gpu, shape.rows),
                 reads(inputs.draft_lens.gpu, shape.rows),
@@ -123,13 +141,17 @@ class AlignCache:
                 writes(work.copy_window, shape.rows),
                 writes(work.copy_target, shape.rows),
                 writes(work.copy_offset, shape.rows),
-                writes(work.accepted_out, shape.rows, own=owners),
+                accepted_out,
             ),
             interval=self._interval,
         )
+
+    def keep(self, shape: BatchShape, work: Work, layers: Sequence[int]) -> None:
+        """Copies of some layers' states and windows, as planned."""
         self._copy(
             "keep_boundary",
             shape,
+            layers,
             reads(work.copy_source, shape.rows),
             reads(work.copy_window, shape.rows),
             reads(work.copy_target, shape.rows),
@@ -140,26 +162,31 @@ class AlignCache:
         self,
         name: str,
         shape: BatchShape,
+        layers: Sequence[int],
         source: Use,
         window_source: Use,
         target: Use,
         offset: Use,
     ) -> None:
         mask = shape.state_blocks
-        for index, pool in self._model.states.items():
+        for index in layers:
             self._device.launch(
                 self._stream,
                 lambda k, *arrays: k.migrate_states(*arrays),
                 f"{name}.state.{index}",
                 step=shape.step,
-                uses=(updates(pool, mask=mask), source, target),
+                uses=(updates(self._model.states[index], mask=mask), source, target),
             )
-        for index, pool in self._model.windows.items():
             self._device.launch(
                 self._stream,
                 lambda k, *arrays, width: k.migrate_windows(*arrays, width=width),
                 f"{name}.conv.{index}",
                 step=shape.step,
-                uses=(updates(pool, mask=mask), window_source, target, offset),
+                uses=(
+                    updates(self._model.windows[index], mask=mask),
+                    window_source,
+                    target,
+                    offset,
+                ),
                 width=self._conv_width,
             )

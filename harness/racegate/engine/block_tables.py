@@ -4,6 +4,8 @@ align.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from racegate.engine.blocks import NULL_BLOCK, BlockPool
 from racegate.engine.plan import PlanEntry
 from racegate.engine.tracked import Tracked
@@ -17,15 +19,16 @@ def ceil_div(value: int, by: int) -> int:
 class BlockTables:
     """Gives blocks of the attention and the state pool to requests."""
 
-    def __init__(self, engine: EngineSpec) -> None:
+    def __init__(self, engine: EngineSpec, *, reserved: Callable[[Tracked], int]) -> None:
         self._engine = engine
+        self._reserved = reserved
         self._is_align = engine.cache_mode is CacheMode.ALIGN
         self.attention = BlockPool(engine.blocks)
         self.state = BlockPool(engine.state_blocks)
 
     def grow(self, tracked: Tracked, tokens: int) -> bool:
         """Blocks for `tokens` more inputs of a running request; False takes nothing."""
-        blocks, state_blocks = self._needed(tracked.computed, tokens)
+        blocks, state_blocks = self._needed(self._reserved(tracked), tokens)
         blocks = max(0, blocks - len(tracked.blocks))
         state_blocks = max(0, state_blocks - len(tracked.state_blocks))
         if blocks > self.attention.free_count or state_blocks > self.state.free_count:

@@ -25,3 +25,10 @@ class Counters:
     prefix_hits: int = 0
     migrations: int = 0
     boundary_hits: int = 0
+    graph_replays: int = 0
+    padded_rows: int = 0
+    dummy_steps: int = 0
+    zeroed_blocks: int = 0
+    saves: int = 0
+    loads: int = 0
+    masked_rows: int = 0

@@ -10,6 +10,7 @@ from racegate.engine.drafter import Drafter, NoDrafter
 from racegate.engine.extract_drafter import ExtractDrafter
 from racegate.engine.model import Model
 from racegate.engine.mtp_drafter import MtpDrafter
+from racegate.engine.parts import EngineParts
 from racegate.engine.scripted_drafter import ScriptedDrafter
 from racegate.scenario import DrafterKind, Scenario
 
@@ -22,12 +23,13 @@ def make_drafter(
     *,
     sizes: Sizes,
     truth: Mapping[str, tuple[int, ...]],
+    parts: EngineParts,
 ) -> Drafter:
     match scenario.engine.drafter:
         case DrafterKind.SCRIPTED:
             return ScriptedDrafter(scenario, device, stream, truth=dict(truth))
         case DrafterKind.MTP:
-            return MtpDrafter(scenario, device, stream, model, sizes=sizes)
+            return MtpDrafter(scenario, device, stream, model, sizes=sizes, start=parts.draft_start)
         case DrafterKind.EXTRACT_HIDDEN_STATES:
             return ExtractDrafter(scenario, device, stream, sizes=sizes)
         case DrafterKind.NONE:

@@ -47,11 +47,12 @@ class AsyncEngine:
         self._device = device
         self._counters = Counters()
         self._probe = NullProbe() if probe is None else probe
-        self.scheduler = Scheduler(scenario, self._counters)
+        parts = EngineParts() if parts is None else parts
+        self.scheduler = Scheduler(scenario, self._counters, parts)
         self.runner = Runner(
             scenario,
             device,
-            parts=EngineParts() if parts is None else parts,
+            parts=parts,
             truth=truth,
             counters=self._counters,
             probe=self._probe,

@@ -8,7 +8,7 @@ previous-row order and is reached through `PrevStep`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,12 +50,15 @@ class InputBatch:
         row_tables: Sequence[HostBuffer],
         block_tables: Sequence[HostBuffer],
         counters: Counters,
+        *,
+        swap_rows: Callable[[HostBuffer, int, int], None],
     ) -> None:
         self.rows: list[str | None] = []
         self.row_of: dict[str, int] = {}
         self._row_tables = tuple(row_tables)
         self._block_tables = tuple(block_tables)
         self._counters = counters
+        self._swap_rows = swap_rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -110,7 +113,7 @@ class InputBatch:
     def swap(self, first: int, second: int) -> None:
         """Exchanges two rows."""
         for table in self._row_tables:
-            table.swap_rows(first, second)
+            self._swap_rows(table, first, second)
         a, b = self.rows[first], self.rows[second]
         assert a is not None and b is not None
         self.rows[first], self.rows[second] = b, a

@@ -126,17 +126,13 @@ class InputPrep:
             reads(inputs.prev_draft_lens.gpu),
             reads(previous.valid_count, expect=corrected),
         )
-        self._device.launch(
-            self._stream,
-            self._parts.select_accepted,
+        self._launch(
+            view,
             "select_accepted",
-            step=view.shape.step,
-            uses=(
-                updates(work.accepted),
-                reads(inputs.accepted_host.gpu, rows),
-                reads(inputs.count_source.gpu, rows),
-                reads(previous.valid_count, expect=counted),
-            ),
+            updates(work.accepted),
+            reads(inputs.accepted_host.gpu, rows),
+            reads(inputs.count_source.gpu, rows),
+            reads(previous.valid_count, expect=counted),
         )
         self._launch(
             view,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Stream, Use, reads, updates, writes
@@ -31,12 +33,14 @@ class MtpDrafter:
         model: Model,
         *,
         sizes: Sizes,
+        start: Callable[[Array, Array, Array], Array],
     ) -> None:
         engine, spec = scenario.engine, scenario.model
         self._engine = engine
         self._device = device
         self._stream = stream
         self._heads = spec.heads
+        self._start = start
         names = ("embed", "draft.fc.token", "draft.fc.hidden", *_DRAFT_LAYER, "lm_head")
         self._parameters = tuple(model.parameters[name] for name in names)
         inner = spec.heads * spec.head_size
@@ -109,6 +113,7 @@ class MtpDrafter:
     ) -> None:
         uses: tuple[Use, ...] = (
             reads(work.last_index, shape.rows),
+            reads(inputs.query_start.gpu, shape.rows + 1),
             reads(inputs.block_table.gpu, shape.rows),
             reads(work.positions, shape.tokens),
             updates(self.cache, mask=shape.blocks),
@@ -126,6 +131,7 @@ class MtpDrafter:
             uses=uses,
             constants=(*self._parameters, self._row_starts[shape.rows]),
             heads=self._heads,
+            start=self._start,
             index=index,
             block_size=self._engine.block_size,
             model_len_max=self._engine.model_len_max,
@@ -165,6 +171,7 @@ def _mtp_first(
 def _mtp_next(
     k: Backend,
     last_index: Array,  # [R] int32
+    query_start: Array,  # [R + 1] int32
     block_table: Array,  # [R, M] int32
     positions: Array,  # [T] int32
     cache: Array,  # [B, S, 2HP], read and written
@@ -182,11 +189,12 @@ def _mtp_next(
     row_starts: Array,  # [R + 1] int32, one token per row
     *,
     heads: int,
+    start: Callable[[Array, Array, Array], Array],
     index: int,
     block_size: int,
     model_len_max: int,
 ) -> None:
-    draft_positions[...] = positions[last_index] + index
+    draft_positions[...] = start(positions, last_index, query_start) + index
     fits = draft_positions < model_len_max
     draft_seq_lens[...] = (draft_positions + 1) * fits
     k.slot_mapping(draft_positions, row_starts, block_table, draft_slots, block_size=block_size)

@@ -4,17 +4,21 @@ it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Stream
+from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
 from racegate.engine.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
+from racegate.engine.align_cache import AlignCache
 from racegate.engine.buffers import Inputs, Work
+from racegate.engine.input_batch import PrevStep
+from racegate.engine.plan import PlanEntry
+from racegate.engine.request_state import RequestState, enter
+from racegate.engine.tracked import Tracked
 from racegate.scenario import CacheMode
-from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 
@@ -25,7 +29,53 @@ class CountPath(Protocol):
 
 
 def count_path(cache_mode: CacheMode) -> CountPath:
-    return SnapshotCounts if cache_mode is CacheMode.ALIGN else DeviceCounts
+    return SnapshotCounts if cache_mode.has_columns else DeviceCounts
+
+
+# The scheduler
+
+
+def drafts_after_gap(tracked: Tracked) -> int:
+    """Drafts to schedule for a request that was not in the last plan: the device has lost them."""
+    return 0
+
+
+def reserved(tracked: Tracked) -> int:
+    """Tokens that blocks must be there for before the next step's: all in flight, drafts
+    included.
+    """
+    return tracked.computed
+
+
+def take_late(tracked: Tracked, entry: PlanEntry, tokens: list[int]) -> None:
+    """A frame of an earlier incarnation: its tokens are delivered, no counter changes."""
+    tracked.stale -= 1
+    tracked.deliver(tokens)
+
+
+# The host's mirrors and the rows
+
+
+def corrected(prev: PrevStep, row_of: Mapping[str, int]) -> range | list[int]:
+    """Rows of the previous step whose mirrors the host corrects: those of requests that skip this
+    step too. row_of: the batch.
+    """
+    return range(len(prev.requests))
+
+
+def row_tables(inputs: Inputs) -> tuple[HostBuffer, ...]:
+    """Pinned tables that move with the rows."""
+    return tuple(
+        twin.cpu
+        for twin in (inputs.block_table, inputs.state_table, inputs.temperature, inputs.seed)
+    )
+
+
+def swap_rows(table: HostBuffer, first: int, second: int) -> None:
+    table.swap_rows(first, second)
+
+
+# What the device is told
 
 
 def correction_rows(prev_positions: np.ndarray) -> np.ndarray:
@@ -50,29 +100,43 @@ def backup_index(computed: int, tokens: int, *, drafts_in_batch: int) -> int:
     return computed + tokens
 
 
-def select_accepted(
-    k: Backend,
-    accepted: Array,  # [R_max] int32, written
-    accepted_host: Array,  # [R] int32
-    count_source: Array,  # [R] int32
-    valid_count: Array,  # [R_max] int32, previous-row order
-) -> None:
-    """accepted = the previous row's count, else the host's."""
-    k.select_accepted(accepted, accepted_host, count_source, valid_count)
+def draft_start(
+    positions: Array,  # [T] int32
+    last_index: Array,  # [R] int32, each row's last input that stays
+    query_start: Array,  # [R + 1] int32
+) -> Array:
+    """[R] int32: the position behind which the drafter's further passes go on."""
+    return positions[last_index]
 
 
-def accepted_count(k: Backend, sampled: Array, accepted: Array) -> None:
-    """accepted [R] = tokens emitted per row of sampled [R, 1 + K]."""
-    k.accepted_count(sampled, accepted)
+# Memory of the sampled tokens
+
+
+def tokens_sent(device: Device, sampled: DeviceBuffer, step: int) -> None:
+    """The copy of a step's tokens to the host has been issued; it still reads them."""
+
+
+def tokens_received(device: Device, sampled: DeviceBuffer, step: int) -> None:
+    """The copy has landed: nothing reads the tokens any more."""
+    device.free(sampled, step=step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
     """The parts of a correct engine."""
 
+    drafts_after_gap: Callable[[Tracked], int] = drafts_after_gap
+    reserved: Callable[[Tracked], int] = reserved
+    take_late: Callable[[Tracked, PlanEntry, list[int]], None] = take_late
+    enter: Callable[[PlanEntry, RequestState | None], RequestState] = enter
+    corrected: Callable[[PrevStep, Mapping[str, int]], range | list[int]] = corrected
+    row_tables: Callable[[Inputs], tuple[HostBuffer, ...]] = row_tables
+    swap_rows: Callable[[HostBuffer, int, int], None] = swap_rows
     count_path: Callable[[CacheMode], CountPath] = count_path
     correction_rows: Callable[[np.ndarray], np.ndarray] = correction_rows
     length_source: Callable[[Inputs, Work], DeviceBuffer] = length_source
     backup_index: Callable[..., int] = backup_index
-    select_accepted: Callable[..., None] = select_accepted
-    accepted_count: Callable[..., None] = accepted_count
+    draft_start: Callable[[Array, Array, Array], Array] = draft_start
+    align_cache: Callable[..., AlignCache] = AlignCache
+    tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
+    tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

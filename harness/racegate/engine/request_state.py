@@ -35,8 +35,10 @@ class RequestState:
         return self.tokens[index] if 0 <= index < len(self.tokens) else -1
 
 
-def enter(entry: PlanEntry) -> RequestState:
-    """The mirror of a request that the runner has not met in this incarnation."""
+def enter(entry: PlanEntry, earlier: RequestState | None) -> RequestState:
+    """The mirror of a request that the runner has not met in this incarnation. earlier: of its last
+    one, of which nothing is left.
+    """
     assert entry.known_tokens is not None, f"{entry.request} enters without its tokens"
     return RequestState(
         name=entry.request,

@@ -16,7 +16,7 @@ import numpy as np
 from racegate.device.protocol import Device, HostBuffer, writes
 from racegate.engine import edges, layers
 from racegate.engine.accepted_counts import CountQuery, owners_of
-from racegate.engine.align_cache import AlignCache, Moves
+from racegate.engine.align_cache import Moves
 from racegate.engine.buffers import (
     StepOutputs,
     make_inputs,
@@ -33,7 +33,7 @@ from racegate.engine.parts import EngineParts
 from racegate.engine.plan import PlanEntry, StepPlan
 from racegate.engine.preparation import StepView, accepted_known, view_step
 from racegate.engine.probe import Probe
-from racegate.engine.request_state import RequestState, enter
+from racegate.engine.request_state import RequestState
 from racegate.engine.sampling import Frame, Sampling
 from racegate.scenario import CacheMode, Rotate, Scenario
 
@@ -64,7 +64,7 @@ class Runner:
         self._work = make_work(device, compute, sizes)
         self._model = Model(scenario, device, compute, sizes=sizes)
         self._drafter = make_drafter(
-            scenario, device, compute, self._model, sizes=sizes, truth=truth
+            scenario, device, compute, self._model, sizes=sizes, truth=truth, parts=parts
         )
         self._prep = InputPrep(
             scenario, device, compute, inputs=self._inputs, work=self._work, parts=parts
@@ -84,14 +84,14 @@ class Runner:
         make_counts = parts.count_path(cache_mode)
         self._accepted = make_counts(device, compute, rows_max=sizes.rows)
         self._align = (
-            AlignCache(scenario, device, compute, self._model, counters)
+            parts.align_cache(scenario, device, compute, self._model, counters)
             if cache_mode is CacheMode.ALIGN
             else None
         )
         tables = (self._inputs.block_table.cpu, self._inputs.state_table.cpu)
-        sampling = (self._inputs.temperature.cpu, self._inputs.seed.cpu)
-        moving = (*tables, *sampling, *self._accepted.row_tables)
-        self.batch = InputBatch(moving, tables, counters)
+        moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
+        self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
+        self._parts = parts
         self._initialise()
         self._specs = {request.name: request for request in scenario.requests}
         self._requests: dict[str, RequestState] = {}
@@ -119,6 +119,7 @@ class Runner:
         """
         step = plan.step
         self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=step)
+        self._accepted.begin_step(step)
         self._update_states(plan)
         if not plan.entries:
             self._correct(step)
@@ -147,6 +148,7 @@ class Runner:
         with self._device.action("update_states", step=plan.step):
             for name in (*plan.ended, *plan.preempted):
                 self._leave(name)
+            for name in plan.ended:
                 self._requests.pop(name, None)
             for name in [name for name in self.batch.row_of if name not in planned]:
                 self._leave(name)
@@ -161,9 +163,8 @@ class Runner:
 
     def _update_request(self, entry: PlanEntry) -> None:
         state = self._requests.get(entry.request)
-        if state is None:
-            state = self._requests[entry.request] = enter(entry)
-        assert state.incarnation == entry.incarnation, f"{entry.request} left no word of leaving"
+        if state is None or state.incarnation != entry.incarnation:
+            state = self._requests[entry.request] = self._parts.enter(entry, state)
         if entry.request not in self.batch.row_of:
             assert entry.known_tokens is not None
             # From here on the runner counts for itself: with more than two steps in flight the
@@ -255,8 +256,8 @@ class Runner:
             settled = self._accepted.settle(step, prev)
             has_drafts = bool((prev.draft_lens > 0).any())
             counts = self._sampling.landed_counts(step, owners_of(prev)) if has_drafts else None
-            for row, name in enumerate(prev.requests):
-                state = self._requests.get(name)
+            for row in self._parts.corrected(prev, self.batch.row_of):
+                state = self._requests.get(prev.requests[row])
                 if state is None or state.incarnation != prev.incarnations[row]:
                     continue
                 if prev.discarded[row]:

@@ -71,7 +71,7 @@ class Sampling:
         rows = view.shape.rows
         self._device.launch(
             self._compute,
-            self._parts.accepted_count,
+            lambda k, *arrays: k.accepted_count(*arrays),
             "accepted_count",
             step=view.shape.step,
             uses=(reads(sampled, rows), writes(self._work.accepted, rows, own=view.owners)),
@@ -137,6 +137,7 @@ class Sampling:
             self._output, target, sampled, "sampled", step=step, rows=view.shape.rows
         )
         self._device.record(self._output, landed)
+        self._parts.tokens_sent(self._device, sampled, step)
         return Frame(
             plan=plan, rows=view.rows, sampled_gpu=sampled, sampled_cpu=target, landed=landed
         )
@@ -147,7 +148,7 @@ class Sampling:
         owners = [(name, frame.plan.step) for name in frame.rows]
         sampled = frame.sampled_cpu.read(len(frame.rows), expect=owners)
         self._device.free_host(frame.sampled_cpu)
-        self._device.free(frame.sampled_gpu, step=step)
+        self._parts.tokens_received(self._device, frame.sampled_gpu, step)
         return {
             name: [token for token in row if token != -1]
             for name, row in zip(frame.rows, sampled.tolist(), strict=True)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from racegate.engine.block_tables import BlockTables
 from racegate.engine.counters import Counters
+from racegate.engine.parts import EngineParts
 from racegate.engine.plan import PlanEntry, StepPlan
 from racegate.engine.tracked import Finish, Status, Tracked
 from racegate.scenario import (
@@ -32,7 +33,7 @@ EventKind = TypeVar("EventKind")
 class Scheduler:
     """Plans steps, processes outputs."""
 
-    def __init__(self, scenario: Scenario, counters: Counters) -> None:
+    def __init__(self, scenario: Scenario, counters: Counters, parts: EngineParts) -> None:
         self._engine = scenario.engine
         self._by_step: dict[int, list[Event]] = {}
         for event in scenario.events:
@@ -44,7 +45,8 @@ class Scheduler:
             for i in range(event.steps)
         }
         self._counters = counters
-        self._tables = BlockTables(scenario.engine)
+        self._parts = parts
+        self._tables = BlockTables(scenario.engine, reserved=parts.reserved)
         self.requests = {
             request.name: Tracked(request, list(request.prompt)) for request in scenario.requests
         }
@@ -120,9 +122,8 @@ class Scheduler:
                 continue
             tokens = [] if entry.is_discarded else sampled[entry.request]
             if entry.incarnation != tracked.incarnation:
-                tracked.stale -= 1
                 self._counters.stale_frames += 1
-                tracked.deliver(tokens)
+                self._parts.take_late(tracked, entry, tokens)
             else:
                 self._settle(tracked, entry, tokens)
             if tracked.finish is not Finish.UNFINISHED:
@@ -165,7 +166,7 @@ class Scheduler:
         if tracked.placeholders > 0 and tracked.delivered + 1 >= tracked.request.max_tokens:
             return 0  # the frames in flight are sure to finish it
         if not was_planned:
-            tracked.drafts_next = 0
+            tracked.drafts_next = self._parts.drafts_after_gap(tracked)
         drafts = tracked.drafts_next
         for event in self._events(step, DraftLimit):
             if event.request == tracked.name:

@@ -8,6 +8,7 @@ quantities are compared with a float64 reference within `FLOAT_TOLERANCE`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
     ),
     Boundary.PROCESSED: ("delivered", "computed", "placeholders"),
 }
+WHOLE_ROW = 1 << 30
 TOKEN_FIELDS = frozenset({"positions", "slot_mapping", "input_ids", "kv", "draft_kv"})
 
 
@@ -119,6 +121,21 @@ class _Layout:
         self._rows = observation.values.get("rows", self._rows)
         self._starts = observation.values.get("query_start", self._starts)
 
+    def cut(self, field: str, values: Any, lengths: np.ndarray) -> Any:
+        """The values without those behind each row's agreed length. lengths: [R]."""
+        base = field.partition(".")[0]
+        if base not in ("conv", "state", "kv"):
+            return values
+        kept = values.copy()
+        for row in np.flatnonzero(lengths < WHOLE_ROW):
+            if base == "conv":
+                kept[row] = 0
+            elif base == "state":
+                kept[row, lengths[row] :] = 0
+            else:
+                kept[self._starts[row] + lengths[row] : self._starts[row + 1]] = 0
+        return kept
+
     def request(self, field: str, place: int) -> str | None:
         row = place
         if field in TOKEN_FIELDS:
@@ -127,8 +144,11 @@ class _Layout:
 
 
 def _compare(mine: Observation, right: Observation, layout: _Layout) -> Divergence | None:
+    lengths = _agreed_lengths(mine, right)
     for field in field_order(right):
         a, b = mine.values.get(field), right.values[field]
+        if not _equal(a, b) and lengths is not None:
+            a, b = layout.cut(field, a, lengths), layout.cut(field, b, lengths)
         if not _equal(a, b):
             base, _, layer = field.partition(".")
             request, index, expected, actual = _first(base, a, b, layout)
@@ -143,6 +163,19 @@ def _compare(mine: Observation, right: Observation, layout: _Layout) -> Divergen
                 actual=actual,
             )
     return None
+
+
+def _agreed_lengths(mine: Observation, right: Observation) -> np.ndarray | None:
+    """[R]: up to how many accepted tokens both engines agree, if not in all rows.
+
+    What is behind is kept by one engine only: that it differs is an effect of the tokens.
+    """
+    if right.boundary is not Boundary.SAMPLED:
+        return None
+    a, b = mine.values["accepted"], right.values["accepted"]
+    if a.shape != b.shape or _equal(a, b):
+        return None
+    return np.where(a == b, WHOLE_ROW, np.minimum(a, b))
 
 
 def field_order(observation: Observation) -> list[str]:
@@ -178,6 +211,10 @@ def _first(
     if isinstance(b, Mapping) and isinstance(a, Mapping):
         key = next(k for k in (*b, *a) if a.get(k) != b.get(k))
         return key, None, b.get(key), a.get(key)
+    if base == "plan":
+        i = next(i for i, (p, q) in enumerate(zip_longest(a, b)) if p != q)
+        entries = b[i : i + 1] or a[i : i + 1]
+        return entries[0][0], None, b, a
     if not isinstance(b, np.ndarray) or not isinstance(a, np.ndarray) or a.shape != b.shape:
         return None, None, _plain(b), _plain(a)
     wrong = ~_close(a, b) if b.dtype.kind == "f" else a != b

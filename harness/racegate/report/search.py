@@ -6,8 +6,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.effort import Effort
-from racegate.explain import Explanation, Ordered, Racing
+from racegate.explain import Explanation, Racing
 from racegate.fuzz import Campaign, CampaignState
+from racegate.oracles.paths import Ordered
 from racegate.replay import Outcome, Replay
 from racegate.report.text import print_run
 

@@ -1,0 +1,104 @@
+"""Commands over the seeded faults: what there is, and what finding them takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from racegate.bench import environment
+from racegate.cli_common import (
+    JsonOption,
+    ScenariosOption,
+    WorkersOption,
+    progress_bar,
+    stdout_console,
+    write_json,
+)
+from racegate.effort import measure
+from racegate.faults.catalogue import FAULTS
+from racegate.faults.fault import Fault, FaultKind
+from racegate.gate import SCHEMA, load_all, scenario_paths
+from racegate.mutate import Fate, try_all
+from racegate.report.faults import print_faults, print_mutants
+from racegate.report.search import print_efforts
+from racegate.scenario import Scenario
+
+faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
+
+
+def _scenarios(folder: Path) -> dict[str, Scenario]:
+    return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
+
+
+@faults_app.command("list")
+def faults_list(json: JsonOption = None) -> None:
+    """Every seeded fault: kind, origin, what is expected to differ first, and where."""
+    if json is not None:
+        write_json(json, [fault_object(fault) for fault in FAULTS])
+    if json != "-":
+        print_faults(stdout_console(), FAULTS)
+
+
+def fault_object(fault: Fault) -> dict[str, Any]:
+    """A fault in the JSON contract."""
+    return {
+        "name": fault.name,
+        "number": fault.number,
+        "kind": str(fault.kind),
+        "needs": [str(need) for need in fault.needs],
+        "origin": fault.origin,
+        "summary": fault.summary,
+        "expect": fault.expect,
+        "scenarios": list(fault.scenarios),
+        "holds": {name: list(holds) for name, holds in fault.holds.items()},
+    }
+
+
+@faults_app.command("effort")
+def faults_effort(
+    seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
+    scenarios: ScenariosOption = Path("scenarios"),
+    json: JsonOption = None,
+) -> None:
+    """Measure what finding and minimising each fault takes (minutes)."""
+    loaded = _scenarios(scenarios)
+    total = sum(fault.kind is not FaultKind.CONTROL for fault in FAULTS)
+    with progress_bar() as progress:
+        task = progress.add_task("faults", total=total)
+        efforts = measure(
+            loaded,
+            seeds=seeds,
+            on_fault=lambda name: progress.update(task, advance=1, description=name),
+        )
+    if json is not None:
+        content = {"environment": environment(), "results": msgspec.to_builtins(efforts)}
+        write_json(json, {"schema": SCHEMA, **content})
+    if json != "-":
+        print_efforts(stdout_console(), efforts)
+
+
+@faults_app.command("mutate")
+def faults_mutate(
+    scenarios: ScenariosOption = Path("scenarios"),
+    workers: WorkersOption = 1,
+    json: JsonOption = None,
+) -> None:
+    """Move or drop every edge in every way, and say what finds each mutant: 1 if one survives."""
+    loaded = _scenarios(scenarios)
+    with progress_bar() as progress:
+        task = progress.add_task("mutants", total=None)
+
+        def on_edge(done: int, total: int, edge: str) -> None:
+            progress.update(task, completed=done, total=total, description=edge)
+
+        report = try_all(loaded, workers=workers, on_edge=on_edge)
+    if json is not None:
+        content = {"environment": environment(), **msgspec.to_builtins(report)}
+        write_json(json, {"schema": SCHEMA, **content})
+    if json != "-":
+        print_mutants(stdout_console(), report)
+    fates = {mutant.fate for mutant in report.mutants}
+    raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)

@@ -1,0 +1,266 @@
+"""Faults in the path of accepted counts from one step to the next (bug_catalogue 1.1, 7.1, 7.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
+from racegate.engine import edges
+from racegate.engine.accepted_counts import (
+    AcceptedCounts,
+    CountAnswer,
+    CountQuery,
+    DeviceCounts,
+    SnapshotCounts,
+)
+from racegate.engine.input_batch import PrevStep
+from racegate.engine.parts import CountPath, EngineParts
+from racegate.faults.fault import Fault, FaultKind, Need, the_parts
+from racegate.scenario import CacheMode
+from racegate_kernels.backend import Backend, Kernel
+from racegate_kernels.numerics import Array
+
+HS = (Need.HYBRID, Need.SPECULATION)
+
+
+class LiveRowCounts:
+    """Counts land in the batch's own rows, which move while the copy is in flight (vllm before
+    #38556).
+
+    The wait stands right before the read, but behind the row moves. Rows that had drafts get their
+    count from the device, except in align mode, where the host's value is uploaded last.
+    """
+
+    def __init__(
+        self, device: Device, stream: Stream, *, rows_max: int, cache_mode: CacheMode
+    ) -> None:
+        self._device = device
+        self._stream = stream
+        self._event = device.event("accepted_counts")
+        self._counts = device.host_buffer("accepted_counts_cpu", (rows_max,), np.int32)
+        self._has_columns = cache_mode.has_columns
+
+    @property
+    def row_tables(self) -> tuple[HostBuffer, ...]:
+        return (self._counts,)
+
+    def add_row(self, row: int) -> None:
+        self._counts.write_row(row, 1)
+
+    def begin_step(self, step: int) -> None:
+        pass
+
+    def settle(self, step: int, prev: PrevStep) -> np.ndarray | None:
+        return None
+
+    def answer(self, query: CountQuery) -> CountAnswer:
+        self._wait(query.step)
+        host = query.known.copy()
+        for row, previous in enumerate(query.prev_positions.tolist()):
+            if previous >= 0:
+                assert query.prev is not None
+                owner = (query.rows[row], query.prev.step)
+                host[row] = self._counts.read_row(self._row_read(row, previous), expect=owner)
+        self._counts.write(host)
+        return CountAnswer(host=host, source=self._source(query))
+
+    def _wait(self, step: int) -> None:
+        self._device.wait_host(self._event, edges.ACCEPTED_LANDED, step=step)
+
+    def _row_read(self, row: int, previous: int) -> int:
+        return row
+
+    def _source(self, query: CountQuery) -> np.ndarray:
+        if self._has_columns or query.prev is None:
+            return np.full_like(query.prev_positions, -1)
+        return drafted_rows(query)
+
+    def land(self, step: int, counts: DeviceBuffer, *, rows: int) -> None:
+        self._device.download(
+            self._stream, self._counts, counts, "accepted_counts", step=step, rows=rows
+        )
+        self._device.record(self._stream, self._event)
+
+
+class RemappedRowCounts(LiveRowCounts):
+    """As LiveRowCounts, but read through previous positions: right only if the copy lands behind
+    the moves (vllm#51571).
+    """
+
+    def _row_read(self, row: int, previous: int) -> int:
+        return previous
+
+
+class EarlyWaitCounts(LiveRowCounts):
+    """As LiveRowCounts, but awaited before the first row moves: both halves of the repair that
+    keeps live rows (vllm#51599).
+    """
+
+    def begin_step(self, step: int) -> None:
+        self._wait(step)
+
+
+class EarlyRemappedCounts(RemappedRowCounts):
+    """Awaited early and still read through previous positions: the rows have moved by then, and a
+    newcomer's first 1 stands where another request's count stood (vllm-ascend#13863).
+    """
+
+    def begin_step(self, step: int) -> None:
+        self._wait(step)
+
+
+class DraftedDeviceCounts(DeviceCounts):
+    """The device's count only for rows that had drafts (vllm before #45100)."""
+
+    def answer(self, query: CountQuery) -> CountAnswer:
+        return CountAnswer(host=query.known, source=drafted_rows(query))
+
+
+class DiscardedDeviceCounts(DeviceCounts):
+    """The device's count for discarded rows as well, whose count is 0 (vllm#48475)."""
+
+    def answer(self, query: CountQuery) -> CountAnswer:
+        source = query.prev_positions.copy()
+        if query.prev is not None:
+            row_of = {name: row for row, name in enumerate(query.prev.requests)}
+            for row, name in enumerate(query.rows):
+                previous = row_of.get(name, -1)
+                if previous >= 0 and query.prev.discarded[previous]:
+                    source[row] = previous
+        return CountAnswer(host=query.known, source=source)
+
+
+def drafted_rows(query: CountQuery) -> np.ndarray:
+    """[R] int32: the previous row of rows that had drafts then, -1 for the others."""
+    if query.prev is None:
+        return np.full_like(query.prev_positions, -1)
+    drafts = query.prev.draft_lens[np.maximum(query.prev_positions, 0)]
+    is_drafted = (query.prev_positions >= 0) & (drafts > 0)
+    return np.where(is_drafted, query.prev_positions, -1).astype(np.int32)
+
+
+def _live(kind: type[LiveRowCounts]) -> EngineParts:
+    def path(cache_mode: CacheMode) -> CountPath:
+        def make(device: Device, stream: Stream, *, rows_max: int) -> AcceptedCounts:
+            return kind(device, stream, rows_max=rows_max, cache_mode=cache_mode)
+
+        return make
+
+    return EngineParts(count_path=path)
+
+
+def _device_only(kind: type[DeviceCounts]) -> EngineParts:
+    """Where the device keeps the counts to itself; elsewhere the correct path."""
+
+    def path(cache_mode: CacheMode) -> CountPath:
+        return SnapshotCounts if cache_mode.has_columns else kind
+
+    return EngineParts(count_path=path)
+
+
+def keep_old_accepted(k: Backend) -> Kernel:
+    """Rows without a source keep what their row's last tenant left there, instead of taking 1."""
+
+    def select_accepted(
+        accepted: Array,  # [R_max] int32, read and written
+        accepted_host: Array,  # [R] int32
+        count_source: Array,  # [R] int32
+        valid_count: Array,  # [R_max] int32
+    ) -> None:
+        k.select_accepted(accepted, accepted[: count_source.shape[0]], count_source, valid_count)
+
+    return select_accepted
+
+
+FAULTS = (
+    Fault(
+        name="accepted-read-before-copy",
+        number=1,
+        kind=FaultKind.ORDERING,
+        needs=HS,
+        origin="vllm#36013",
+        summary="no wait between the accepted-count copy and the host reading it",
+        expect="inputs.accepted",
+        scenarios=("all-rejected-all-accepted", "three-row-cycle"),
+        holds={"all-rejected-all-accepted": ("d2h:accepted_counts@1 until host:prepare_inputs@2",)},
+        drops=frozenset({edges.ACCEPTED_LANDED.name}),
+        parts=the_parts(count_path=lambda cache_mode: SnapshotCounts),
+    ),
+    Fault(
+        name="accepted-copy-after-row-move",
+        number=2,
+        kind=FaultKind.ORDERING,
+        needs=HS,
+        origin="vllm#38556 fix 2",
+        summary="counts land in live rows and are read by current row: fails when they land late",
+        expect="inputs.accepted",
+        scenarios=("finish-and-condense", "condense-and-reorder", "three-row-cycle"),
+        holds={
+            "finish-and-condense": ("d2h:accepted_counts@3 until host:condense@4",),
+            "condense-and-reorder": ("d2h:accepted_counts@3 until host:condense@4",),
+        },
+        parts=lambda cache_mode: _live(LiveRowCounts),
+    ),
+    Fault(
+        name="accepted-double-remap",
+        number=3,
+        kind=FaultKind.ORDERING,
+        needs=HS,
+        origin="vllm#51571, #51599, #53919",
+        summary="counts land in live rows and are read by previous row: fails when they land early",
+        expect="inputs.accepted",
+        scenarios=(
+            "prefill-to-decode-swap",
+            "arrival-swaps-into-hole",
+            "two-row-cycle",
+            "three-row-cycle",
+            "condense-and-reorder",
+        ),
+        parts=lambda cache_mode: _live(RemappedRowCounts),
+    ),
+    Fault(
+        name="accepted-snapshot-in-live-rows",
+        number=16,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm-ascend#13863, #13865",
+        summary="counts that have landed are read by previous row, where a newcomer's 1 now stands",
+        expect="inputs.accepted",
+        scenarios=("arrival-swaps-into-hole", "two-row-cycle"),
+        parts=lambda cache_mode: _live(EarlyRemappedCounts),
+    ),
+    Fault(
+        name="accepted-not-reset-first-spec",
+        number=18,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#45100 part A",
+        summary="rows without previous drafts keep the count of the row's last tenant instead of 1",
+        expect="inputs.accepted",
+        scenarios=("add-into-hole", "prompt-k-plus-one"),
+        parts=lambda cache_mode: _device_only(DraftedDeviceCounts),
+        kernels={"select_accepted": keep_old_accepted},
+    ),
+    Fault(
+        name="accepted-zero-unclamped",
+        number=20,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#48475, #50021",
+        summary="a discarded chunk's count of 0 selects recurrent state column -1",
+        expect="inputs.accepted",
+        scenarios=("chunked-prefill-backup-token", "mtp-drafter"),
+        parts=lambda cache_mode: _device_only(DiscardedDeviceCounts),
+    ),
+    Fault(
+        name="accepted-count-first-hole",
+        number=19,
+        kind=FaultKind.CONTROL,
+        needs=HS,
+        origin="vllm#38372",
+        summary="tokens counted up to the first -1 instead of all: equal on every legal row",
+        expect="nothing",
+        scenarios=(),
+        kernels={"accepted_count": lambda k: k.accepted_count_first_hole},
+    ),
+)

@@ -1,0 +1,202 @@
+"""Faults in optimistic lengths, drafts and their correction (bug_catalogue 1.2, 1.5, 7.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer
+from racegate.engine.buffers import Inputs, Work
+from racegate.engine.input_batch import PrevStep
+from racegate.engine.tracked import Tracked
+from racegate.faults.fault import Fault, FaultKind, Need, the_parts
+from racegate_kernels.backend import Backend, Kernel
+from racegate_kernels.numerics import Array
+
+S = (Need.SPECULATION,)
+
+
+def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int) -> int:
+    """Looks behind the drafts that the padded batch length counts."""
+    return computed + tokens + drafts_in_batch
+
+
+def uncorrected_lengths(inputs: Inputs, work: Work) -> DeviceBuffer:
+    """Positions, lengths and slots from the host's optimistic counts."""
+    return inputs.computed_host.gpu
+
+
+def current_rows(prev_positions: np.ndarray) -> np.ndarray:
+    """Gathers the previous step's values by this step's rows."""
+    rows = np.arange(len(prev_positions), dtype=np.int32)
+    return np.where(prev_positions >= 0, rows, -1).astype(np.int32)
+
+
+def row_zero(prev_positions: np.ndarray) -> np.ndarray:
+    """Takes 'no previous row' for row 0, in a step that has previous rows at all."""
+    return np.maximum(prev_positions, 0) if (prev_positions >= 0).any() else prev_positions
+
+
+def corrected_if_present(prev: PrevStep, row_of: Mapping[str, int]) -> list[int]:
+    """Forgets requests that skip this step."""
+    return [row for row, name in enumerate(prev.requests) if name in row_of]
+
+
+def parked_drafts(tracked: Tracked) -> int:
+    """Schedules the drafts that were promised before the gap; on the device they are -1."""
+    return tracked.drafts_next
+
+
+def behind_rejected(positions: Array, last_index: Array, query_start: Array) -> Array:
+    """[R] int32: goes on behind the row's last input, rejected drafts included."""
+    return positions[query_start[1:] - 1]
+
+
+def _counting(like: Array) -> Array:
+    """[n] 0, 1, 2, ...: an arange on any backend."""
+    return (like * 0 + 1).cumsum(0) - 1
+
+
+def drafts_in_current_order(k: Backend) -> Kernel:
+    """Each row takes the drafts at its own row instead of its previous one; tokens are right."""
+
+    def scatter_inputs(
+        input_ids: Array,
+        query_start: Array,
+        prev_positions: Array,  # [R] int32
+        draft_lens: Array,
+        next_token: Array,
+        drafts: Array,  # [R_max, K] int32
+    ) -> None:
+        has_previous = prev_positions >= 0
+        moved = drafts + 0
+        moved[prev_positions[has_previous]] = drafts[_counting(prev_positions)[has_previous]]
+        k.scatter_inputs(input_ids, query_start, prev_positions, draft_lens, next_token, moved)
+
+    return scatter_inputs
+
+
+def drafts_packed(k: Backend) -> Kernel:
+    """Drafts are taken as if those of all rows lay one behind another, whatever their number."""
+
+    def scatter_inputs(
+        input_ids: Array,
+        query_start: Array,
+        prev_positions: Array,  # [R] int32
+        draft_lens: Array,  # [R] int32
+        next_token: Array,
+        drafts: Array,  # [R_max, K] int32
+    ) -> None:
+        has_previous = prev_positions >= 0
+        flat = drafts.reshape(-1)
+        first = draft_lens.cumsum(0) - draft_lens
+        packed = flat[first[:, None] + _counting(flat[: drafts.shape[1]])]
+        moved = drafts + 0
+        moved[prev_positions[has_previous]] = packed[has_previous]
+        k.scatter_inputs(input_ids, query_start, prev_positions, draft_lens, next_token, moved)
+
+    return scatter_inputs
+
+
+FAULTS = (
+    Fault(
+        name="backup-token-inflated-index",
+        number=17,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#38556 fix 1, #38419",
+        summary="the backup token is looked up at a length that counts unverified drafts",
+        expect="prepared.backup_token",
+        scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
+        parts=the_parts(backup_index=inflated_by_drafts),
+    ),
+    Fault(
+        name="correction-wrong-epoch",
+        number=21,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#38556, #55951, #42760",
+        summary="the correction gathers the previous step's values by this step's rows",
+        expect="inputs.computed",
+        scenarios=("three-row-cycle", "finish-and-condense"),
+        parts=the_parts(correction_rows=current_rows),
+    ),
+    Fault(
+        name="correction-wrong-epoch:row-zero",
+        number=21,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#42760",
+        summary="the correction takes 'no previous row' for row 0",
+        expect="inputs.computed",
+        scenarios=("finish-and-condense", "chunked-prefill-backup-token"),
+        parts=the_parts(correction_rows=row_zero),
+    ),
+    Fault(
+        name="correction-partial-fields",
+        number=22,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#32951 review",
+        summary="counts are corrected, but positions, lengths and slots use the uncorrected copy",
+        expect="inputs.seq_lens",
+        scenarios=("steady-mixed-accepts", "all-rejected-all-accepted"),
+        parts=the_parts(length_source=uncorrected_lengths),
+    ),
+    Fault(
+        name="correction-lost-over-gap",
+        number=23,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#46899, #40768, #43434",
+        summary="a request that skips a step loses the correction of its last one",
+        expect="inputs.accepted",
+        scenarios=("scheduling-gap", "depth-three"),
+        parts=the_parts(corrected=corrected_if_present),
+    ),
+    Fault(
+        name="stale-placeholder-leak",
+        number=24,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#46899, #30916",
+        summary="placeholders of drafts survive a gap and are scheduled",
+        expect="scheduled.plan",
+        scenarios=("scheduling-gap", "depth-three"),
+        parts=the_parts(drafts_after_gap=parked_drafts),
+    ),
+    Fault(
+        name="draft-scatter-wrong-rows",
+        number=25,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#43434",
+        summary="drafts are put where this step's rows stand, not where the previous step's stood",
+        expect="inputs.input_ids",
+        scenarios=("two-row-cycle", "finish-and-condense"),
+        kernels={"scatter_inputs": drafts_in_current_order},
+    ),
+    Fault(
+        name="draft-scatter-wrong-rows:packed",
+        number=25,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="TensorRT-LLM (T09)",
+        summary="drafts are read with one stride although rows have different numbers of them",
+        expect="inputs.input_ids",
+        scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
+        kernels={"scatter_inputs": drafts_packed},
+    ),
+    Fault(
+        name="drafter-length-keeps-rejected",
+        number=28,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#26498",
+        summary="the drafter's further passes go on behind the rejected drafts",
+        expect="sampled.drafts",
+        scenarios=("mtp-drafter",),
+        parts=the_parts(draft_start=behind_rejected),
+    ),
+)

@@ -1,0 +1,78 @@
+"""Fault: a seeded defect as data. It is an edge that the device drops or moves, another variant of
+one engine part, or another variant of a kernel; never a branch in the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from racegate.engine.parts import EngineParts
+from racegate.faults.mutations import MutatedDevice, Mutation
+from racegate.scenario import CacheMode
+from racegate_kernels.backend import Backend, Kernel
+
+
+class FaultKind(StrEnum):
+    """ordering: wrong only under some timing; logic: always wrong; control: never wrong, must stay
+    silent.
+    """
+
+    ORDERING = "ordering"
+    LOGIC = "logic"
+    CONTROL = "control"
+
+
+class Need(StrEnum):
+    """What a fault needs of the engine, as bug_catalogue section 7 abbreviates it."""
+
+    HYBRID = "H"
+    SPECULATION = "S"
+    GRAPHS = "G"
+    PREFIX_CACHE = "P"
+    SECOND_STREAM = "X"
+
+
+def the_parts(**exchanged: Any) -> Callable[[CacheMode], EngineParts]:
+    """The correct parts but for the named ones, in every cache mode."""
+    parts = EngineParts(**exchanged)
+    return lambda cache_mode: parts
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One seeded defect.
+
+    number: in the tables of bug_catalogue section 7; 0 for what is not there
+    expect: the observable expected to differ first, as boundary.field
+    scenarios: scenarios of the gate that show it, the smallest first
+    holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
+    drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
+    parts: the engine parts with the defect, by cache mode
+    kernels: kernel name -> its defective variant, made from the correct kernels
+    """
+
+    name: str
+    number: int
+    kind: FaultKind
+    needs: tuple[Need, ...] = ()
+    origin: str
+    summary: str
+    expect: str
+    scenarios: tuple[str, ...]
+    holds: dict[str, tuple[str, ...]] = {}
+    drops: frozenset[str] = frozenset()
+    moved: Mutation | None = None
+    parts: Callable[[CacheMode], EngineParts] = the_parts()
+    kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
+
+    def device(self, device: Any) -> Any:
+        """The device as the engine sees it."""
+        return device if self.moved is None else MutatedDevice(device, self.moved)
+
+    def backend(self, correct: Backend) -> Backend:
+        """The kernels, one of them exchanged."""
+        return replace(correct, **{name: make(correct) for name, make in self.kernels.items()})

@@ -1,0 +1,147 @@
+"""Mutations of one edge: its wait or its record dropped, too early, too late or on another stream.
+
+A mutated device does to the program what a wrong line in the engine would, without touching the
+engine. Operators: the synchronisation mutants of Bradbury et al. (TR 2006-520), for streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from racegate.edge import Edge
+
+
+class Operator(StrEnum):
+    DROP = "dropped"
+    RECORD_EARLY = "recorded before"
+    RECORD_LATE = "recorded one operation late"
+    RECORD_ELSEWHERE = "recorded on"
+    WAIT_LATE = "waited for after"
+    WAIT_ELSEWHERE = "waited for on"
+
+
+class Mutation(msgspec.Struct, frozen=True, kw_only=True):
+    """One edge kept at a wrong place.
+
+    event: base name of the event the edge waits for (without its step)
+    place: what the operator needs: the operation it is recorded before, the lane, the host action
+    """
+
+    edge: str
+    operator: Operator
+    event: str = ""
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.edge}: {self.operator} {self.place}".rstrip()
+
+
+class _Wait(NamedTuple):
+    """A wait that was put off. stream: None for the host."""
+
+    stream: Any
+    event: Any
+    edge: Edge
+    step: int
+
+
+class MutatedDevice:
+    """A device that keeps one edge at a wrong place; everything else goes to the device itself."""
+
+    def __init__(self, device: Any, mutation: Mutation) -> None:
+        self._device = device
+        self._mutation = mutation
+        self._event: Any = None
+        self._late_record: tuple[Any, Any] | None = None
+        self._late_wait: _Wait | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def event(self, name: str) -> Any:
+        made = self._device.event(name)
+        if self._is_the_event(name):
+            self._event = made
+        return made
+
+    def _is_the_event(self, name: str) -> bool:
+        return name.partition("@")[0] == self._mutation.event
+
+    def record(self, stream: Any, event: Any) -> None:
+        if not self._is_the_event(event.name):
+            self._device.record(stream, event)
+            return
+        match self._mutation.operator:
+            case Operator.RECORD_EARLY:
+                pass  # it was recorded before the operation
+            case Operator.RECORD_LATE:
+                self._late_record = (stream, event)
+            case Operator.RECORD_ELSEWHERE:
+                self._device.record(self._device.stream(self._mutation.place), event)
+            case _:
+                self._device.record(stream, event)
+
+    def wait_stream(self, stream: Any, event: Any, edge: Edge, *, step: int) -> None:
+        if edge.name == self._mutation.edge:
+            if self._mutation.operator is Operator.WAIT_LATE:
+                self._late_wait = _Wait(stream, event, edge, step)
+                return
+            if self._mutation.operator is Operator.WAIT_ELSEWHERE:
+                stream = self._device.stream(self._mutation.place)
+        self._device.wait_stream(stream, event, edge, step=step)
+
+    def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
+        if edge.name == self._mutation.edge and self._mutation.operator is Operator.WAIT_LATE:
+            self._late_wait = _Wait(None, event, edge, step)
+            return
+        self._device.wait_host(event, edge, step=step)
+
+    @contextmanager
+    def action(self, name: str, *, step: int) -> Iterator[None]:
+        with self._device.action(name, step=step):
+            yield
+        late = self._late_wait
+        if late is not None and late.stream is None and name == self._mutation.place:
+            self._late_wait = None
+            self._device.wait_host(late.event, late.edge, step=late.step)
+
+    def launch(self, stream: Any, kernel: Any, name: str, **rest: Any) -> None:
+        self._before(stream, f"kernel:{name}")
+        self._device.launch(stream, kernel, name, **rest)
+        self._after(stream)
+
+    def upload(self, stream: Any, target: Any, source: Any, **rest: Any) -> None:
+        self._before(stream, f"h2d:{target.name.removesuffix('_gpu')}")
+        self._device.upload(stream, target, source, **rest)
+        self._after(stream)
+
+    def download(self, stream: Any, target: Any, source: Any, name: str, **rest: Any) -> None:
+        self._before(stream, f"d2h:{name}")
+        self._device.download(stream, target, source, name, **rest)
+        self._after(stream)
+
+    def free(self, buffer: Any, *, step: int) -> None:
+        self._device.free(buffer, step=step)
+        stream = self._late_wait.stream if self._late_wait is not None else None
+        self._after(stream if self._late_record is None else self._late_record[0])
+
+    def _before(self, stream: Any, operation: str) -> None:
+        mutation = self._mutation
+        if mutation.operator is Operator.RECORD_EARLY and operation == mutation.place:
+            self._device.record(stream, self._event)
+
+    def _after(self, stream: Any) -> None:
+        """An operation has been issued to a stream: what was put off until then is done."""
+        if self._late_record is not None and self._late_record[0] is stream:
+            self._device.record(*self._late_record)
+            self._late_record = None
+        late = self._late_wait
+        if late is not None and late.stream is not None and late.stream is stream:
+            self._late_wait = None
+            self._device.wait_stream(late.stream, late.event, late.edge, step=late.step)

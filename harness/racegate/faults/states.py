@@ -1,0 +1,277 @@
+"""Faults of recurrent states: which slot is read, and where states are kept (bug_catalogue 7.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from racegate.device.protocol import reads, writes
+from racegate.engine.align_cache import AlignCache
+from racegate.engine.buffers import Inputs, Work
+from racegate.engine.model import BatchShape
+from racegate.engine.plan import PlanEntry
+from racegate.engine.request_state import RequestState, enter
+from racegate.engine.tracked import Tracked
+from racegate.faults.fault import Fault, FaultKind, Need, the_parts
+from racegate.trace import Owner
+from racegate_kernels.backend import Backend, Kernel
+from racegate_kernels.numerics import Array
+
+H = (Need.HYBRID,)
+HS = (Need.HYBRID, Need.SPECULATION)
+HP = (Need.HYBRID, Need.PREFIX_CACHE)
+
+
+def _slot_zero(accepted: Array, query_start: Array) -> Array:
+    """[R] int32: 1 for rows of one token, else the count."""
+    is_single = query_start[1:] - query_start[:-1] == 1
+    return accepted - (accepted - 1) * is_single
+
+
+def _with_counts(kernel: Kernel) -> Kernel:
+    """A state update that reads slot 0 for rows without drafts."""
+
+    def update(*arrays: Any) -> Any:
+        *front, query_start, accepted, computed, is_decode = arrays
+        count = _slot_zero(accepted, query_start)
+        return kernel(*front, query_start, count, computed, is_decode)
+
+    return update
+
+
+def _with_tenant(kernel: Kernel) -> Kernel:
+    """A state update that takes what is in the block for the state of a fresh request."""
+
+    def update(*arrays: Any) -> Any:
+        *front, query_start, accepted, computed, is_decode = arrays
+        has_state = computed + (computed == 0)
+        return kernel(*front, query_start, accepted, has_state, is_decode)
+
+    return update
+
+
+def _with_tenant_if_single(kernel: Kernel) -> Kernel:
+    """The same where the first chunk is one token: it passes for a decode step."""
+
+    def update(*arrays: Any) -> Any:
+        *front, query_start, accepted, computed, is_decode = arrays
+        is_single = query_start[1:] - query_start[:-1] == 1
+        has_state = computed + (computed == 0) * is_single
+        return kernel(*front, query_start, accepted, has_state, is_decode)
+
+    return update
+
+
+_RECURRENT = ("mamba2_update", "gated_delta_update")
+
+
+def _on(names: tuple[str, ...], variant: Any) -> dict[str, Any]:
+    """The variant of each named kernel."""
+
+    def make(name: str) -> Any:
+        return lambda k: variant(getattr(k, name))
+
+    return {name: make(name) for name in names}
+
+
+def keep_column(entry: PlanEntry, earlier: RequestState | None) -> RequestState:
+    """A resumed request goes on with the state column of its last incarnation (vllm#35157)."""
+    state = enter(entry, earlier)
+    if earlier is not None:
+        state.column = earlier.column
+        state.accepted_last = earlier.accepted_last
+    return state
+
+
+class ResetInPlace(AlignCache):
+    """Every layer makes its own boundary plan, and the first one resets the count that the next
+    one reads (vllm#50432).
+    """
+
+    def keep_boundaries(
+        self, shape: BatchShape, inputs: Inputs, work: Work, owners: tuple[Owner, ...]
+    ) -> None:
+        first, *others = self.layers
+        out = writes(work.accepted_out, shape.rows, own=owners)
+        self.plan(shape, inputs, work, (reads(work.accepted, shape.rows), out))
+        self.keep(shape, work, (first,))
+        for layer in others:
+            self.plan(shape, inputs, work, (reads(work.accepted_out, shape.rows), out))
+            self.keep(shape, work, (layer,))
+
+
+_PLAN = (
+    "accepted",
+    "computed",
+    "scheduled",
+    "draft_lens",
+    "is_decode",
+    "column",
+    "state_table",
+    "state_source",
+    "window_source",
+    "target",
+    "offset",
+    "accepted_out",
+)
+
+
+def _planned(k: Backend, *arrays: Array, interval: int) -> dict[str, Array]:
+    """The boundary plan's arrays by name, once it is made."""
+    k.boundary_plan(*arrays, interval=interval)
+    return dict(zip(_PLAN, arrays, strict=True))
+
+
+def backward_at_boundary(k: Backend) -> Kernel:
+    """Where the accepted tokens end exactly on a boundary, the copy runs backward."""
+
+    def boundary_plan(*arrays: Array, interval: int) -> None:
+        plan = _planned(k, *arrays, interval=interval)
+        reached = plan["computed"] + plan["scheduled"] - plan["draft_lens"] + plan["accepted"] - 1
+        is_exact = (reached % interval == 0) * 1
+        swap = (plan["target"] - plan["state_source"]) * is_exact
+        plan["state_source"][...] += swap
+        plan["target"][...] -= swap
+
+    return boundary_plan
+
+
+def advanced_length(k: Backend) -> Kernel:
+    """The boundary is decided from a length that counts this step's tokens already."""
+
+    def boundary_plan(accepted: Array, computed: Array, *rest: Array, interval: int) -> None:
+        k.boundary_plan(accepted, computed + rest[0], *rest, interval=interval)
+
+    return boundary_plan
+
+
+def dropped_in_mixed_batch(k: Backend) -> Kernel:
+    """A batch with a prefill row keeps no boundary; the block is published all the same."""
+
+    def boundary_plan(*arrays: Array, interval: int) -> None:
+        plan = _planned(k, *arrays, interval=interval)
+        is_pure = plan["is_decode"].min() * 1
+        plan["state_source"][...] *= is_pure
+        plan["window_source"][...] *= is_pure
+        kept = plan["accepted_out"]
+        kept[...] = plan["accepted"] + (kept - plan["accepted"]) * is_pure
+
+    return boundary_plan
+
+
+def settled_only(tracked: Tracked) -> int:
+    """Reserves for what has been verified, not for the steps in flight."""
+    return tracked.settled
+
+
+FAULTS = (
+    Fault(
+        name="accepted-reset-in-place",
+        number=14,
+        kind=FaultKind.LOGIC,
+        needs=(*HS, Need.PREFIX_CACHE),
+        origin="vllm#50432",
+        summary="the first layer's state move resets the count that the next layer reads",
+        expect="sampled.checkpoint",
+        scenarios=("align-boundary-and-prefix-hit",),
+        parts=the_parts(align_cache=ResetInPlace),
+    ),
+    Fault(
+        name="nonspec-reads-slot-zero",
+        number=29,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#39273, #40738",
+        summary="a row without drafts reads state column 0 instead of the last accepted one",
+        expect="sampled.conv",
+        scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
+        kernels=_on((*_RECURRENT, "conv_update"), _with_counts),
+    ),
+    Fault(
+        name="nonspec-reads-slot-zero:conv-offset-dropped",
+        number=29,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#52942, #55504",
+        summary="the recurrent state is restored for such a row, the offset of its window is not",
+        expect="sampled.conv",
+        scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
+        kernels=_on(("conv_update",), _with_counts),
+    ),
+    Fault(
+        name="stale-tenant-state",
+        number=30,
+        kind=FaultKind.LOGIC,
+        needs=H,
+        origin="vllm#56524",
+        summary="a fresh request starts from what its block's last tenant left",
+        expect="sampled.conv",
+        scenarios=("add-into-hole",),
+        kernels=_on((*_RECURRENT, "conv_update"), _with_tenant),
+    ),
+    Fault(
+        name="stale-tenant-state:single-token",
+        number=30,
+        kind=FaultKind.LOGIC,
+        needs=H,
+        origin="vllm#32118, #51562",
+        summary="a first chunk of one token is taken for a decode step and reads its block",
+        expect="sampled.conv",
+        scenarios=("prompt-k-plus-one",),
+        kernels=_on((*_RECURRENT, "conv_update"), _with_tenant_if_single),
+    ),
+    Fault(
+        name="stale-tenant-state:resume",
+        number=30,
+        kind=FaultKind.LOGIC,
+        needs=H,
+        origin="vllm#35157",
+        summary="a resumed request goes on with the state column of its last incarnation",
+        expect="inputs.accepted",
+        scenarios=("preempt-and-resume", "align-resume-from-prefix"),
+        parts=the_parts(enter=keep_column),
+    ),
+    Fault(
+        name="boundary-migration-wrong",
+        number=31,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="vllm#53505",
+        summary="at an exact boundary the state is copied backward",
+        expect="sampled.checkpoint",
+        scenarios=("align-boundary-and-prefix-hit", "align-resume-from-prefix"),
+        kernels={"boundary_plan": backward_at_boundary},
+    ),
+    Fault(
+        name="boundary-migration-wrong:advanced-length",
+        number=31,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="sglang#29792",
+        summary="the boundary is decided from a length that is advanced already",
+        expect="sampled.checkpoint",
+        scenarios=("align-resume-from-prefix", "align-boundary-and-prefix-hit"),
+        kernels={"boundary_plan": advanced_length},
+    ),
+    Fault(
+        name="boundary-migration-wrong:mixed-batch",
+        number=31,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="sglang#39342",
+        summary="a batch with a prefill row keeps no boundary state, but publishes its block",
+        expect="sampled.checkpoint",
+        scenarios=("align-boundary-and-prefix-hit", "align-resume-from-prefix"),
+        kernels={"boundary_plan": dropped_in_mixed_batch},
+    ),
+    Fault(
+        name="freed-on-optimistic-count",
+        number=35,
+        kind=FaultKind.LOGIC,
+        needs=(Need.SPECULATION,),
+        origin="vllm#47728, #33997",
+        summary="blocks are reserved for a count that leaves out the steps in flight",
+        expect="scheduled.block_table",
+        scenarios=("steady-mixed-accepts",),
+        parts=the_parts(reserved=settled_only),
+    ),
+)

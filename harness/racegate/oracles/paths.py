@@ -1,0 +1,137 @@
+"""Paths of program edges between the events of a trace: host order, issue, stream order, records
+and waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from difflib import get_close_matches
+
+import msgspec
+
+from racegate.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+
+
+class ExplainError(Exception):
+    """A pair that cannot be explained: says why."""
+
+
+class PathStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One edge of a path and where it leads."""
+
+    by: str
+    to: str
+
+
+class Ordered(msgspec.Struct, frozen=True, kw_only=True):
+    """The pair is ordered: the shortest path of edges."""
+
+    first: str
+    second: str
+    path: tuple[PathStep, ...]
+
+
+class EdgeGraph:
+    """The events of a trace and the program edges between them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._edges: dict[int, list[tuple[int, str]]] = {}
+        self._build()
+
+    def _build(self) -> None:
+        last: dict[int, int] = {}
+        records: dict[tuple[str, int], int] = {}
+        for place, event in enumerate(self._trace.events):
+            if isinstance(event, HostAccess):
+                self._follow(last, HOST, place, "host order")
+            elif isinstance(event, OpRecord):
+                self._add(last.get(HOST), place, "issue by the host")
+                self._follow(last, event.lane, place, self._order_of(event.lane))
+            elif isinstance(event, Recorded):
+                self._add(last.get(event.lane), place, f"record of {event.event}")
+                self._add(last.get(HOST), place, "issue by the host")
+                records[event.event, event.version] = place
+            elif isinstance(event, Waited) and not event.is_dropped:
+                source = records.get((event.event, event.version))
+                self._add(source, place, f"wait for edge {event.edge}")
+                self._follow(last, event.lane, place, self._order_of(event.lane))
+
+    def _order_of(self, lane: int) -> str:
+        return "host order" if lane == HOST else f"stream order on {self._trace.lanes[lane]}"
+
+    def _follow(self, last: dict[int, int], lane: int, place: int, by: str) -> None:
+        self._add(last.get(lane), place, by)
+        last[lane] = place
+
+    def _add(self, source: int | None, target: int, by: str) -> None:
+        if source is not None:
+            self._edges.setdefault(source, []).append((target, by))
+
+    def places(self, event: OpRecord | HostAccess, buffer: str) -> list[int]:
+        """Where an event of another run of the program is in this one: by its name and buffer."""
+        return [
+            place
+            for place, mine in enumerate(self._trace.events)
+            if isinstance(mine, OpRecord | HostAccess)
+            and mine.name == event.name
+            and any(access.buffer == buffer for access in mine.accesses)
+        ]
+
+    def find(self, name: str) -> int:
+        """The event of that name: an operation, or the first access of a host action."""
+        for place, event in enumerate(self._trace.events):
+            if isinstance(event, OpRecord | HostAccess) and event.name == name:
+                return place
+        known = {e.name for e in self._trace.events if isinstance(e, OpRecord | HostAccess)}
+        near = get_close_matches(name, sorted(known), n=6, cutoff=0.5)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
+
+    def name(self, place: int) -> str:
+        event = self._trace.events[place]
+        match event:
+            case OpRecord() | HostAccess():
+                return event.name
+            case Recorded():
+                return f"record of {event.event} on {self._trace.lanes[event.lane]}"
+            case Waited():
+                return f"{self._trace.lanes[event.lane]} has waited for {event.edge}"
+            case _:
+                return type(event).__name__
+
+    def path(self, first: int, second: int) -> Ordered | None:
+        """The shortest path of edges from one event to another."""
+        came: dict[int, tuple[int, str]] = {}
+        queue = deque([first])
+        while queue:
+            place = queue.popleft()
+            if place == second:
+                return Ordered(
+                    first=self.name(first),
+                    second=self.name(second),
+                    path=self._walk(came, first, second),
+                )
+            for target, by in self._edges.get(place, ()):
+                if target not in came and target != first:
+                    came[target] = (place, by)
+                    queue.append(target)
+        return None
+
+    def _walk(
+        self, came: dict[int, tuple[int, str]], first: int, second: int
+    ) -> tuple[PathStep, ...]:
+        """The path found, a run of one stream's operations as one step."""
+        backwards: list[tuple[str, int, int]] = []  # (by, place, edges)
+        place = second
+        while place != first:
+            source, by = came[place]
+            if backwards and backwards[-1][0] == by and by.startswith("stream order"):
+                backwards[-1] = (by, backwards[-1][1], backwards[-1][2] + 1)
+            else:
+                backwards.append((by, place, 1))
+            place = source
+        return tuple(
+            PathStep(by=by if count == 1 else f"{by}, {count} on", to=self.name(place))
+            for by, place, count in reversed(backwards)
+        )

@@ -1,0 +1,38 @@
+"""Tables of faults and mutants for the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from racegate.faults.fault import Fault
+from racegate.mutate import Fate, MutationReport
+
+
+def print_faults(console: Console, faults: Iterable[Fault]) -> None:
+    """One line per fault, its name whole."""
+    table = Table("#", Column("name", no_wrap=True), "kind", "needs", "origin", "first difference")
+    for fault in faults:
+        needs = "".join(fault.needs)
+        number = str(fault.number or "")
+        table.add_row(number, fault.name, fault.kind, needs, fault.origin, fault.expect)
+    console.print(table)
+
+
+def print_mutants(console: Console, report: MutationReport) -> None:
+    """Every mutant with what killed it, or the path that makes it harmless."""
+    table = Table("mutant", "fate", "killed by, or still ordered by")
+    for mutant in report.mutants:
+        shown = f"{mutant.scenario}: {mutant.signature}"
+        if mutant.fate is not Fate.KILLED:
+            shown = "\n-> ".join(mutant.path)
+        table.add_row(mutant.mutant, mutant.fate, shown)
+    console.print(table)
+    fates = Counter(mutant.fate for mutant in report.mutants)
+    counted = ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()))
+    console.print(f"{len(report.mutants)} mutants: {counted}")
+    edges = ", ".join(report.redundant) or "none"
+    console.print(f"edges that others imply in every scenario: {edges}")
