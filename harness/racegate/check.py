@@ -17,8 +17,8 @@ from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
+from racegate.engine.lanes import lanes_of
 from racegate.engine.probe import NullProbe, RecordingProbe
-from racegate.engine.runner import LANES
 from racegate.faults.fault import Fault
 from racegate.findings import (
     from_conflicts,
@@ -104,6 +104,7 @@ class Checker:
         resolved = resolve(scenario)
         self.scenario, self.reference, notes = _decidable(resolved.scenario)
         self.warnings = (*resolved.warnings, *notes)
+        self.lanes = lanes_of(self.scenario)
         self._replay = replay or f"racegate run {scenario.name}"
         self.truth = truth(self.scenario)
         self._plain = {
@@ -120,7 +121,7 @@ class Checker:
         memo: OpMemo | None = None,
     ) -> Run:
         """Runs the asynchronous engine once on the virtual device, with holds or step by step."""
-        device = make_device(
+        device = self.device(
             fault, chooser=HoldChooser(schedule), stepper=stepper, is_audited=is_audited, memo=memo
         )
         probe = RecordingProbe(self.scenario, device, device.stream("compute"))
@@ -147,6 +148,13 @@ class Checker:
             seconds=seconds,
         )
 
+    def device(self, fault: Fault | None, **options: Any) -> VirtualDevice:
+        """A virtual device, with the edges dropped and the kernels exchanged that a fault names."""
+        if fault is None:
+            return VirtualDevice(self.lanes, **options)
+        backend = fault.backend(EAGER_KERNELS)
+        return VirtualDevice(self.lanes, dropped=fault.drops, backend=backend, **options)
+
     def engine(
         self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
     ) -> AsyncEngine:
@@ -164,7 +172,7 @@ class Checker:
         """Runs the engine without recording or observing anything: what the harness costs is
         measured against this.
         """
-        device = VirtualDevice(LANES, recorder=NullRecorder(LANES))
+        device = VirtualDevice(self.lanes, recorder=NullRecorder(self.lanes))
         engine = AsyncEngine(self.scenario, device, truth=self.truth, probe=NullProbe())
         result = engine.run()
         device.finish()
@@ -267,15 +275,6 @@ class Checker:
             parts.append(f"--fault {fault.name}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
         return " ".join(parts)
-
-
-def make_device(fault: Fault | None, **options: Any) -> VirtualDevice:
-    """A virtual device, with the edges dropped and the kernels exchanged that a fault names."""
-    if fault is None:
-        return VirtualDevice(LANES, **options)
-    return VirtualDevice(
-        LANES, dropped=fault.drops, backend=fault.backend(EAGER_KERNELS), **options
-    )
 
 
 def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:

@@ -10,7 +10,6 @@ import msgspec
 
 from racegate.check import Checker, RunResult, SearchSummary
 from racegate.device.stepping import Stepper
-from racegate.engine.runner import LANES
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
 from racegate.faults.fault import Fault
@@ -63,7 +62,7 @@ def search(
     """The result of the first run that went wrong, or of the eager run with the verdict of all."""
     started = time.perf_counter()
     subject = CheckSubject(checker, fault, is_audited=is_audited)
-    climbed = climb(subject, lanes=LANES, budget=budget, seed=seed)
+    climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:
         result = _as_result(climbed.first.result[1])
         verdict = _verdict_without_divergence(climbed, result.verdict)

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from racegate.check import ENGINE_ERRORS, Checker, RunResult, make_device
+from racegate.check import ENGINE_ERRORS, Checker, RunResult
 from racegate.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
 from racegate.engine.probe import RecordingProbe
-from racegate.engine.runner import LANES
 from racegate.faults.fault import Fault
 from racegate.observe import Boundary
 from racegate.oracles.invariants import find_violations
@@ -49,7 +48,7 @@ class SharedRuns:
         self._checker = checker
         self._fault = fault
         self._memo = OpMemo()
-        self._device = make_device(fault, memo=self._memo)
+        self._device = checker.device(fault, memo=self._memo)
         self._probe = RecordingProbe(checker.scenario, self._device, self._device.stream("compute"))
         self._engine = checker.engine(self._device, self._probe, fault)
         self._marks: list[_Mark] = []
@@ -62,7 +61,7 @@ class SharedRuns:
         for event in self._events:
             if isinstance(event, OpRecord):
                 self._step_of[event.name] = event.step
-                self._step_of[f"{LANES[event.lane - 1]}/{event.name}"] = event.step
+                self._step_of[f"{checker.lanes[event.lane - 1]}/{event.name}"] = event.step
         self._aliases = self._alias_steps()
 
     def run(self, schedule: Schedule) -> RunResult:

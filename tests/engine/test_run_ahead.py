@@ -13,7 +13,7 @@ from racegate.device.chooser import HoldChooser
 from racegate.device.virtual import VirtualDevice
 from racegate.engine import edges
 from racegate.engine.engine import AsyncEngine
-from racegate.engine.runner import LANES
+from racegate.engine.lanes import lanes_of
 from racegate.schedule import LATE
 from racegate.trace import HOST, HostAccess, OpRecord, Waited
 from racegate_reference.decoding import truth
@@ -25,8 +25,8 @@ STEADY = "steady-mixed-accepts"
 class Watching(VirtualDevice):
     """Notes what is still pending when the host begins to prepare each step."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(LANES, **options)
+    def __init__(self, lanes: tuple[str, ...], **options: Any) -> None:
+        super().__init__(lanes, **options)
         self.pending_at: dict[int, tuple[str, ...]] = {}
 
     def action(self, name: str, *, step: int) -> Any:
@@ -36,7 +36,7 @@ class Watching(VirtualDevice):
 
 
 def watch(name: str) -> tuple[Watching, AsyncEngine]:
-    device = Watching(chooser=HoldChooser(LATE))
+    device = Watching(lanes_of(scenario(name)), chooser=HoldChooser(LATE))
     engine = AsyncEngine(scenario(name), device, truth=truth(scenario(name)))
     engine.run()
     return device, engine
@@ -107,7 +107,7 @@ def test_with_prefix_caching_the_counts_are_waited_for_before_the_forward_pass()
 def test_depth_is_the_number_of_steps_in_flight(depth: int) -> None:
     base = scenario(STEADY)
     deep = msgspec.structs.replace(base, engine=msgspec.structs.replace(base.engine, depth=depth))
-    device = Watching(chooser=HoldChooser(LATE))
+    device = Watching(lanes_of(scenario(name)), chooser=HoldChooser(LATE))
     engine = AsyncEngine(deep, device, truth=truth(deep))
     most = 0
     for step in range(8):

@@ -87,6 +87,10 @@ class VirtualBuffer:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.storage.array.shape)
 
+    @property
+    def dtype(self) -> Any:
+        return self.storage.array.dtype
+
     def access(self, mask: int, *, is_write: bool) -> Access:
         """The (cached) access record of some rows."""
         key = (mask, is_write)

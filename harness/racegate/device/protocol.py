@@ -36,6 +36,8 @@ class DeviceBuffer(Protocol):
     def name(self) -> str: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> Any: ...
 
 
 class HostBuffer(Protocol):
@@ -217,6 +219,18 @@ class Device(Protocol):
         rows: int,
     ) -> None:
         """Non-blocking device-to-host copy of the first rows."""
+        ...
+
+    def upload_blocks(
+        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
+    ) -> None:
+        """Non-blocking copy of the source's first rows to the given blocks of a pool."""
+        ...
+
+    def download_blocks(
+        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
+    ) -> None:
+        """Non-blocking copy of the given blocks of a pool to the target's first rows."""
         ...
 
     def record(self, stream: Any, event: Any) -> None: ...

@@ -17,6 +17,7 @@ import numpy as np
 
 from racegate.device.audit import run_audited
 from racegate.device.chooser import HoldChooser
+from racegate.device.copies import copy_range, gather_blocks, scatter_blocks
 from racegate.device.driver import Driver
 from racegate.device.masks import prefix_mask
 from racegate.device.memo import OpMemo
@@ -207,6 +208,34 @@ class VirtualDevice:
     ) -> None:
         self._copy(stream, f"d2h:{name}", target, source, step, rows)
 
+    def upload_blocks(
+        self,
+        stream: VirtualStream,
+        target: VirtualBuffer,
+        source: VirtualHostBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
+    ) -> None:
+        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
+        copy = scatter_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"h2d:{name}@{step}", step, *copy)
+
+    def download_blocks(
+        self,
+        stream: VirtualStream,
+        target: VirtualHostBuffer,
+        source: VirtualBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
+    ) -> None:
+        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
+        copy = gather_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"d2h:{name}@{step}", step, *copy)
+
     def _copy(
         self,
         stream: VirtualStream,
@@ -220,32 +249,13 @@ class VirtualDevice:
         full_name = f"{name}@{step}"
         torn_at = self._chooser.tear_row(stream.lane, full_name)
         if torn_at is None or not 0 < torn_at < rows:
-            self._copy_rows(stream, full_name, target, source, step, 0, rows)
+            whole = copy_range(target, source, 0, rows, self._memo)
+            self._issue(stream, full_name, step, *whole)
             return
-        self._copy_rows(stream, full_name, target, source, step, 0, torn_at)
-        self._copy_rows(stream, f"{full_name}[{torn_at}:]", target, source, step, torn_at, rows)
-
-    def _copy_rows(
-        self,
-        stream: VirtualStream,
-        name: str,
-        target: VirtualBuffer,
-        source: VirtualBuffer,
-        step: int,
-        first: int,
-        end: int,
-    ) -> None:
-        mask = prefix_mask(end) ^ prefix_mask(first)
-        to, origin, memo = target.storage, source.storage, self._memo
-
-        def run() -> None:
-            to.array[first:end] = origin.array[first:end]
-            to.owners[first:end] = origin.owners[first:end]
-            if memo is not None:
-                to.version = memo.version("copy", to.version, origin.version, first, end)
-
-        accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
-        self._issue(stream, name, step, accesses, run)
+        front = copy_range(target, source, 0, torn_at, self._memo)
+        self._issue(stream, full_name, step, *front)
+        back = copy_range(target, source, torn_at, rows, self._memo)
+        self._issue(stream, f"{full_name}[{torn_at}:]", step, *back)
 
     def _issue(
         self,

@@ -1,4 +1,4 @@
-"""Cache mode align: recurrent states move between columns, and states at boundaries are kept.
+"""Cache modes with columns: running states move between them, and states at boundaries are kept.
 Mechanism section 7.4.
 
 The host decides the move before a step, from exact counts; the device keeps the state at a boundary
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from racegate.device.protocol import Device, Stream, Use, reads, updates, writes
+from racegate.engine import edges
 from racegate.engine.block_tables import ceil_div
 from racegate.engine.blocks import NULL_BLOCK
 from racegate.engine.buffers import Inputs, Work
@@ -62,6 +63,7 @@ class AlignCache:
         self._stream = stream
         self._model = model
         self._counters = counters
+        self._sent = device.event("postprocessed")
 
     def decide(
         self, entries: list[PlanEntry], states: list[RequestState], accepted: np.ndarray
@@ -101,6 +103,20 @@ class AlignCache:
             reads(inputs.migrate_offset.gpu, shape.rows),
         )
 
+    def guard(self, step: int) -> None:
+        """The host may move and rewrite rows again."""
+        self._device.wait_host(self._sent, edges.POSTPROCESS_GUARD, step=step)
+
+    def send_tables(self, shape: BatchShape, inputs: Inputs, work: Work) -> None:
+        """After the step: what decides about its states follows it, from the host's tables."""
+        for target, source in (
+            (work.boundary_table, inputs.state_table.cpu),
+            (inputs.scheduled.gpu, inputs.scheduled.cpu),
+            (inputs.column.gpu, inputs.column.cpu),
+        ):
+            self._device.upload(self._stream, target, source, step=shape.step, rows=shape.rows)
+        self._device.record(self._stream, self._sent)
+
     def keep_boundaries(
         self,
         shape: BatchShape,
@@ -136,7 +152,7 @@ class AlignCache:
                 reads(inputs.draft_lens.gpu, shape.rows),
                 reads(inputs.is_decode.gpu, shape.rows),
                 reads(inputs.column.gpu, shape.rows),
-                reads(inputs.state_table.gpu, shape.rows),
+                reads(work.boundary_table, shape.rows),
                 writes(work.copy_source, shape.rows),
                 writes(work.copy_window, shape.rows),
                 writes(work.copy_target, shape.rows),

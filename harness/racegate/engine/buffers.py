@@ -9,7 +9,7 @@ import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
 from racegate.engine.block_tables import ceil_div
-from racegate.scenario import CacheMode, DrafterKind, Numerics, Scenario
+from racegate.scenario import DrafterKind, Numerics, Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def sizes_of(scenario: Scenario) -> Sizes:
     engine = scenario.engine
     k = engine.draft_len_max
     state_columns = 1 + k
-    if engine.cache_mode is CacheMode.ALIGN:
+    if engine.cache_mode.has_columns:
         state_columns = ceil_div(engine.model_len_max + 1 + k, engine.state_interval) + k
     return Sizes(
         rows=engine.rows_max,
@@ -125,7 +125,8 @@ class Work:
         last step
     positions, slot_mapping, shifted_ids: [T] int32; seq_lens, last_index: [R] int32
     hidden: [T, D]; draft_hidden: [R, D]
-    copy_source, copy_window, copy_target, copy_offset: [R] int32, the boundary copies of align
+    boundary_table: [R, C] int32, the state table behind the forward pass
+    copy_source, copy_window, copy_target, copy_offset: [R] int32, the copies of boundary states
     draft_positions, draft_slots, draft_seq_lens: [R] int32
     """
 
@@ -139,6 +140,7 @@ class Work:
     last_index: DeviceBuffer
     hidden: DeviceBuffer
     draft_hidden: DeviceBuffer
+    boundary_table: DeviceBuffer
     copy_source: DeviceBuffer
     copy_window: DeviceBuffer
     copy_target: DeviceBuffer
@@ -155,6 +157,7 @@ def make_work(device: Device, stream: Stream, sizes: Sizes) -> Work:
         "shifted_ids": ((sizes.tokens,), np.int32),
         "hidden": ((sizes.tokens, sizes.hidden), sizes.quantity),
         "draft_hidden": ((sizes.rows, sizes.hidden), sizes.quantity),
+        "boundary_table": ((sizes.rows, sizes.state_columns), np.int32),
     }
     buffers = {}
     for field in fields(Work):

@@ -23,20 +23,43 @@ INPUTS = (
     "request_index_cpu",
     "accept_target_cpu",
     "window_table_cpu",
-    "scheduled_cpu",
-    "column_cpu",
     "migrate_source_cpu",
     "migrate_window_cpu",
     "migrate_target_cpu",
     "migrate_offset_cpu",
 )
 
+ZERO_LISTS = ("zero_list_cpu", "zero_state_list_cpu")
+POSTPROCESS = ("state_table_cpu", "scheduled_cpu", "column_cpu")
+PLANNED = ("positions_gpu", "seq_lens_gpu", "slot_mapping_gpu")
+
 INPUT_PREP_GUARD = Edge(
     name="input-prep-guard",
     before="h2d:* of the previous step's input preparation",
     after="the host rewriting pinned inputs and row tables",
-    buffers=INPUTS + ROW_TABLES,
+    buffers=INPUTS + ROW_TABLES + ZERO_LISTS,
     reason="a pinned source rewritten under a pending copy reaches the device rewritten",
+)
+POSTPROCESS_GUARD = Edge(
+    name="postprocess-guard",
+    before="h2d:boundary_table, h2d:scheduled and h2d:column, behind the previous step's forward",
+    after="the host moving and rewriting rows of those tables",
+    buffers=POSTPROCESS,
+    reason="the previous step's states would be kept in blocks of the next step's rows",
+)
+PLAN_AFTER_COUNTS = Edge(
+    name="plan-after-counts",
+    before="kernel:correct_computed and the uploads of lengths and block tables",
+    after="kernel:positions and kernel:slot_mapping on the plan stream",
+    buffers=("computed_gpu", "query_start_gpu", "block_table_gpu", *PLANNED),
+    reason="positions and slots would be built from counts that are not corrected yet",
+)
+FORWARD_AFTER_PLAN = Edge(
+    name="forward-after-plan",
+    before="kernel:slot_mapping on the plan stream",
+    after="the forward pass on the compute stream, and the next step's uploads",
+    buffers=("query_start_gpu", "block_table_gpu", "computed_gpu", *PLANNED),
+    reason="the forward pass would run with the previous step's positions and slots",
 )
 COUNT_COPY_AFTER_KERNEL = Edge(
     name="count-copy-after-kernel",
@@ -81,8 +104,46 @@ OUTPUT_LANDED = Edge(
     reason="the scheduler would process tokens that have not landed",
 )
 
+_POOLS = ("kv.*", "draft_kv", "state.*", "conv.*")
+
+SAVE_AFTER_FORWARD = Edge(
+    name="save-after-forward",
+    before="the forward pass and the drafter of a prefill chunk",
+    after="d2h:save.* on the save stream",
+    buffers=_POOLS,
+    reason="the store would keep states from before the chunk, for a later hit to go on from",
+)
+REUSE_AFTER_SAVE = Edge(
+    name="reuse-after-save",
+    before="d2h:save.* on the save stream",
+    after="the compute stream writing blocks that were given back, and loads from what was saved",
+    buffers=(*_POOLS, "saved_*"),
+    reason="the store would keep what the blocks' next owner writes",
+)
+LOAD_AFTER_RELEASE = Edge(
+    name="load-after-release",
+    before="work in flight of the blocks' last owner, and their zeroing",
+    after="h2d:load.* on the load stream",
+    buffers=_POOLS,
+    reason="what was loaded would be overwritten by the last owner's step, or zeroed",
+)
+FORWARD_AFTER_LOAD = Edge(
+    name="forward-after-load",
+    before="h2d:load.* on the load stream",
+    after="state migrations and the forward pass on the compute stream",
+    buffers=_POOLS,
+    reason="the request would go on from what the blocks held before",
+)
+
 EDGES = (
     INPUT_PREP_GUARD,
+    POSTPROCESS_GUARD,
+    PLAN_AFTER_COUNTS,
+    FORWARD_AFTER_PLAN,
+    SAVE_AFTER_FORWARD,
+    REUSE_AFTER_SAVE,
+    LOAD_AFTER_RELEASE,
+    FORWARD_AFTER_LOAD,
     COUNT_COPY_AFTER_KERNEL,
     VALID_COUNT_LANDED,
     COUNT_RELEASE,

@@ -14,6 +14,7 @@ from racegate.engine.align_cache import Moves
 from racegate.engine.buffers import Inputs, StepOutputs, Twin, Work
 from racegate.engine.input_batch import PrevStep
 from racegate.engine.parts import EngineParts
+from racegate.engine.planning import make_planner
 from racegate.engine.preparation import StepView, host_input_ids, logit_index
 from racegate.scenario import Scenario
 from racegate.trace import Owner
@@ -33,6 +34,7 @@ class InputPrep:
         parts: EngineParts,
     ) -> None:
         self._engine = scenario.engine
+        self._planner = make_planner(scenario, device, stream)
         self._index = {request.name: i for i, request in enumerate(scenario.requests)}
         self._device = device
         self._stream = stream
@@ -89,12 +91,32 @@ class InputPrep:
             self._upload(view, table, view.shape.rows)
         return source
 
+    def stage_padding(self, view: StepView) -> None:
+        """Host side of an idle step: every input that decides where a padding row reads and writes.
+
+        Its tables hold null blocks, so that it touches no request's memory (vllm#49757).
+        """
+        inputs, rows = self._inputs, view.shape.rows
+        zeros, nothing = np.zeros(rows, np.int32), np.full(rows, -1, np.int32)
+        self._put(view, inputs.input_ids, zeros)
+        self._put(view, inputs.query_start, view.query_start)
+        self._put(view, inputs.computed_host, zeros)
+        self._put(view, inputs.accepted_host, zeros + 1)
+        self._put(view, inputs.prev_positions, nothing)
+        self._put(view, inputs.computed_source, nothing)
+        self._put(view, inputs.count_source, nothing)
+        self._put(view, inputs.draft_lens, zeros)
+        self._put(view, inputs.is_decode, view.is_decode)
+        for table in (inputs.block_table, inputs.state_table, inputs.window_table):
+            self._put(view, table, np.zeros((rows, table.cpu.shape[1]), np.int32))
+
     def stage_moves(self, view: StepView, moves: Moves) -> None:
-        """Host side of align: windows, and where running states go."""
+        """Host side of columns: windows, and where running states go."""
         inputs = self._inputs
         self._put(view, inputs.window_table, moves.window)
-        self._put(view, inputs.scheduled, view.tokens)
-        self._put(view, inputs.column, moves.column)
+        # These two follow the forward pass.
+        inputs.scheduled.cpu.write(view.tokens)
+        inputs.column.cpu.write(moves.column)
         self._put(view, inputs.migrate_source, moves.source)
         self._put(view, inputs.migrate_window, moves.window_source)
         self._put(view, inputs.migrate_target, moves.target)
@@ -134,23 +156,26 @@ class InputPrep:
             reads(inputs.count_source.gpu, rows),
             reads(previous.valid_count, expect=counted),
         )
-        self._launch(
-            view,
-            "positions",
-            reads(self._parts.length_source(inputs, work), rows),
-            reads(inputs.query_start.gpu, rows + 1),
-            writes(work.positions),
-            writes(work.seq_lens),
-        )
-        self._launch(
-            view,
-            "slot_mapping",
-            reads(work.positions),
-            reads(inputs.query_start.gpu, rows + 1),
-            reads(inputs.block_table.gpu, rows),
-            writes(work.slot_mapping),
-            block_size=self._engine.block_size,
-        )
+        with self._planner.building(view.shape.step) as plan_stream:
+            self._launch(
+                view,
+                "positions",
+                reads(self._parts.length_source(inputs, work), rows),
+                reads(inputs.query_start.gpu, rows + 1),
+                writes(work.positions),
+                writes(work.seq_lens),
+                stream=plan_stream,
+            )
+            self._launch(
+                view,
+                "slot_mapping",
+                reads(work.positions),
+                reads(inputs.query_start.gpu, rows + 1),
+                reads(inputs.block_table.gpu, rows),
+                writes(work.slot_mapping),
+                stream=plan_stream,
+                block_size=self._engine.block_size,
+            )
         self._launch(
             view,
             "scatter_inputs",
@@ -169,13 +194,21 @@ class InputPrep:
     def _upload(self, view: StepView, twin: Twin, rows: int) -> None:
         self._device.upload(self._stream, twin.gpu, twin.cpu, step=view.shape.step, rows=rows)
 
-    def _launch(self, view: StepView, name: str, *uses: Use, **scalars: Any) -> None:
-        """A kernel of the backend, by its name there."""
+    def _launch(
+        self,
+        view: StepView,
+        name: str,
+        *uses: Use,
+        stream: Stream | None = None,
+        **scalars: Any,
+    ) -> None:
+        """A kernel of the backend, by its name there; on the compute stream if none is named."""
 
         def kernel(k: Any, *arrays: Any, **values: Any) -> None:
             getattr(k, name)(*arrays, **values)
 
-        self._device.launch(self._stream, kernel, name, step=view.shape.step, uses=uses, **scalars)
+        where = self._stream if stream is None else stream
+        self._device.launch(where, kernel, name, step=view.shape.step, uses=uses, **scalars)
 
 
 def expected_owners(

@@ -10,10 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
+from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream
 from racegate.engine.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
 from racegate.engine.align_cache import AlignCache
 from racegate.engine.buffers import Inputs, Work
+from racegate.engine.edges import INPUT_PREP_GUARD
+from racegate.engine.fresh_blocks import FreshBlocks
 from racegate.engine.input_batch import PrevStep
 from racegate.engine.plan import PlanEntry
 from racegate.engine.request_state import RequestState, enter
@@ -109,6 +111,19 @@ def draft_start(
     return positions[last_index]
 
 
+# The pinned inputs of idle steps
+
+
+def dummy_guard(device: Device, prepared: Event, step: int) -> None:
+    """Before an idle step rewrites pinned inputs: the last step's copies are done with them."""
+    device.wait_host(prepared, INPUT_PREP_GUARD, step=step)
+
+
+def dummy_staged(device: Device, stream: Stream, prepared: Event) -> None:
+    """Its own copies are issued; they still read."""
+    device.record(stream, prepared)
+
+
 # Memory of the sampled tokens
 
 
@@ -138,5 +153,8 @@ class EngineParts:
     backup_index: Callable[..., int] = backup_index
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
     align_cache: Callable[..., AlignCache] = AlignCache
+    fresh_blocks: Callable[..., FreshBlocks] = FreshBlocks
+    dummy_guard: Callable[[Device, Event, int], None] = dummy_guard
+    dummy_staged: Callable[[Device, Stream, Event], None] = dummy_staged
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

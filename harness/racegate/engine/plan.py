@@ -15,6 +15,8 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blocks, state_blocks: its whole tables
     known_tokens: all known tokens, given when the runner cannot have them (new, resumed, not in the
         last plan)
+    fresh_blocks, fresh_state_blocks: those of its blocks that this plan took from the free lists
+    loaded: tokens of the saved prefix with which this plan admitted it (offload), else 0
     """
 
     request: str
@@ -26,6 +28,9 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     blocks: tuple[int, ...]
     state_blocks: tuple[int, ...]
     known_tokens: tuple[int, ...] | None
+    fresh_blocks: tuple[int, ...] = ()
+    fresh_state_blocks: tuple[int, ...] = ()
+    loaded: int = 0
 
     @property
     def is_decode(self) -> bool:
@@ -39,10 +44,11 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One step. ended: requests finished or aborted since the last plan; preempted: in this
-    iteration.
+    iteration; dummy_rows: padding rows to run in an idle step.
     """
 
     step: int
     entries: tuple[PlanEntry, ...]
     ended: tuple[str, ...]
     preempted: tuple[str, ...]
+    dummy_rows: int = 0

@@ -74,6 +74,24 @@ def view_step(
     )
 
 
+def dummy_view(step: int, rows: int) -> StepView:
+    """A step of padding rows, one token each, in null blocks (bit 0)."""
+    nothing = np.full(rows, -1, np.int32)
+    return StepView(
+        shape=BatchShape(step=step, rows=rows, tokens=rows, blocks=1, state_blocks=1),
+        rows=(),
+        entries=[],
+        states=[],
+        prev_positions=nothing,
+        tokens=np.ones(rows, np.int32),
+        draft_lens=np.zeros(rows, np.int32),
+        query_start=np.arange(rows + 1, dtype=np.int32),
+        discarded=np.zeros(rows, np.int32),
+        is_decode=np.ones(rows, np.int32),
+        owners=(),
+    )
+
+
 def host_input_ids(view: StepView) -> np.ndarray:
     """[T] int32: known tokens; -1 where the device has to fill in what it sampled or drafted."""
     ids = np.full(view.shape.tokens, -1, np.int32)

@@ -23,6 +23,7 @@ from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.model import Model
 from racegate.engine.plan import StepPlan
 from racegate.engine.preparation import StepView
+from racegate.engine.probe_blocks import FreshTaken, as_entries, loaded_parts
 from racegate.engine.scheduler import Scheduler
 from racegate.engine.tracked import Finish
 from racegate.observe import Boundary, Observation
@@ -44,7 +45,15 @@ class Probe(Protocol):
         backup: np.ndarray,
         targets: np.ndarray,
     ) -> None: ...
-    def inputs(self, view: StepView, inputs: Inputs, work: Work, model: Model) -> None: ...
+    def zeroed(self, view: StepView, model: Model, draft_cache: DeviceBuffer | None) -> None: ...
+    def inputs(
+        self,
+        view: StepView,
+        inputs: Inputs,
+        work: Work,
+        model: Model,
+        draft_cache: DeviceBuffer | None,
+    ) -> None: ...
     def forwarded(self, view: StepView, model: Model) -> None: ...
     def sampled(
         self,
@@ -76,7 +85,17 @@ class NullProbe:
     ) -> None:
         pass
 
-    def inputs(self, view: StepView, inputs: Inputs, work: Work, model: Model) -> None:
+    def zeroed(self, view: StepView, model: Model, draft_cache: DeviceBuffer | None) -> None:
+        pass
+
+    def inputs(
+        self,
+        view: StepView,
+        inputs: Inputs,
+        work: Work,
+        model: Model,
+        draft_cache: DeviceBuffer | None,
+    ) -> None:
         pass
 
     def forwarded(self, view: StepView, model: Model) -> None:
@@ -134,7 +153,9 @@ class RecordingProbe:
         self._model = scenario.model
         self._device = device
         self._stream = stream
-        self._is_align = scenario.engine.cache_mode is CacheMode.ALIGN
+        self._has_columns = scenario.engine.cache_mode.has_columns
+        self._is_offload = scenario.engine.cache_mode is CacheMode.OFFLOAD
+        self._fresh: dict[int, FreshTaken] = {}
         self._observations: list[Observation | tuple[int, Boundary]] = []
         self._taken: dict[int, _Taken] = {}
         self._snapshots: list[tuple[dict[str, np.ndarray], list[str], Snapshot]] = []
@@ -176,7 +197,18 @@ class RecordingProbe:
         }
         self._add(view.shape.step, Boundary.PREPARED, values, detail)
 
-    def inputs(self, view: StepView, inputs: Inputs, work: Work, model: Model) -> None:
+    def zeroed(self, view: StepView, model: Model, draft_cache: DeviceBuffer | None) -> None:
+        fresh = self._fresh[view.shape.step] = FreshTaken(view, self._engine)
+        self._take(fresh.arrays, fresh.parts(model, draft_cache))
+
+    def inputs(
+        self,
+        view: StepView,
+        inputs: Inputs,
+        work: Work,
+        model: Model,
+        draft_cache: DeviceBuffer | None,
+    ) -> None:
         rows, tokens = view.shape.rows, view.shape.tokens
         taken = _Taken(view, self._windows(view), self._computed_host, self._backup)
         self._taken[view.shape.step] = taken
@@ -189,6 +221,11 @@ class RecordingProbe:
             "slot_mapping": (work.slot_mapping, tokens),
             "input_ids": (inputs.input_ids.gpu, tokens),
         }
+        if self._is_offload:
+            caches = {f"kv.{index}": cache for index, cache in model.caches.items()}
+            if draft_cache is not None:
+                caches["draft_kv"] = draft_cache
+            parts |= loaded_parts(view, self._engine, caches)
         self._take(taken.inputs, parts | self._recurrent(taken, model))
         self._observations.append((view.shape.step, Boundary.INPUTS))
 
@@ -217,7 +254,7 @@ class RecordingProbe:
         parts |= {f"kv.{index}": (cache, None) for index, cache in model.caches.items()}
         if draft_cache is not None:
             parts["draft_kv"] = (draft_cache, None)
-        if self._is_align:
+        if self._has_columns:
             parts |= {f"pool.{index}": (pool, None) for index, pool in model.states.items()}
         self._take(taken.sampled, parts)
         self._observations.append((view.shape.step, Boundary.SAMPLED))
@@ -275,7 +312,7 @@ class RecordingProbe:
         width = 1 + self._engine.draft_len_max
         windows = np.zeros((view.shape.rows, width), np.int64)
         for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
-            column = state.column if self._is_align else 0
+            column = state.column if self._has_columns else 0
             blocks = entry.state_blocks[column : column + width]
             windows[row, : len(blocks)] = blocks
         return windows
@@ -313,6 +350,11 @@ class RecordingProbe:
                 values[name] = _picked(array, accepted - 1, is_empty)
             elif name.startswith("conv."):
                 values[name] = self._conv_at(array, accepted - 1, is_empty)
+            elif name.startswith("loaded_"):
+                values[name] = as_entries(array)
+        fresh = self._fresh.get(taken.view.shape.step)
+        if fresh is not None:
+            values["fresh_dirty"] = fresh.dirty()
         return values
 
     def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:

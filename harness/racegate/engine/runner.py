@@ -1,10 +1,9 @@
 """The model runner: one step from the plan to device work, with the host one step ahead. Mechanism
 section 2.
 
-Streams: compute (preparation copies, kernels, drafter), counts (valid counts to the host), output
-    (tokens to the host). In the steady state the host waits in three places only: before rewriting
-    pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED), and for
-    the output of the oldest step (OUTPUT_LANDED).
+Streams: racegate.engine.lanes. In the steady state the host waits in three places only: before
+    rewriting pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED),
+    and for the output of the oldest step (OUTPUT_LANDED).
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ from racegate.engine.buffers import (
 )
 from racegate.engine.counters import Counters
 from racegate.engine.drafters import make_drafter
+from racegate.engine.fresh_blocks import FreshBlocks
 from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.input_prep import InputPrep
-from racegate.engine.model import Model
+from racegate.engine.lanes import Lane
+from racegate.engine.model import BatchShape, Model
 from racegate.engine.parts import EngineParts
 from racegate.engine.plan import PlanEntry, StepPlan
-from racegate.engine.preparation import StepView, accepted_known, view_step
+from racegate.engine.preparation import StepView, accepted_known, dummy_view, view_step
 from racegate.engine.probe import Probe
 from racegate.engine.request_state import RequestState
 from racegate.engine.sampling import Frame, Sampling
-from racegate.scenario import CacheMode, Rotate, Scenario
-
-LANES = ("compute", "counts", "output")
+from racegate.engine.store import PrefixStore
+from racegate.scenario import CacheMode, Rotate, Scenario, Zeroing
 
 
 class Runner:
@@ -57,7 +57,7 @@ class Runner:
         self._device = device
         self._counters = counters
         self._probe = probe
-        compute, counts, output = (device.stream(lane) for lane in LANES)
+        compute = device.stream(Lane.COMPUTE)
         self._compute = compute
         sizes = sizes_of(scenario)
         self._inputs = make_inputs(device, compute, sizes)
@@ -73,8 +73,6 @@ class Runner:
             scenario,
             device,
             compute=compute,
-            counts=counts,
-            output=output,
             inputs=self._inputs,
             work=self._work,
             parts=parts,
@@ -85,9 +83,10 @@ class Runner:
         self._accepted = make_counts(device, compute, rows_max=sizes.rows)
         self._align = (
             parts.align_cache(scenario, device, compute, self._model, counters)
-            if cache_mode is CacheMode.ALIGN
+            if cache_mode.has_columns
             else None
         )
+        self._fresh, self._store = self._block_keepers(parts)
         tables = (self._inputs.block_table.cpu, self._inputs.state_table.cpu)
         moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
         self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
@@ -100,6 +99,22 @@ class Runner:
         self._outputs: StepOutputs | None = None
         self._prepared = device.event("input_preparation")
         self.unmet_events: list[str] = []
+
+    def _block_keepers(self, parts: EngineParts) -> tuple[FreshBlocks | None, PrefixStore | None]:
+        """Who zeroes new blocks, and who saves and loads them."""
+        engine, model = self._scenario.engine, self._model
+        attention = {f"kv.{index}": cache for index, cache in model.caches.items()}
+        if self._drafter.cache is not None:
+            attention["draft_kv"] = self._drafter.cache
+        state = {f"state.{index}": pool for index, pool in model.states.items()}
+        state |= {f"conv.{index}": pool for index, pool in model.windows.items()}
+        common = (self._device, self._compute, self._counters)
+        fresh = store = None
+        if engine.zeroing is Zeroing.FRESH:
+            fresh = parts.fresh_blocks(*common, attention=attention, state=state)
+        if engine.cache_mode is CacheMode.OFFLOAD:
+            store = PrefixStore(engine, *common, attention=attention, state=state)
+        return fresh, store
 
     def _initialise(self) -> None:
         """No row holds a block, and every row's count is 1, before the first request enters."""
@@ -118,25 +133,70 @@ class Runner:
         run.
         """
         step = plan.step
-        self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=step)
+        self._guard(plan)
         self._accepted.begin_step(step)
         self._update_states(plan)
         if not plan.entries:
-            self._correct(step)
-            self._release_outputs(step)
+            self._idle(plan)
             return None
         self._move_rows(plan)
         view = view_step(plan, self.batch.names(), self._requests, self._prev)
+        self._fill_blocks(plan, view)
         self._prepare(view)
-        self._probe.inputs(view, self._inputs, self._work, self._model)
-        window_table = (
-            self._inputs.state_table if self._align is None else self._inputs.window_table
-        )
-        self._model.forward(view.shape, self._inputs, self._work, window_table.gpu)
+        self._probe.inputs(view, self._inputs, self._work, self._model, self._drafter.cache)
+        self._forward(view.shape)
         self._probe.forwarded(view, self._model)
         if self._align is None:
             self._correct(step)
         return self._sample(plan, view)
+
+    def _guard(self, plan: StepPlan) -> None:
+        """Until what the host is about to rewrite has been copied. New blocks are noted before."""
+        if self._fresh is not None:
+            with self._device.action("note_blocks", step=plan.step):
+                self._fresh.stage(plan)
+        if plan.dummy_rows:
+            self._parts.dummy_guard(self._device, self._prepared, plan.step)
+        else:
+            self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=plan.step)
+        if self._align is not None:
+            self._align.guard(plan.step)
+
+    def _fill_blocks(self, plan: StepPlan, view: StepView) -> None:
+        """New blocks become zeros, or what was saved."""
+        if self._store is not None:
+            self._store.release_blocks(plan.step)
+        if self._fresh is not None:
+            self._fresh.zero(plan.step)
+            self._probe.zeroed(view, self._model, self._drafter.cache)
+        if self._store is not None:
+            self._store.load(plan.step, plan.entries)
+
+    def _forward(self, shape: BatchShape) -> None:
+        window_table = (
+            self._inputs.state_table if self._align is None else self._inputs.window_table
+        )
+        self._model.forward(shape, self._inputs, self._work, window_table.gpu)
+
+    def _idle(self, plan: StepPlan) -> None:
+        """A step without requests; with padding rows if it has to keep other ranks company."""
+        self._correct(plan.step)
+        self._release_outputs(plan.step)
+        if not plan.dummy_rows:
+            return
+        view = dummy_view(plan.step, plan.dummy_rows)
+        with self._device.action("prepare_dummy", step=plan.step):
+            self._prep.stage_padding(view)
+            self._prep.derive(
+                view,
+                None,
+                self._no_outputs,
+                correction_source=view.prev_positions,
+                count_source=view.prev_positions,
+            )
+        self._parts.dummy_staged(self._device, self._compute, self._prepared)
+        self._forward(view.shape)
+        self._counters.dummy_steps += 1
 
     def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:
         """The tokens of a frame by request; waits for them."""
@@ -276,6 +336,7 @@ class Runner:
             self._sampling.count(view, sampled)
             counts = self._work.accepted
             if self._align is not None:
+                self._align.send_tables(view.shape, self._inputs, self._work)
                 self._align.keep_boundaries(view.shape, self._inputs, self._work, view.owners)
                 counts = self._work.accepted_out
             self._accepted.land(step, counts, rows=view.shape.rows)
@@ -284,6 +345,9 @@ class Runner:
             self._drafter.propose(
                 view.shape, self._inputs, self._work, sampled, outputs, owners=view.owners
             )
+            if self._store is not None:
+                tokens = (state.tokens for state in view.states)
+                self._store.save(step, zip(view.entries, tokens, strict=True))
             self._outputs = outputs
             self._prev = _as_previous(view)
             for entry, state in zip(view.entries, view.states, strict=True):

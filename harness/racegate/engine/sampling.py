@@ -11,6 +11,7 @@ import numpy as np
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream, reads, writes
 from racegate.engine import edges
 from racegate.engine.buffers import Inputs, Sizes, StepOutputs, Work, make_outputs
+from racegate.engine.lanes import Lane
 from racegate.engine.parts import EngineParts
 from racegate.engine.plan import StepPlan
 from racegate.engine.preparation import StepView
@@ -37,8 +38,6 @@ class Sampling:
         device: Device,
         *,
         compute: Stream,
-        counts: Stream,
-        output: Stream,
         inputs: Inputs,
         work: Work,
         parts: EngineParts,
@@ -46,8 +45,8 @@ class Sampling:
     ) -> None:
         self._device = device
         self._compute = compute
-        self._counts = counts
-        self._output = output
+        self._counts = device.stream(Lane.COUNTS)
+        self._output = device.stream(Lane.OUTPUT)
         self._inputs = inputs
         self._work = work
         self._parts = parts

@@ -19,8 +19,8 @@ from racegate.engine.tracked import Finish, Status, Tracked
 from racegate.scenario import (
     Abort,
     Budget,
-    CacheMode,
     DraftLimit,
+    Dummy,
     Event,
     Gap,
     Preempt,
@@ -102,7 +102,13 @@ class Scheduler:
         for tracked, tokens, drafts in planned.values():
             self._advance(tracked, step, tokens, drafts)
         ended, self._ended = tuple(self._ended), []
-        return StepPlan(step=step, entries=entries, ended=ended, preempted=tuple(self._preempted))
+        return StepPlan(
+            step=step,
+            entries=entries,
+            ended=ended,
+            preempted=tuple(self._preempted),
+            dummy_rows=sum(event.rows for event in self._events(step, Dummy)),
+        )
 
     def abort(self, step: int) -> None:
         """Abort events of a step, taken while frames are in flight."""
@@ -151,7 +157,7 @@ class Scheduler:
 
     def _count_boundary(self, tracked: Tracked, entry: PlanEntry, *, stayed: int) -> None:
         """A decode step whose accepted tokens end exactly on a state boundary."""
-        if self._engine.cache_mode is CacheMode.ALIGN and entry.is_decode and stayed > 0:
+        if self._engine.cache_mode.has_columns and entry.is_decode and stayed > 0:
             self._counters.boundary_hits += tracked.settled % self._engine.state_interval == 0
 
     def _tokens_for_running(self, tracked: Tracked, step: int, budget: int) -> int:
@@ -178,8 +184,8 @@ class Scheduler:
         return tokens if tracked.is_decode else self._align_split(tracked, tokens)
 
     def _align_split(self, tracked: Tracked, tokens: int) -> int:
-        """In align mode a prefill chunk ends at a boundary, so that its state can be published."""
-        if self._engine.cache_mode is not CacheMode.ALIGN:
+        """With columns a prefill chunk ends at a boundary, so that its state can be kept."""
+        if not self._engine.cache_mode.has_columns:
             return tokens
         interval = self._engine.state_interval
         last = tracked.prefill_len // interval * interval
@@ -242,10 +248,14 @@ class Scheduler:
             blocks=tuple(tracked.blocks),
             state_blocks=tuple(tracked.state_blocks),
             known_tokens=None if is_known else tuple(tracked.tokens),
+            fresh_blocks=tuple(tracked.fresh_blocks),
+            fresh_state_blocks=tuple(tracked.fresh_state_blocks),
+            loaded=tracked.loaded,
         )
 
     def _advance(self, tracked: Tracked, step: int, tokens: int, drafts: int) -> None:
         tracked.computed += tokens
+        tracked.fresh_blocks, tracked.fresh_state_blocks, tracked.loaded = [], [], 0
         tracked.in_flight += 1
         tracked.planned_step = step
         if tracked.is_decode:
@@ -276,6 +286,8 @@ class Scheduler:
         self._ended.append(tracked.name)
 
     def _budget(self, step: int) -> int:
+        if self._events(step, Dummy):
+            return 0
         for event in self._events(step, Budget):
             return event.tokens
         return self._engine.tokens_per_step_max

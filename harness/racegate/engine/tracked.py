@@ -32,6 +32,8 @@ class Tracked:
     settled: the exact part of it, without frames in flight
     placeholders: output tokens promised by scheduled, unprocessed steps
     stale: frames in flight of an earlier incarnation; they deliver tokens and change no counter
+    fresh_blocks, fresh_state_blocks: blocks taken from the free lists for the plan in the making
+    loaded: tokens of the saved prefix that the plan in the making loads
     """
 
     request: Request
@@ -49,6 +51,9 @@ class Tracked:
     planned_step: int = -2
     blocks: list[int] = field(default_factory=list)
     state_blocks: list[int] = field(default_factory=list)
+    fresh_blocks: list[int] = field(default_factory=list)
+    fresh_state_blocks: list[int] = field(default_factory=list)
+    loaded: int = 0
 
     @property
     def name(self) -> str:

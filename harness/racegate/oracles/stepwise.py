@@ -33,8 +33,11 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
         "positions",
         "slot_mapping",
         "input_ids",
+        "fresh_dirty",
         "conv",
         "state",
+        "loaded_kv",
+        "loaded_draft_kv",
     ),
     Boundary.SAMPLED: (
         "conv",
@@ -51,6 +54,7 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
     Boundary.PROCESSED: ("delivered", "computed", "placeholders"),
 }
 WHOLE_ROW = 1 << 30
+LOADED_FIELDS = frozenset({"loaded_kv", "loaded_draft_kv"})
 TOKEN_FIELDS = frozenset({"positions", "slot_mapping", "input_ids", "kv", "draft_kv"})
 
 
@@ -137,6 +141,8 @@ class _Layout:
         return kept
 
     def request(self, field: str, place: int) -> str | None:
+        if field in LOADED_FIELDS:
+            return None
         row = place
         if field in TOKEN_FIELDS:
             row = int(np.searchsorted(self._starts, place, side="right")) - 1
