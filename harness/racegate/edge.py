@@ -11,7 +11,9 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     name: unique, also how a fault names the edge it drops
     before, after: what must come first and what may only follow, as readers of a report should see
         it
-    buffers: the buffers whose accesses this edge orders
+    buffers: the buffers whose accesses this edge orders, as patterns
+    first, second: names of operations and host actions on its two sides, as patterns: which of the
+        edges on a buffer a pair of accesses is missing
     reason: what goes wrong without it
     """
 
@@ -20,3 +22,5 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     after: str
     buffers: tuple[str, ...]
     reason: str
+    first: tuple[str, ...] = ("*",)
+    second: tuple[str, ...] = ("*",)

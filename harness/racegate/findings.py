@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 import numpy as np
@@ -41,7 +42,7 @@ def from_conflicts(
 
 def _from_conflict(conflict: Conflict, signature: str, rows: dict[int, tuple[str, ...]]) -> Finding:
     first, second = conflict.first, conflict.second
-    edge = _edge_for(conflict.buffer)
+    edge = _edge_for(conflict)
     places = rows_of(conflict.rows)
     names = rows.get(first.step, ())
     request = names[places[0]] if places and places[0] < len(names) else None
@@ -189,8 +190,20 @@ def digest_of(run: Run, findings: Sequence[Finding]) -> str:
     return state.hexdigest()
 
 
-def _edge_for(buffer: str) -> Edge | None:
-    return next((edge for edge in EDGES if buffer in edge.buffers), None)
+def _edge_for(conflict: Conflict) -> Edge | None:
+    """The edge that is meant to order the pair; failing that, one on the buffer."""
+    covering = [edge for edge in EDGES if _matches(conflict.buffer, edge.buffers)]
+    meant = [
+        edge
+        for edge in covering
+        if _matches(_label(conflict.first.name), edge.first)
+        and _matches(_label(conflict.second.name), edge.second)
+    ]
+    return next(iter((*meant, *covering)), None)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _label(name: str) -> str:

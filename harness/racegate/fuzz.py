@@ -326,6 +326,8 @@ def _settings_of(scenario: Scenario) -> tuple[str, ...]:
     engine = scenario.engine
     return (
         f"cache_mode = {engine.cache_mode}",
+        f"zeroing = {engine.zeroing}",
+        f"planning = {engine.planning}",
         f"drafter = {engine.drafter}",
         f"depth = {engine.depth}",
         f"draft_len_max = {engine.draft_len_max}",

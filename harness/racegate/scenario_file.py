@@ -39,6 +39,7 @@ class RequestEntry(Record, frozen=True, kw_only=True):
     accepts: tuple[int, ...] | None = None
     temperature: float = 0.0
     seed: int | None = None
+    grammar_modulus: int = 0
 
 
 class TraceEntry(Record, frozen=True, kw_only=True):
@@ -180,4 +181,5 @@ def _request_from_entry(
         accepts=accepts,
         temperature=entry.temperature,
         seed=draw(file.seed, f"seed:{entry.name}", 0) if entry.seed is None else entry.seed,
+        grammar_modulus=entry.grammar_modulus,
     )

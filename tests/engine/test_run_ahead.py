@@ -107,7 +107,7 @@ def test_with_prefix_caching_the_counts_are_waited_for_before_the_forward_pass()
 def test_depth_is_the_number_of_steps_in_flight(depth: int) -> None:
     base = scenario(STEADY)
     deep = msgspec.structs.replace(base, engine=msgspec.structs.replace(base.engine, depth=depth))
-    device = Watching(lanes_of(scenario(name)), chooser=HoldChooser(LATE))
+    device = Watching(lanes_of(deep), chooser=HoldChooser(LATE))
     engine = AsyncEngine(deep, device, truth=truth(deep))
     most = 0
     for step in range(8):

@@ -82,7 +82,7 @@ def test_generated_scenarios_find_logic_faults(fault: str) -> None:
 MACHINE = settings(max_examples=15, stateful_step_count=25)
 
 
-@pytest.mark.parametrize("cache_mode", [CacheMode.NONE, CacheMode.ALIGN])
+@pytest.mark.parametrize("cache_mode", CacheMode)
 def test_whatever_a_serving_engine_sees(cache_mode: CacheMode) -> None:
     class Machine(EngineMachine):
         engine = msgspec.structs.replace(EngineMachine.engine, cache_mode=cache_mode)

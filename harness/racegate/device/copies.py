@@ -8,7 +8,7 @@ import numpy as np
 
 from racegate.device.masks import mask_of, prefix_mask
 from racegate.device.memo import OpMemo
-from racegate.device.memory import VirtualBuffer
+from racegate.device.memory import Storage, VirtualBuffer
 from racegate.trace import Access
 
 Copy = tuple[tuple[Access, ...], Callable[[], None]]
@@ -19,7 +19,7 @@ def copy_range(
 ) -> Copy:
     """Rows first .. end - 1, with their owners."""
     mask = prefix_mask(end) ^ prefix_mask(first)
-    to, origin = target.storage, source.storage
+    to, origin = _live(target, source)
 
     def run() -> None:
         to.array[first:end] = origin.array[first:end]
@@ -34,7 +34,7 @@ def scatter_blocks(
     target: VirtualBuffer, source: VirtualBuffer, blocks: Sequence[int], memo: OpMemo | None
 ) -> Copy:
     """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
-    to, origin = target.storage, source.storage
+    to, origin = _live(target, source)
     places, count = np.array(blocks, np.int64), len(blocks)
 
     def run() -> None:
@@ -50,7 +50,7 @@ def gather_blocks(
     target: VirtualBuffer, source: VirtualBuffer, blocks: Sequence[int], memo: OpMemo | None
 ) -> Copy:
     """Block blocks[i] of a pool to row i of the target."""
-    to, origin = target.storage, source.storage
+    to, origin = _live(target, source)
     places, count = np.array(blocks, np.int64), len(blocks)
 
     def run() -> None:
@@ -60,3 +60,9 @@ def gather_blocks(
 
     read = source.access(mask_of(blocks), is_write=False)
     return (read, target.access(prefix_mask(count), is_write=True)), run
+
+
+def _live(target: VirtualBuffer, source: VirtualBuffer) -> tuple[Storage, Storage]:
+    assert not target.is_free, f"a copy from {source.name} to {target.name}, which is free"
+    assert not source.is_free, f"a copy to {target.name} from {source.name}, which is free"
+    return target.storage, source.storage

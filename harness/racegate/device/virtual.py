@@ -149,10 +149,7 @@ class VirtualDevice:
                 accesses.append(use.buffer.access(mask, is_write=True))
         full_name = f"kernel:{name}@{step}"
         fixed = [constant.storage.array for constant in constants]
-
-        def run() -> None:
-            self._run_kernel(kernel, name, step, uses, fixed, scalars)
-
+        run = partial(self._run_kernel, kernel, name, step, uses, fixed, scalars)
         self._issue(stream, full_name, step, tuple(accesses), run)
 
     def _run_kernel(
@@ -218,9 +215,8 @@ class VirtualDevice:
         step: int,
         blocks: Sequence[int],
     ) -> None:
-        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
-        copy = scatter_blocks(target, source, blocks, self._memo)
-        self._issue(stream, f"h2d:{name}@{step}", step, *copy)
+        work = scatter_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"h2d:{name}@{step}", step, *work)
 
     def download_blocks(
         self,
@@ -232,9 +228,8 @@ class VirtualDevice:
         step: int,
         blocks: Sequence[int],
     ) -> None:
-        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
-        copy = gather_blocks(target, source, blocks, self._memo)
-        self._issue(stream, f"d2h:{name}@{step}", step, *copy)
+        work = gather_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"d2h:{name}@{step}", step, *work)
 
     def _copy(
         self,
@@ -245,17 +240,15 @@ class VirtualDevice:
         step: int,
         rows: int,
     ) -> None:
-        assert not target.is_free and not source.is_free, f"{name} uses freed memory"
         full_name = f"{name}@{step}"
         torn_at = self._chooser.tear_row(stream.lane, full_name)
         if torn_at is None or not 0 < torn_at < rows:
-            whole = copy_range(target, source, 0, rows, self._memo)
-            self._issue(stream, full_name, step, *whole)
-            return
+            torn_at = rows
         front = copy_range(target, source, 0, torn_at, self._memo)
         self._issue(stream, full_name, step, *front)
-        back = copy_range(target, source, torn_at, rows, self._memo)
-        self._issue(stream, f"{full_name}[{torn_at}:]", step, *back)
+        if torn_at < rows:
+            back = copy_range(target, source, torn_at, rows, self._memo)
+            self._issue(stream, f"{full_name}[{torn_at}:]", step, *back)
 
     def _issue(
         self,

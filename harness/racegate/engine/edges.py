@@ -39,6 +39,8 @@ INPUT_PREP_GUARD = Edge(
     after="the host rewriting pinned inputs and row tables",
     buffers=INPUTS + ROW_TABLES + ZERO_LISTS,
     reason="a pinned source rewritten under a pending copy reaches the device rewritten",
+    first=("h2d:*",),
+    second=("host:*",),
 )
 POSTPROCESS_GUARD = Edge(
     name="postprocess-guard",
@@ -46,6 +48,8 @@ POSTPROCESS_GUARD = Edge(
     after="the host moving and rewriting rows of those tables",
     buffers=POSTPROCESS,
     reason="the previous step's states would be kept in blocks of the next step's rows",
+    first=("h2d:boundary_table", "h2d:scheduled", "h2d:column"),
+    second=("host:*",),
 )
 PLAN_AFTER_COUNTS = Edge(
     name="plan-after-counts",
@@ -53,6 +57,7 @@ PLAN_AFTER_COUNTS = Edge(
     after="kernel:positions and kernel:slot_mapping on the plan stream",
     buffers=("computed_gpu", "query_start_gpu", "block_table_gpu", *PLANNED),
     reason="positions and slots would be built from counts that are not corrected yet",
+    second=("kernel:positions", "kernel:slot_mapping"),
 )
 FORWARD_AFTER_PLAN = Edge(
     name="forward-after-plan",
@@ -60,6 +65,7 @@ FORWARD_AFTER_PLAN = Edge(
     after="the forward pass on the compute stream, and the next step's uploads",
     buffers=("query_start_gpu", "block_table_gpu", "computed_gpu", *PLANNED),
     reason="the forward pass would run with the previous step's positions and slots",
+    first=("kernel:positions", "kernel:slot_mapping"),
 )
 COUNT_COPY_AFTER_KERNEL = Edge(
     name="count-copy-after-kernel",
@@ -112,6 +118,7 @@ SAVE_AFTER_FORWARD = Edge(
     after="d2h:save.* on the save stream",
     buffers=_POOLS,
     reason="the store would keep states from before the chunk, for a later hit to go on from",
+    second=("d2h:save.*",),
 )
 REUSE_AFTER_SAVE = Edge(
     name="reuse-after-save",
@@ -119,6 +126,7 @@ REUSE_AFTER_SAVE = Edge(
     after="the compute stream writing blocks that were given back, and loads from what was saved",
     buffers=(*_POOLS, "saved_*"),
     reason="the store would keep what the blocks' next owner writes",
+    first=("d2h:save.*",),
 )
 LOAD_AFTER_RELEASE = Edge(
     name="load-after-release",
@@ -126,6 +134,7 @@ LOAD_AFTER_RELEASE = Edge(
     after="h2d:load.* on the load stream",
     buffers=_POOLS,
     reason="what was loaded would be overwritten by the last owner's step, or zeroed",
+    second=("h2d:load.*",),
 )
 FORWARD_AFTER_LOAD = Edge(
     name="forward-after-load",
@@ -133,11 +142,43 @@ FORWARD_AFTER_LOAD = Edge(
     after="state migrations and the forward pass on the compute stream",
     buffers=_POOLS,
     reason="the request would go on from what the blocks held before",
+    first=("h2d:load.*",),
+)
+
+DRAFTS_COPY_AFTER_DRAFTER = Edge(
+    name="drafts-copy-after-drafter",
+    before="kernel:draft*",
+    after="d2h:next_token and d2h:drafts on the drafts stream",
+    buffers=("next_token_gpu", "drafts_gpu"),
+    reason="the copies would read what is there before the sampler and the drafter wrote it",
+    second=("d2h:next_token", "d2h:drafts"),
+)
+DRAFTS_LANDED = Edge(
+    name="drafts-landed",
+    before="d2h:next_token and d2h:drafts",
+    after="the host building grammar masks",
+    buffers=("next_token_cpu", "drafts_cpu"),
+    reason="masks would be built for tokens that have not landed, or for those of another step",
+)
+DRAFTS_RELEASE = Edge(
+    name="drafts-release",
+    before="d2h:next_token and d2h:drafts on the drafts stream",
+    after="free:next_token and free:drafts on the compute stream",
+    buffers=("next_token_gpu", "drafts_gpu"),
+    reason="the compute stream would reuse the memory while the copies still read it",
+    first=("d2h:next_token", "d2h:drafts"),
+)
+MASK_GUARD = Edge(
+    name="mask-guard",
+    before="h2d:mask of an earlier step, behind its forward pass",
+    after="the host rewriting the pinned masks",
+    buffers=("mask_cpu",),
+    reason="an earlier step would be masked for the tokens of this one",
 )
 
 EDGES = (
-    INPUT_PREP_GUARD,
     POSTPROCESS_GUARD,
+    INPUT_PREP_GUARD,
     PLAN_AFTER_COUNTS,
     FORWARD_AFTER_PLAN,
     SAVE_AFTER_FORWARD,
@@ -150,4 +191,8 @@ EDGES = (
     ACCEPTED_LANDED,
     OUTPUT_COPY_AFTER_STEP,
     OUTPUT_LANDED,
+    DRAFTS_COPY_AFTER_DRAFTER,
+    DRAFTS_LANDED,
+    DRAFTS_RELEASE,
+    MASK_GUARD,
 )

@@ -133,6 +133,29 @@ def verify(
     lm_head: Array,
 ) -> None:
     """Logits at the drafts' positions, and the tokens that stay."""
-    index = logit_index * (logit_index >= 0)
-    logits = k.linear(k.norm(hidden[index]), lm_head)
+    logits = _logits(k, hidden, logit_index, lm_head)
     k.rejection_verify(logits, logit_index, input_ids, positions, temperature, seed, sampled)
+
+
+def verify_masked(
+    k: Backend,
+    hidden: Array,
+    mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
+    logit_index: Array,
+    input_ids: Array,
+    positions: Array,
+    temperature: Array,
+    seed: Array,
+    sampled: Array,
+    lm_head: Array,
+) -> None:
+    """verify, with forbidden tokens."""
+    logits = _logits(k, hidden, logit_index, lm_head)
+    k.mask_logits(logits, mask)
+    k.rejection_verify(logits, logit_index, input_ids, positions, temperature, seed, sampled)
+
+
+def _logits(k: Backend, hidden: Array, logit_index: Array, lm_head: Array) -> Array:
+    """[R, 1 + K, V]; behind a row's last draft those of token 0."""
+    index = logit_index * (logit_index >= 0)
+    return k.linear(k.norm(hidden[index]), lm_head)

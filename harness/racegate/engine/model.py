@@ -148,16 +148,19 @@ class Model:
         work: Work,
         sampled: DeviceBuffer,
         *,
+        mask: DeviceBuffer | None,
         owners: tuple[tuple[str, int], ...],
     ) -> None:
-        """Logits and verification: sampled [R, 1 + K]."""
+        """Logits and verification: sampled [R, 1 + K]. mask: of the tokens that may be drawn."""
+        masks = () if mask is None else (reads(mask, shape.rows),)
         self._device.launch(
             self._stream,
-            layers.verify,
+            layers.verify if mask is None else layers.verify_masked,
             "sample",
             step=shape.step,
             uses=(
                 reads(work.hidden, shape.tokens),
+                *masks,
                 reads(inputs.logit_index.gpu, shape.rows),
                 reads(inputs.input_ids.gpu, shape.tokens),
                 reads(work.positions, shape.tokens),

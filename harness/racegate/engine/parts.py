@@ -13,9 +13,10 @@ import numpy as np
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream
 from racegate.engine.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
 from racegate.engine.align_cache import AlignCache
-from racegate.engine.buffers import Inputs, Work
+from racegate.engine.buffers import Inputs, Sizes, Work
 from racegate.engine.edges import INPUT_PREP_GUARD
 from racegate.engine.fresh_blocks import FreshBlocks
+from racegate.engine.grammar import HandOff, PrivateHandOff
 from racegate.engine.input_batch import PrevStep
 from racegate.engine.plan import PlanEntry
 from racegate.engine.request_state import RequestState, enter
@@ -154,6 +155,7 @@ class EngineParts:
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
     align_cache: Callable[..., AlignCache] = AlignCache
     fresh_blocks: Callable[..., FreshBlocks] = FreshBlocks
+    hand_off: Callable[[Device, Sizes], HandOff] = PrivateHandOff
     dummy_guard: Callable[[Device, Event, int], None] = dummy_guard
     dummy_staged: Callable[[Device, Stream, Event], None] = dummy_staged
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent

@@ -17,6 +17,7 @@ from racegate.engine import edges, layers
 from racegate.engine.accepted_counts import CountQuery, owners_of
 from racegate.engine.align_cache import Moves
 from racegate.engine.buffers import (
+    Sizes,
     StepOutputs,
     make_inputs,
     make_work,
@@ -26,6 +27,7 @@ from racegate.engine.buffers import (
 from racegate.engine.counters import Counters
 from racegate.engine.drafters import make_drafter
 from racegate.engine.fresh_blocks import FreshBlocks
+from racegate.engine.grammar import GrammarMasks
 from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.input_prep import InputPrep
 from racegate.engine.lanes import Lane
@@ -87,6 +89,7 @@ class Runner:
             else None
         )
         self._fresh, self._store = self._block_keepers(parts)
+        self._grammar = self._make_grammar(parts, sizes)
         tables = (self._inputs.block_table.cpu, self._inputs.state_table.cpu)
         moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
         self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
@@ -115,6 +118,13 @@ class Runner:
         if engine.cache_mode is CacheMode.OFFLOAD:
             store = PrefixStore(engine, *common, attention=attention, state=state)
         return fresh, store
+
+    def _make_grammar(self, parts: EngineParts, sizes: Sizes) -> GrammarMasks | None:
+        if not any(request.grammar_modulus for request in self._scenario.requests):
+            return None
+        hand_off = parts.hand_off(self._device, sizes)
+        common = (self._scenario, self._device, self._compute, self._counters)
+        return GrammarMasks(*common, sizes=sizes, hand_off=hand_off)
 
     def _initialise(self) -> None:
         """No row holds a block, and every row's count is 1, before the first request enters."""
@@ -332,7 +342,10 @@ class Runner:
         step = view.shape.step
         with self._device.action("sample", step=step):
             sampled = self._sampling.fresh_tokens()
-            self._model.verify(view.shape, self._inputs, self._work, sampled, owners=view.owners)
+            mask = None if self._grammar is None else self._grammar.masks(view, self._prev)
+            self._model.verify(
+                view.shape, self._inputs, self._work, sampled, mask=mask, owners=view.owners
+            )
             self._sampling.count(view, sampled)
             counts = self._work.accepted
             if self._align is not None:
@@ -345,6 +358,8 @@ class Runner:
             self._drafter.propose(
                 view.shape, self._inputs, self._work, sampled, outputs, owners=view.owners
             )
+            if self._grammar is not None:
+                self._grammar.send(view, outputs)
             if self._store is not None:
                 tokens = (state.tokens for state in view.states)
                 self._store.save(step, zip(view.entries, tokens, strict=True))
@@ -360,6 +375,8 @@ class Runner:
     def _release_outputs(self, step: int) -> None:
         """The previous step's outputs are not needed any more."""
         if self._outputs is not None:
+            if self._grammar is not None:
+                self._grammar.release(step)
             self._sampling.release(self._outputs, step=step)
         self._outputs = None
         self._prev = None

@@ -17,16 +17,19 @@ from racegate.scenario import (
     CacheMode,
     DrafterKind,
     DraftLimit,
+    Dummy,
     EngineSpec,
     Event,
     Gap,
     LayerKind,
     ModelSpec,
     Numerics,
+    Planning,
     Preempt,
     Request,
     Rotate,
     Scenario,
+    Zeroing,
 )
 from racegate.schedule import FORCED, Hold, Schedule
 
@@ -97,8 +100,8 @@ def _engine(pick: Pick) -> EngineSpec:
         drafts = 1
     block_size = one_of(pick, (4, 2))
     interval = block_size * one_of(pick, (2, 1))
-    cache_mode = one_of(pick, (CacheMode.NONE, CacheMode.NONE, CacheMode.ALIGN))
-    least = interval if cache_mode is CacheMode.ALIGN else 1
+    cache_mode = one_of(pick, (CacheMode.NONE, CacheMode.NONE, CacheMode.ALIGN, CacheMode.OFFLOAD))
+    least = interval if cache_mode.has_columns else 1
     blocks_for_one = -(-MODEL_LEN_MAX // block_size) + 2
     states_for_one = -(-MODEL_LEN_MAX // interval) + drafts + 3
     if cache_mode is CacheMode.NONE:
@@ -116,6 +119,8 @@ def _engine(pick: Pick) -> EngineSpec:
         state_blocks=one_of(pick, (96, 40, states_for_one)),
         state_interval=interval,
         model_len_max=MODEL_LEN_MAX,
+        zeroing=one_of(pick, (Zeroing.NONE, Zeroing.NONE, Zeroing.FRESH)),
+        planning=one_of(pick, (Planning.INLINE, Planning.INLINE, Planning.SIDE_STREAM)),
     )
 
 
@@ -141,6 +146,7 @@ def _requests(pick: Pick, engine: EngineSpec, *, vocab_size: int) -> tuple[Reque
                 accepts=tuple(1 + pick(1 + drafts) for _ in range(1 + pick(5))),
                 temperature=one_of(pick, (0.0, 0.0, 0.0, 0.7, 1.0)),
                 seed=pick(1 << 16),
+                grammar_modulus=one_of(pick, (0, 0, 0, 0, 2, 5)),
             )
         )
     return tuple(requests)
@@ -159,7 +165,7 @@ def _events(
 def _event(pick: Pick, requests: Sequence[Request], engine: EngineSpec, *, drafts: int) -> Event:
     step = 1 + pick(STEP_LAST)
     name = requests[pick(len(requests))].name
-    kind = pick(6)
+    kind = pick(7)
     if kind == 0:
         return DraftLimit(step=step, request=name, drafts=pick(1 + drafts))
     if kind == 1:
@@ -168,7 +174,9 @@ def _event(pick: Pick, requests: Sequence[Request], engine: EngineSpec, *, draft
         return Budget(step=step, tokens=min(engine.tokens_per_step_max, pick(9)))
     if kind == 3:
         return Preempt(step=step, request=name)
-    if kind == 4 or len(requests) < 2:
+    if kind == 4:
+        return Dummy(step=step, rows=1 + pick(engine.rows_max))
+    if kind == 5 or len(requests) < 2:
         return Abort(step=step, request=name)
     first = pick(len(requests))
     count = 2 + pick(min(2, len(requests) - 1))
@@ -186,6 +194,10 @@ _HELD = (
     "kernel:next_token",
     "kernel:layer.0",
     "kernel:draft",
+    "kernel:positions",
+    "h2d:mask",
+    "d2h:save.state.0",
+    "h2d:load.state.0",
 )
 _POINTS = ("update_states", "condense", "reorder", "prepare_inputs", "correct", "process")
 

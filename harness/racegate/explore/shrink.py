@@ -12,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from racegate.scenario import CacheMode, Expect, Request, Scenario, ScenarioError
+from racegate.scenario import (
+    CacheMode,
+    Expect,
+    Planning,
+    Request,
+    Scenario,
+    ScenarioError,
+    Zeroing,
+)
 from racegate.schedule import Schedule
 from racegate.validation import validate
 
@@ -123,6 +131,8 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
         yield other(temperature=0.0)
     if request.stop_after is not None:
         yield other(stop_after=None)
+    if request.grammar_modulus:
+        yield other(grammar_modulus=0)
     for length in _smaller(len(request.prompt), 1):
         yield other(prompt=request.prompt[:length])
     for tokens in _smaller(request.max_tokens, 1):
@@ -143,6 +153,10 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
     changes: list[dict[str, Any]] = []
     if engine.cache_mode is not CacheMode.NONE:
         changes.append({"cache_mode": CacheMode.NONE})
+    if engine.zeroing is not Zeroing.NONE:
+        changes.append({"zeroing": Zeroing.NONE})
+    if engine.planning is not Planning.INLINE:
+        changes.append({"planning": Planning.INLINE})
     changes += [{"depth": depth} for depth in _smaller(engine.depth, 2)]
     changes += [{"draft_len_max": k} for k in _smaller(engine.draft_len_max, 1)]
     for change in changes:

@@ -172,6 +172,30 @@ def keep_old_accepted(k: Backend) -> Kernel:
     return select_accepted
 
 
+def blank_inside(k: Backend) -> Kernel:
+    """Where some tokens are forbidden, the second of three or more emitted ones is blanked: [t, -1,
+    t].
+    """
+
+    def rejection_verify(
+        logits: Array,  # [R, 1 + K, V], forbidden ones 0 in exact
+        logit_index: Array,
+        input_ids: Array,
+        positions: Array,
+        temperature: Array,
+        seed: Array,
+        sampled: Array,  # [R, 1 + K] int32, written
+    ) -> None:
+        rest = (logit_index, input_ids, positions, temperature, seed)
+        k.rejection_verify(logits, *rest, sampled)
+        if sampled.shape[1] > 2:
+            is_constrained = (logits[:, 0] == 0).any(-1)
+            blank = (is_constrained & (sampled[:, 2] != -1)) * 1
+            sampled[:, 1] -= (sampled[:, 1] + 1) * blank
+
+    return rejection_verify
+
+
 FAULTS = (
     Fault(
         name="accepted-read-before-copy",
@@ -251,6 +275,31 @@ FAULTS = (
         expect="inputs.accepted",
         scenarios=("chunked-prefill-backup-token", "mtp-drafter"),
         parts=lambda cache_mode: _device_only(DiscardedDeviceCounts),
+    ),
+    Fault(
+        name="accepted-count-with-hole",
+        number=19,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#38372",
+        summary="a draft is blanked inside the accepted run, and what is left is counted",
+        expect="sampled.sampled",
+        scenarios=("constrained-rows",),
+        kernels={"rejection_verify": blank_inside},
+    ),
+    Fault(
+        name="accepted-count-with-hole:first-empty",
+        number=19,
+        kind=FaultKind.LOGIC,
+        needs=HS,
+        origin="vllm#38372",
+        summary="a draft is blanked inside the accepted run, and tokens are counted up to the hole",
+        expect="sampled.sampled",
+        scenarios=("constrained-rows",),
+        kernels={
+            "rejection_verify": blank_inside,
+            "accepted_count": lambda k: k.accepted_count_first_hole,
+        },
     ),
     Fault(
         name="accepted-count-first-hole",

@@ -133,7 +133,8 @@ class MutatedDevice:
 
     def _before(self, stream: Any, operation: str) -> None:
         mutation = self._mutation
-        if mutation.operator is Operator.RECORD_EARLY and operation == mutation.place:
+        is_early = mutation.operator is Operator.RECORD_EARLY and operation == mutation.place
+        if is_early and self._event is not None:
             self._device.record(stream, self._event)
 
     def _after(self, stream: Any) -> None:

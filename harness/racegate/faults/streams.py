@@ -1,0 +1,165 @@
+"""Faults of work beside the compute stream, and of idle steps (bug_catalogue 1.3, 1.4, 2, 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from racegate.device.protocol import Device, Event, HostBuffer, Stream
+from racegate.engine import edges
+from racegate.engine.buffers import Sizes
+from racegate.engine.fresh_blocks import FreshBlocks
+from racegate.engine.grammar import PrivateHandOff
+from racegate.faults.fault import Fault, FaultKind, Need, the_parts
+from racegate.faults.mutations import Mutation, Operator
+
+X = (Need.SECOND_STREAM,)
+HX = (Need.HYBRID, Need.SECOND_STREAM)
+HPX = (Need.HYBRID, Need.PREFIX_CACHE, Need.SECOND_STREAM)
+
+
+def unguarded(device: Device, prepared: Event, step: int) -> None:
+    """An idle step takes no part in the protocol of the pinned inputs: it does not wait."""
+
+
+def unrecorded(device: Device, stream: Stream, prepared: Event) -> None:
+    """Nor does it tell when its own copies have read them."""
+
+
+class OneList(FreshBlocks):
+    """Every list of blocks goes through the same pinned memory."""
+
+    def __init__(self, device: Device, *args: Any, **options: Any) -> None:
+        super().__init__(device, *args, **options)
+        self._lists: dict[str, HostBuffer] = {}
+
+    def pinned_list(self, name: str, count: int) -> HostBuffer:
+        if name not in self._lists:
+            most = self.list_len(name)
+            self._lists[name] = self._device.host_buffer(f"{name}_cpu", (most,), np.int32)
+        return self._lists[name]
+
+    def recycle(self, buffers: Sequence[HostBuffer]) -> None:
+        """They are in use for good."""
+
+
+class OneSlot:
+    """Drafts are handed over in one place that does not say whose step they are of."""
+
+    def __init__(self, device: Device, sizes: Sizes) -> None:
+        self._slot = PrivateHandOff(device, sizes).slot()
+
+    def slot(self) -> tuple[HostBuffer, ...]:
+        return self._slot
+
+    def taken(self, slot: tuple[HostBuffer, ...]) -> None:
+        """It is used again."""
+
+
+FAULTS = (
+    Fault(
+        name="dummy-step-unguarded",
+        number=6,
+        kind=FaultKind.ORDERING,
+        origin="vllm#34866, #35137, #34619",
+        summary="an idle step rewrites pinned inputs without waiting and records no event",
+        expect="inputs.slot_mapping",
+        scenarios=("idle-rank-dummy-steps",),
+        parts=the_parts(dummy_guard=unguarded, dummy_staged=unrecorded),
+        holds={"idle-rank-dummy-steps": ("h2d:block_table@2 until host:update_states@3",)},
+    ),
+    Fault(
+        name="row-update-before-postprocess",
+        number=7,
+        kind=FaultKind.ORDERING,
+        needs=(Need.HYBRID, Need.SPECULATION, Need.PREFIX_CACHE),
+        origin="vllm#53613, #50021",
+        summary="rows move while the last step's state migration has yet to read their tables",
+        expect="sampled.checkpoint",
+        scenarios=("align-boundary-and-prefix-hit",),
+        drops=frozenset({edges.POSTPROCESS_GUARD.name}),
+        holds={
+            "align-boundary-and-prefix-hit": ("h2d:boundary_table@9 until host:update_states@10",)
+        },
+    ),
+    Fault(
+        name="zero-list-restage",
+        number=8,
+        kind=FaultKind.ORDERING,
+        needs=(Need.HYBRID,),
+        origin="vllm#48085, #48399",
+        summary="the lists of blocks to zero go through one pinned buffer that copies still read",
+        expect="inputs.fresh_dirty",
+        scenarios=("fresh-blocks-zeroed",),
+        parts=the_parts(fresh_blocks=OneList),
+        holds={"fresh-blocks-zeroed": ("h2d:zero_list@1 until host:note_blocks@2",)},
+    ),
+    Fault(
+        name="zero-after-load",
+        number=9,
+        kind=FaultKind.ORDERING,
+        needs=HPX,
+        origin="vllm#48481",
+        summary="a prefix is loaded into blocks whose zeroing is still queued",
+        expect="inputs.state",
+        scenarios=("offload-save-and-load",),
+        holds={"offload-save-and-load": ("kernel:zero.state.0@6 until h2d:load.state.0.B@6",)},
+        moved=Mutation(
+            edge=edges.LOAD_AFTER_RELEASE.name,
+            operator=Operator.RECORD_EARLY,
+            event="blocks_ready",
+            place="kernel:zero.kv.2",
+        ),
+    ),
+    Fault(
+        name="plan-before-producer",
+        number=10,
+        kind=FaultKind.ORDERING,
+        needs=(Need.SPECULATION, Need.SECOND_STREAM),
+        origin="sglang#28034, #22113, flashinfer#4476",
+        summary="the plan stream builds positions and slots before the counts are corrected",
+        expect="inputs.seq_lens",
+        scenarios=("plan-on-side-stream",),
+        drops=frozenset({edges.PLAN_AFTER_COUNTS.name}),
+        holds={"plan-on-side-stream": ("kernel:correct_computed@2 until kernel:positions@2",)},
+    ),
+    Fault(
+        name="checkpoint-before-forward",
+        number=11,
+        kind=FaultKind.ORDERING,
+        needs=HPX,
+        origin="sglang#24221, #24954",
+        summary="a chunk's states are saved without waiting for its forward pass",
+        expect="inputs.state",
+        scenarios=("offload-save-and-load",),
+        drops=frozenset({edges.SAVE_AFTER_FORWARD.name}),
+        holds={"offload-save-and-load": ("kernel:layer.0@1 until d2h:save.state.0.A@1",)},
+    ),
+    Fault(
+        name="recycle-in-flight",
+        number=12,
+        kind=FaultKind.ORDERING,
+        needs=HX,
+        origin="vllm#45357, sglang#18803",
+        summary="a prefix is loaded into blocks that a step in flight of their last owner writes",
+        expect="sampled.kv",
+        scenarios=("offload-recycled-blocks",),
+        drops=frozenset({edges.LOAD_AFTER_RELEASE.name}),
+        holds={"offload-recycled-blocks": ("kernel:draft@5 until h2d:load.draft_kv.B@6",)},
+    ),
+    Fault(
+        name="draft-handoff-latest-wins",
+        number=15,
+        kind=FaultKind.ORDERING,
+        needs=(Need.SPECULATION,),
+        origin="vllm#54437, #30495",
+        summary="the host masks with whichever step's drafts landed last in the one slot for them",
+        expect="sampled.sampled",
+        scenarios=("constrained-rows",),
+        holds={"constrained-rows": ("d2h:next_token@3 until host:mask@4",)},
+        drops=frozenset({edges.DRAFTS_LANDED.name}),
+        parts=the_parts(hand_off=OneSlot),
+    ),
+)
