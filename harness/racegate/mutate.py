@@ -89,10 +89,9 @@ class _Sites:
         self._waiters: dict[str, set[str]] = {}
         self._recorders: dict[str, set[str]] = {}
         self._before: dict[str, set[str]] = {}
-        self._lanes: dict[str, None] = {}
+        self._lanes: dict[str, dict[str, None]] = {}
 
     def follow(self, trace: Trace) -> None:
-        self._lanes |= dict.fromkeys(trace.lanes[1:])
         last: dict[int, str] = {}
         for event in trace.events:
             if isinstance(event, OpRecord):
@@ -104,6 +103,7 @@ class _Sites:
             elif isinstance(event, Waited):
                 self._events[event.edge] = _base(event.event)
                 self._waiters.setdefault(event.edge, set()).add(trace.lanes[event.lane])
+                self._lanes.setdefault(event.edge, {}).update(dict.fromkeys(trace.lanes[1:]))
 
     def mutations(self, edge: str) -> list[Mutation]:
         if edge not in self._events:
@@ -113,7 +113,7 @@ class _Sites:
         found = [make(operator=Operator.DROP), make(operator=Operator.RECORD_LATE)]
         for operation in sorted(self._before[event]):
             found.append(make(operator=Operator.RECORD_EARLY, place=operation))
-        for lane in self._lanes:
+        for lane in self._lanes[edge]:
             if lane not in self._recorders[event]:
                 found.append(make(operator=Operator.RECORD_ELSEWHERE, place=lane))
         return found + self._wait_mutations(edge, make)
@@ -123,7 +123,7 @@ class _Sites:
         if "host" in waiters:
             return [make(operator=Operator.WAIT_LATE, place=action) for action in ACTIONS]
         found = [make(operator=Operator.WAIT_LATE, place="the next operation")]
-        for lane in self._lanes:
+        for lane in self._lanes[edge]:
             if lane not in waiters and lane not in self._recorders[self._events[edge]]:
                 found.append(make(operator=Operator.WAIT_ELSEWHERE, place=lane))
         return found
@@ -153,12 +153,13 @@ def try_all(
     scenarios: Mapping[str, Scenario], *, workers: int, on_edge: Callable[[int, int, str], None]
 ) -> MutationReport:
     """Tries each mutant on the scenarios until one shows it. on_edge: (mutants done, of, edge)."""
-    checkers = [Checker(scenario) for scenario in scenarios.values()]
-    mutations = mutations_of(checker.execute().trace for checker in checkers)
+    traces = [(scenario, Checker(scenario).execute().trace) for scenario in scenarios.values()]
+    mutations = mutations_of(trace for _, trace in traces)
     by_edge = [[m for m in mutations if m.edge == edge.name] for edge in EDGES]
+    concerned = [[s for s, trace in traces if waits_for(trace, edge.name)] for edge in EDGES]
     results: list[MutantResult] = []
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        shares = pool.map(partial(_judge_share, tuple(scenarios.values())), by_edge)
+        shares = pool.map(_judge_share, concerned, by_edge)
         for edge, share in zip(EDGES, shares, strict=True):
             results += share
             on_edge(len(results), len(mutations), edge.name)
@@ -168,6 +169,11 @@ def try_all(
         if result.operator == Operator.DROP and result.fate is Fate.EQUIVALENT
     )
     return MutationReport(mutants=tuple(results), redundant=redundant)
+
+
+def waits_for(trace: Trace, edge: str) -> bool:
+    """Whether a run waits for the edge: mutating it changes no other run."""
+    return any(isinstance(event, Waited) and event.edge == edge for event in trace.events)
 
 
 def _judge_share(
@@ -202,7 +208,7 @@ def _as_equivalent(
     is_waited = False
     for checker in checkers:
         mutated = checker.execute(fault=fault).trace
-        is_waited |= any(isinstance(e, Waited) and e.edge == mutation.edge for e in mutated.events)
+        is_waited |= waits_for(mutated, mutation.edge)
         graph = EdgeGraph(mutated)
         for conflict in find_conflicts(checker.execute(fault=without).trace):
             ordered = _path(graph, conflict)

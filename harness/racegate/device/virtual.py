@@ -64,6 +64,7 @@ class VirtualDevice:
         is_audited: bool = False,
         memo: OpMemo | None = None,
     ) -> None:
+        self.lanes = lanes
         self.recorder = Recorder(lanes) if recorder is None else recorder
         self.backend = backend
         self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
@@ -241,9 +242,8 @@ class VirtualDevice:
         rows: int,
     ) -> None:
         full_name = f"{name}@{step}"
-        torn_at = self._chooser.tear_row(stream.lane, full_name)
-        if torn_at is None or not 0 < torn_at < rows:
-            torn_at = rows
+        torn_at = self._chooser.tear_row(stream.lane, full_name) or rows
+        torn_at = torn_at if 0 < torn_at < rows else rows
         front = copy_range(target, source, 0, torn_at, self._memo)
         self._issue(stream, full_name, step, *front)
         if torn_at < rows:

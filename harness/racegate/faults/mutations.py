@@ -83,7 +83,7 @@ class MutatedDevice:
             case Operator.RECORD_LATE:
                 self._late_record = (stream, event)
             case Operator.RECORD_ELSEWHERE:
-                self._device.record(self._device.stream(self._mutation.place), event)
+                self._device.record(self._elsewhere(stream), event)
             case _:
                 self._device.record(stream, event)
 
@@ -93,8 +93,13 @@ class MutatedDevice:
                 self._late_wait = _Wait(stream, event, edge, step)
                 return
             if self._mutation.operator is Operator.WAIT_ELSEWHERE:
-                stream = self._device.stream(self._mutation.place)
+                stream = self._elsewhere(stream)
         self._device.wait_stream(stream, event, edge, step=step)
+
+    def _elsewhere(self, stream: Any) -> Any:
+        """The wrong stream, where there is one of that name."""
+        lane = self._mutation.place
+        return self._device.stream(lane) if lane in self._device.lanes else stream
 
     def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
         if edge.name == self._mutation.edge and self._mutation.operator is Operator.WAIT_LATE:
@@ -124,6 +129,18 @@ class MutatedDevice:
     def download(self, stream: Any, target: Any, source: Any, name: str, **rest: Any) -> None:
         self._before(stream, f"d2h:{name}")
         self._device.download(stream, target, source, name, **rest)
+        self._after(stream)
+
+    def upload_blocks(self, stream: Any, target: Any, source: Any, name: str, **rest: Any) -> None:
+        self._before(stream, f"h2d:{name}")
+        self._device.upload_blocks(stream, target, source, name, **rest)
+        self._after(stream)
+
+    def download_blocks(
+        self, stream: Any, target: Any, source: Any, name: str, **rest: Any
+    ) -> None:
+        self._before(stream, f"d2h:{name}")
+        self._device.download_blocks(stream, target, source, name, **rest)
         self._after(stream)
 
     def free(self, buffer: Any, *, step: int) -> None:

@@ -158,7 +158,7 @@ FAULTS = (
         summary="the host masks with whichever step's drafts landed last in the one slot for them",
         expect="sampled.sampled",
         scenarios=("constrained-rows",),
-        holds={"constrained-rows": ("d2h:next_token@3 until host:mask@4",)},
+        holds={"constrained-rows": ("d2h:next_token@4 until host:mask@5",)},
         drops=frozenset({edges.DRAFTS_LANDED.name}),
         parts=the_parts(hand_off=OneSlot),
     ),
