@@ -45,7 +45,7 @@ class Look(StrEnum):
 
 ORACLE_LOOKS = tuple(Look(oracle.value) for oracle in Oracle)
 # What speaks by itself; the final tokens are for comparison.
-_SPEAKING = frozenset({*ORACLE_LOOKS, Look.STOPPED})
+SPEAKING = (*ORACLE_LOOKS, Look.STOPPED)
 
 
 class Strategy(StrEnum):
@@ -253,8 +253,8 @@ def _oracle_cell(fault: Fault, looked: Sequence[_Looked], column: Look) -> Oracl
         runs=len(runs),
         seen=len(seen),
         first=first,
-        alone=_alone(seen, column, _SPEAKING),
-        alone_without_stepwise=_alone(seen, column, _SPEAKING - {Look.STEPWISE}),
+        alone=_alone(seen, column, frozenset(SPEAKING)),
+        alone_without_stepwise=_alone(seen, column, frozenset(SPEAKING) - {Look.STEPWISE}),
     )
 
 

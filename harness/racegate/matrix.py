@@ -20,7 +20,7 @@ from racegate.check import Checker
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.kills import (
-    ORACLE_LOOKS,
+    SPEAKING,
     Look,
     OracleCell,
     Record,
@@ -37,19 +37,24 @@ SCHEMA = "racegate.matrix/1"
 
 
 class MatrixError(Exception):
-    """A matrix file that cannot be used: names the file and the reason."""
+    """A matrix that cannot be read or made: says why."""
 
 
 class OracleTotal(Record, frozen=True, kw_only=True):
     """One look over all faults but the controls.
 
-    found: how many it sees in some run; missed: the others; only: those that no oracle but this
-    one sees in any run (nothing for the final tokens, which are no oracle)
+    found: how many it sees in some run; missed: the others
+    only: those that no other oracle sees in any run
+    runs_alone: runs of which it alone has something to say; runs_alone_without_stepwise: the same
+        if the stepwise oracle is silent, as it is about a defect that the reference has too
+    The last three are nothing for the final tokens, which are no oracle.
     """
 
     found: int
     missed: tuple[str, ...]
     only: tuple[str, ...]
+    runs_alone: int
+    runs_alone_without_stepwise: int
 
 
 class StrategyTotal(Record, frozen=True, kw_only=True):
@@ -65,11 +70,15 @@ class StrategyTotal(Record, frozen=True, kw_only=True):
 
 
 class Totals(Record, frozen=True, kw_only=True):
-    """faults: all but the controls; unexpected: faults whose first wrong field is not the one that
-    the catalogue names; silent_controls: how many controls nothing spoke about.
+    """The sums.
+
+    faults: all but the controls; runs: of them, that the oracles judged; ordering: ordering faults
+    silent_controls: how many controls nothing spoke about
+    unexpected: faults whose first wrong field is not the one that the catalogue names
     """
 
     faults: int
+    runs: int
     ordering: int
     controls: int
     silent_controls: int
@@ -110,10 +119,11 @@ def measure(
     on_row: Callable[[str], None] = lambda name: None,
 ) -> Matrix:
     """The whole matrix. scenarios: the gate's, by name."""
+    _require_scripts(scenarios)
     started = time.perf_counter()
     rows = []
     if workers == 1:
-        checkers = {name: Checker(scenario) for name, scenario in scenarios.items()}
+        checkers = checkers_for(FAULTS, scenarios)
         for fault in FAULTS:
             rows.append(measure_row(fault, checkers, budget=budget, seed=seed))
             on_row(fault.name)
@@ -134,17 +144,28 @@ def measure(
     )
 
 
+def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
+    """Raises MatrixError if a fault's script is not there."""
+    for fault in FAULTS:
+        for name in fault.scenarios:
+            if name not in scenarios:
+                raise MatrixError(
+                    f"no scenario {name!r}, in which {fault.name} shows; name the folder of the "
+                    "gate's scripts with --scenarios"
+                )
+
+
 def _row_of(scenarios: Mapping[str, Scenario], budget: int, seed: int, name: str) -> Row:
     """In a worker process: one fault."""
     fault = find_fault(name)
-    checkers = checkers_for(fault, scenarios)
+    checkers = checkers_for((fault,), scenarios)
     return measure_row(fault, checkers, budget=budget, seed=seed)
 
 
-def checkers_for(fault: Fault, scenarios: Mapping[str, Scenario]) -> dict[str, Checker]:
-    """Of the scripts that the fault is looked for in."""
-    names = fault.scenarios or tuple(scenarios)
-    return {name: Checker(scenarios[name]) for name in names}
+def checkers_for(faults: Iterable[Fault], scenarios: Mapping[str, Scenario]) -> dict[str, Checker]:
+    """Of the scripts that faults are looked for in: their own, or all."""
+    names = {name for fault in faults for name in fault.scenarios or scenarios}
+    return {name: Checker(scenario) for name, scenario in scenarios.items() if name in names}
 
 
 def totals_of(rows: Sequence[Row]) -> Totals:
@@ -153,6 +174,7 @@ def totals_of(rows: Sequence[Row]) -> Totals:
     controls = [row for row in rows if row.kind is FaultKind.CONTROL]
     return Totals(
         faults=len(seeded),
+        runs=sum(row.oracles[Look.STEPWISE].runs for row in seeded),
         ordering=sum(row.kind is FaultKind.ORDERING for row in seeded),
         controls=len(controls),
         silent_controls=sum(is_silent(row) for row in controls),
@@ -166,16 +188,19 @@ def totals_of(rows: Sequence[Row]) -> Totals:
 
 def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
     missed = [row.fault for row in rows if not row.oracles[column].seen]
+    cells = [row.oracles[column] for row in rows]
     return OracleTotal(
         found=len(rows) - len(missed),
         missed=tuple(missed),
         only=tuple(row.fault for row in rows if _speakers(row) == {column}),
+        runs_alone=sum(len(cell.alone) for cell in cells),
+        runs_alone_without_stepwise=sum(len(cell.alone_without_stepwise) for cell in cells),
     )
 
 
 def _speakers(row: Row) -> set[Look]:
     """The oracles that see a fault in some run; a stopped engine speaks as well."""
-    return {column for column in (*ORACLE_LOOKS, Look.STOPPED) if row.oracles[column].seen}
+    return {column for column in SPEAKING if row.oracles[column].seen}
 
 
 def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
