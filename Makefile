@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: setup gate test lint bench clean
+.PHONY: setup gate test lint bench matrix clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Rebuilds everything in reports/faults from one run.
+matrix: $(STAMP)
+	$(BIN)/racegate faults matrix --workers $(JOBS) --json reports/faults/matrix.json \
+		--html reports/faults/matrix.html --markdown reports/faults/README.md
 
 bench: $(STAMP)
 	$(BIN)/racegate bench

@@ -30,8 +30,8 @@ LAYERS = (
     ("findings", "stats"),
     ("check",),
     ("search",),
-    ("minimise", "replay", "explain", "sharing", "stateful"),
-    ("gate", "bench", "fuzz", "effort", "mutate"),
+    ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
+    ("gate", "bench", "fuzz", "effort", "mutate", "matrix"),
     ("report",),
     ("cli", "cli_common", "cli_faults", "cli_search"),
 )

@@ -5,11 +5,13 @@ only wiring.
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from racegate.config import resolve
+from racegate.device.blocking import BlockingDevice
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
 from racegate.device.protocol import DeadlockError, FootprintError
@@ -32,13 +34,13 @@ from racegate.oracles.invariants import find_violations
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
-from racegate.oracles.stepwise import FLOAT_TOLERANCE, find_divergence
+from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.run import Run
 from racegate.scenario import Numerics, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations
 from racegate.trace import HoldOutcome
-from racegate.verdict import Finding, FindingKind, Verdict
+from racegate.verdict import ALL_ORACLES, Finding, FindingKind, Oracle, Verdict
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
@@ -54,6 +56,13 @@ ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, Arithme
 
 class CheckError(Exception):
     """The harness cannot judge a scenario; says why."""
+
+
+class Launches(StrEnum):
+    """blocking: the host waits for the whole device behind every operation it issues."""
+
+    ASYNC = "async"
+    BLOCKING = "blocking"
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +116,7 @@ class Checker:
         self.lanes = lanes_of(self.scenario)
         self._replay = replay or f"racegate run {scenario.name}"
         self.truth = truth(self.scenario)
-        self._plain = {
+        self.plain = {
             request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
         }
 
@@ -119,6 +128,7 @@ class Checker:
         fault: Fault | None = None,
         is_audited: bool = False,
         memo: OpMemo | None = None,
+        launches: Launches = Launches.ASYNC,
     ) -> Run:
         """Runs the asynchronous engine once on the virtual device, with holds or step by step."""
         device = self.device(
@@ -126,7 +136,7 @@ class Checker:
         )
         probe = RecordingProbe(self.scenario, device, device.stream("compute"))
         started = time.perf_counter()
-        result, stopped = self._guarded(device, probe, fault)
+        result, stopped = self._guarded(device, probe, fault, launches)
         seconds = time.perf_counter() - started
         return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
 
@@ -155,9 +165,7 @@ class Checker:
         backend = fault.backend(EAGER_KERNELS)
         return VirtualDevice(self.lanes, dropped=fault.drops, backend=backend, **options)
 
-    def engine(
-        self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
-    ) -> AsyncEngine:
+    def engine(self, device: Any, probe: RecordingProbe, fault: Fault | None) -> AsyncEngine:
         """The engine on a device, with or without a fault."""
         parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
         return AsyncEngine(
@@ -179,21 +187,33 @@ class Checker:
         return result
 
     def _guarded(
-        self, device: VirtualDevice, probe: RecordingProbe, fault: Fault | None
+        self,
+        device: VirtualDevice,
+        probe: RecordingProbe,
+        fault: Fault | None,
+        launches: Launches,
     ) -> tuple[EngineResult | None, Exception | None]:
+        seen: Any = device
+        if launches is Launches.BLOCKING:
+            seen = BlockingDevice(device, self.lanes)
         try:
-            result = self.engine(device, probe, fault).run()
+            result = self.engine(seen, probe, fault).run()
             device.finish()
         except ENGINE_ERRORS as error:
             return None, error
         return result, None
 
     def judge(
-        self, run: Run, *, schedule: Schedule = EAGER, fault: Fault | None = None
+        self,
+        run: Run,
+        *,
+        schedule: Schedule = EAGER,
+        fault: Fault | None = None,
+        oracles: frozenset[Oracle] = ALL_ORACLES,
     ) -> RunResult:
-        """Asks every oracle about a run."""
-        conflicts = find_conflicts(run.trace)
-        findings = self._findings(run, conflicts)
+        """Asks the oracles about a run. oracles: one that is left out is not asked."""
+        conflicts = find_conflicts(run.trace) if Oracle.ORDERING in oracles else []
+        findings = self._findings(run, conflicts, oracles)
         replay = self._replay_command(schedule, fault)
         findings = [msgspec.structs.replace(finding, replay=replay) for finding in findings]
         stats = make_stats(run, conflicts=len(conflicts))
@@ -252,22 +272,30 @@ class Checker:
         run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited, memo=memo)
         return self.judge(run, schedule=schedule, fault=fault)
 
-    def _findings(self, run: Run, conflicts: list[Conflict]) -> list[Finding]:
+    def _findings(
+        self, run: Run, conflicts: list[Conflict], oracles: frozenset[Oracle]
+    ) -> list[Finding]:
         """Causes before effects: orders, owners, steps, invariants, outputs."""
         findings = from_conflicts(conflicts, run.observations)
-        findings += from_misowned(find_misowned(run.trace))
-        expected = self.reference.observations
-        observed = run.observations if run.stopped is None else run.observations[: len(expected)]
-        divergence = find_divergence(
-            observed, expected if run.stopped is None else expected[: len(observed)]
-        )
-        findings += from_divergence(divergence)
-        findings += from_violations(find_violations(run.observations, self.scenario))
-        if run.result is not None:
-            losses = find_losses(run.result.delivered, self._plain, run.result.finished)
+        if Oracle.OWNERSHIP in oracles:
+            findings += from_misowned(find_misowned(run.trace))
+        if Oracle.STEPWISE in oracles:
+            findings += from_divergence(self._divergence(run))
+        if Oracle.INVARIANTS in oracles:
+            findings += from_violations(find_violations(run.observations, self.scenario))
+        if Oracle.LOSSLESSNESS in oracles and run.result is not None:
+            losses = find_losses(run.result.delivered, self.plain, run.result.finished)
             findings += from_losses(losses)
         findings += from_stop(run.stopped)
         return findings
+
+    def _divergence(self, run: Run) -> Divergence | None:
+        """Where the run leaves the reference; up to where it stopped, if it did."""
+        observed, expected = run.observations, self.reference.observations
+        if run.stopped is not None:
+            common = min(len(observed), len(expected))
+            observed, expected = observed[:common], expected[:common]
+        return find_divergence(observed, expected)
 
     def _replay_command(self, schedule: Schedule, fault: Fault | None) -> str:
         parts = [self._replay]

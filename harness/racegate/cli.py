@@ -34,6 +34,7 @@ from racegate.faults.catalogue import FaultError, find_fault
 from racegate.faults.fault import Fault
 from racegate.fuzz import CampaignError
 from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
+from racegate.matrix import MatrixError
 from racegate.minimise import minimise, witness_of
 from racegate.oracles.paths import ExplainError
 from racegate.report.text import print_gate, print_run
@@ -66,6 +67,7 @@ BAD_INPUT = (
     WitnessError,
     CampaignError,
     ExplainError,
+    MatrixError,
 )
 
 

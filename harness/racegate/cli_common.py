@@ -76,7 +76,12 @@ def write_json(target: str, value: Any) -> None:
     if target == "-":
         sys.stdout.write(text + "\n")
         return
+    write_text(Path(target), text + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file, or bad input."""
     try:
-        Path(target).write_text(text + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        fail(f"cannot write {target}: {error}")
+        fail(f"cannot write {path}: {error}")

@@ -10,21 +10,28 @@ import typer
 
 from racegate.bench import environment
 from racegate.cli_common import (
+    BudgetOption,
     JsonOption,
     ScenariosOption,
+    SeedOption,
     WorkersOption,
     progress_bar,
     stdout_console,
     write_json,
+    write_text,
 )
 from racegate.effort import measure
 from racegate.faults.catalogue import FAULTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.gate import SCHEMA, load_all, scenario_paths
+from racegate.matrix import is_good, load_matrix, worse_cells
+from racegate.matrix import measure as measure_matrix
 from racegate.mutate import Fate, try_all
 from racegate.report.faults import print_faults, print_mutants
+from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
 from racegate.report.search import print_efforts
 from racegate.scenario import Scenario
+from racegate.search import BUDGET
 
 faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 
@@ -102,3 +109,46 @@ def faults_mutate(
         print_mutants(stdout_console(), report)
     fates = {mutant.fate for mutant in report.mutants}
     raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)
+
+
+@faults_app.command("matrix")
+def faults_matrix(
+    scenarios: ScenariosOption = Path("scenarios"),
+    workers: WorkersOption = 1,
+    budget: BudgetOption = BUDGET,
+    seed: SeedOption = 0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier matrix: say what got worse.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Every fault against every oracle and strategy: 1 if one does not show as it should."""
+    before = None if against is None else load_matrix(against)
+    loaded = _scenarios(scenarios)
+    with progress_bar() as progress:
+        task = progress.add_task("faults", total=len(FAULTS))
+        matrix = measure_matrix(
+            loaded,
+            workers=workers,
+            budget=budget,
+            seed=seed,
+            on_row=lambda name: progress.update(task, advance=1, description=name),
+        )
+    worse = [] if before is None else worse_cells(before, matrix)
+    if json is not None:
+        write_json(json, msgspec.to_builtins(matrix))
+    if html is not None:
+        write_text(html, render_html(matrix))
+    if markdown is not None:
+        write_text(markdown, render_markdown(matrix))
+    if json != "-":
+        print_matrix(stdout_console(), matrix)
+        if before is not None:
+            print_worse(stdout_console(), worse)
+    raise typer.Exit(0 if is_good(matrix.totals) and not worse else 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from racegate.check import Checker, RunResult, SearchSummary
+from racegate.check import Checker, Launches, RunResult, SearchSummary
 from racegate.device.stepping import Stepper
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
@@ -25,14 +25,30 @@ BUDGET = 64
 class CheckSubject:
     """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited."""
 
-    def __init__(self, checker: Checker, fault: Fault | None, *, is_audited: bool) -> None:
+    def __init__(
+        self,
+        checker: Checker,
+        fault: Fault | None,
+        *,
+        is_audited: bool,
+        launches: Launches = Launches.ASYNC,
+    ) -> None:
         self._checker = checker
         self._fault = fault
         self._is_audited = is_audited
+        self._launches = launches
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The streams of its device."""
+        return self._checker.lanes
 
     def with_schedule(self, schedule: Schedule) -> Attempt:
         run = self._checker.execute(
-            schedule=schedule, fault=self._fault, is_audited=self._is_audited
+            schedule=schedule,
+            fault=self._fault,
+            is_audited=self._is_audited,
+            launches=self._launches,
         )
         self._is_audited = False
         return self._attempt(run, schedule)
@@ -67,7 +83,7 @@ def search(
         result = _as_result(climbed.first.result[1])
         verdict = _verdict_without_divergence(climbed, result.verdict)
     else:
-        result = _with_holds(checker, climbed.wrong, fault)
+        result = as_holds(checker, climbed.wrong, fault)
         verdict = result.verdict
     seconds = time.perf_counter() - started
     return msgspec.structs.replace(
@@ -101,7 +117,7 @@ def _summary(climbed: Climb, seconds: float) -> SearchSummary:
     )
 
 
-def _with_holds(checker: Checker, wrong: Attempt, fault: Fault | None) -> RunResult:
+def as_holds(checker: Checker, wrong: Attempt, fault: Fault | None) -> RunResult:
     """A wrong attempt as a run under holds: its own, or the canonical ones of a stepped run."""
     result = _as_result(wrong.result[1])
     if wrong.schedule is not None:

@@ -39,6 +39,28 @@ class FindingKind(StrEnum):
     CRASH = "crash"
 
 
+class Oracle(StrEnum):
+    """What judges a run, in the order causes before effects. The values are those of the matrix."""
+
+    ORDERING = "ordering"
+    OWNERSHIP = "ownership"
+    STEPWISE = "stepwise"
+    INVARIANTS = "invariants"
+    LOSSLESSNESS = "losslessness"
+
+
+ALL_ORACLES = frozenset(Oracle)
+
+# Whose word a finding is. A crash or a deadlock is nobody's: the engine stopped by itself.
+ORACLE_OF = {
+    FindingKind.CONFLICT: Oracle.ORDERING,
+    FindingKind.OWNERSHIP: Oracle.OWNERSHIP,
+    FindingKind.DIVERGENCE: Oracle.STEPWISE,
+    FindingKind.INVARIANT: Oracle.INVARIANTS,
+    FindingKind.LOSS: Oracle.LOSSLESSNESS,
+}
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One defect seen in a run. Fields that mean nothing for its kind are None.
 

@@ -1,60 +1,151 @@
-"""What each oracle alone can see: switched off, something is lost that no other oracle shows in the
-same run.
+"""What each oracle alone can see: switched off, exactly the cells are lost that it alone covers.
+
+The matrix says which those are (reports/faults). While the reference is right, the catalogue needs
+the ordering and the stepwise oracle. What only the others see is shown on situations made for it:
+the right value of a wrong owner, memory that no step looks at, and a defect that the reference has
+too.
 """
 
 from __future__ import annotations
 
+import copy
+from functools import cache
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from racegate.faults.catalogue import find_fault
+from racegate.check import Checker, RunResult
+from racegate.engine.input_batch import InputBatch
+from racegate.faults.catalogue import FAULTS, find_fault
+from racegate.faults.fault import Fault, FaultKind
+from racegate.kills import Look, timings
+from racegate.matrix import Matrix, load_matrix
 from racegate.oracles.invariants import PREDICATES, find_violations
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import find_divergence
-from racegate.schedule import Schedule, parse_schedule
-from racegate.verdict import FindingKind
-from support import NAMES, checker
+from racegate.run import Run
+from racegate.schedule import Schedule
+from racegate.verdict import ALL_ORACLES, FindingKind, Oracle
+from support import NAMES, checker, scenario
+
+REPORT = Path(__file__).parents[2] / "reports" / "faults" / "matrix.json"
+SEEDED = [fault for fault in FAULTS if fault.kind is not FaultKind.CONTROL]
+WITHOUT_STEPWISE = ALL_ORACLES - {Oracle.STEPWISE}
 
 
-def kinds(name: str, fault: str, *holds: str) -> set[FindingKind]:
-    result = checker(name).run(schedule=parse_schedule(holds), fault=find_fault(fault))
+@cache
+def matrix() -> Matrix:
+    return load_matrix(REPORT)
+
+
+def runs_of(fault: Fault) -> dict[str, tuple[Checker, Run]]:
+    """Every run of a fault that the matrix judges, by its name there."""
+    runs = {}
+    for name in fault.scenarios:
+        for timing, schedule in timings(fault, checker(name)).items():
+            run = checker(name).execute(schedule=schedule, fault=fault)
+            runs[f"{name}, {timing}"] = (checker(name), run)
+    return runs
+
+
+def lost(runs: dict[str, tuple[Checker, Run]], off: Oracle, among: frozenset[Oracle]) -> list[str]:
+    """Runs of which nothing is left to say when one of several oracles is switched off."""
+    return [
+        name
+        for name, (judge, run) in runs.items()
+        if judge.judge(run, oracles=among).findings
+        and not judge.judge(run, oracles=among - {off}).findings
+    ]
+
+
+@pytest.mark.parametrize("fault", SEEDED, ids=lambda fault: fault.name)
+def test_an_oracle_switched_off_loses_exactly_what_it_alone_covers(fault: Fault) -> None:
+    found = [row for row in matrix().rows if row.fault == fault.name]
+    assert found, f"{fault.name} is not in the committed matrix: run `make matrix`"
+    runs = runs_of(fault)
+    for oracle in Oracle:
+        cell = found[0].oracles[Look(oracle.value)]
+        assert lost(runs, oracle, ALL_ORACLES) == list(cell.alone), oracle
+        if oracle is not Oracle.STEPWISE:
+            covered = list(cell.alone_without_stepwise)
+            assert lost(runs, oracle, WITHOUT_STEPWISE) == covered, oracle
+
+
+@pytest.mark.parametrize("oracle", [Oracle.ORDERING, Oracle.STEPWISE])
+def test_the_catalogue_needs_these_oracles(oracle: Oracle) -> None:
+    assert matrix().totals.oracles[Look(oracle.value)].runs_alone > 0
+
+
+@pytest.mark.parametrize("oracle", [Oracle.INVARIANTS, Oracle.LOSSLESSNESS])
+def test_these_are_needed_once_the_reference_shares_a_defect(oracle: Oracle) -> None:
+    assert matrix().totals.oracles[Look(oracle.value)].runs_alone_without_stepwise > 0
+
+
+def kinds(result: RunResult) -> set[FindingKind]:
     return {finding.kind for finding in result.findings}
 
 
 def test_only_the_ordering_oracle_sees_a_race_in_an_eager_run() -> None:
-    fault = "accepted-read-before-copy"
-    assert kinds("all-rejected-all-accepted", fault) == {FindingKind.CONFLICT}
+    result = checker("all-rejected-all-accepted").run(fault=find_fault("accepted-read-before-copy"))
+    assert kinds(result) == {FindingKind.CONFLICT}
 
 
 def test_only_the_ownership_oracle_sees_a_wrong_owner_with_the_right_value() -> None:
-    # Both rows accepted the same count, so the wrong row's value is right by luck.
-    fault = find_fault("accepted-copy-after-row-move")
-    schedule = parse_schedule(["d2h:accepted_counts@2 until host:rotate@3"])
-    result = checker("three-row-cycle").run(schedule=schedule, fault=fault)
-    assert FindingKind.OWNERSHIP in {finding.kind for finding in result.findings}
+    # All rows accept the same count, so the wrong row's value is right by luck; the copy has
+    # landed, so nothing is unordered.
+    script = scenario("two-row-cycle")
+    alike = tuple(msgspec.structs.replace(r, accepts=(4,)) for r in script.requests)
+    lucky = Checker(msgspec.structs.replace(script, requests=alike))
+    run = lucky.execute(fault=find_fault("accepted-snapshot-in-live-rows"))
+    assert kinds(lucky.judge(run)) == {FindingKind.OWNERSHIP}
+    assert lucky.judge(run, oracles=ALL_ORACLES - {Oracle.OWNERSHIP}).findings == ()
+
+
+def test_only_the_invariants_see_blocks_in_a_row_that_nobody_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # No step looks at such a row until a graph pads the batch with it.
+    monkeypatch.setattr(InputBatch, "_clear", lambda batch, row: None)
+    run = checker("finish-and-condense").execute()
+    result = checker("finish-and-condense").judge(run)
+    assert {finding.signature for finding in result.findings} == {"invariant/I-21"}
+    silent = checker("finish-and-condense").judge(run, oracles=ALL_ORACLES - {Oracle.INVARIANTS})
+    assert silent.findings == ()
+
+
+def test_only_the_losslessness_oracle_sees_a_wrong_draw_that_the_reference_makes_too() -> None:
+    # Delivered tokens are among the fields of the stepwise oracle: with a right reference it sees
+    # whatever this one sees.
+    fault = find_fault("row-swap-alias:seed")
+    sharing = with_the_defect_in_the_reference(checker("random-rows-change-hands"), fault)
+    run = sharing.execute(fault=fault)
+    assert kinds(sharing.judge(run)) == {FindingKind.LOSS}
+    assert sharing.judge(run, oracles=ALL_ORACLES - {Oracle.LOSSLESSNESS}).findings == ()
+
+
+def with_the_defect_in_the_reference(right: Checker, fault: Fault) -> Checker:
+    """A checker whose reference does, step by step, what the faulty engine does."""
+    wrong = copy.copy(right)
+    observed = right.execute(fault=fault).observations
+    wrong.reference = msgspec.structs.replace(right.reference, observations=observed)
+    return wrong
 
 
 def test_only_the_stepwise_oracle_sees_a_wrong_drafter_input() -> None:
     # Verification is lossless: the delivered tokens are right, only acceptance suffers.
-    seen = kinds("chunked-prefill-backup-token", "backup-token-inflated-index")
-    assert seen == {FindingKind.DIVERGENCE}
+    fault = find_fault("backup-token-inflated-index")
+    result = checker("chunked-prefill-backup-token").run(fault=fault)
+    assert kinds(result) == {FindingKind.DIVERGENCE}
 
 
 def test_the_losslessness_oracle_needs_no_observations() -> None:
-    run = checker("steady-mixed-accepts").execute(fault=find_fault("correction-partial-fields"))
+    judge = checker("steady-mixed-accepts")
+    run = judge.execute(fault=find_fault("correction-partial-fields"))
     assert run.result is not None
-    plain = {r.name: t for r, t in zip(*_plain("steady-mixed-accepts"), strict=True)}
-    assert find_losses(run.result.delivered, plain, run.result.finished)
-
-
-def _plain(name: str) -> tuple[tuple, tuple]:
-    from racegate_reference.decoding import plain_decode
-
-    scenario = checker(name).scenario
-    requests = scenario.requests
-    return requests, tuple(plain_decode(scenario, request) for request in requests)
+    assert find_losses(run.result.delivered, judge.plain, run.result.finished)
 
 
 def test_the_invariants_need_no_reference() -> None:

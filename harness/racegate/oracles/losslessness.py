@@ -44,6 +44,21 @@ def find_losses(
     return losses
 
 
+def is_output_wrong(
+    delivered: Mapping[str, tuple[int, ...]],
+    plain: Mapping[str, tuple[int, ...]],
+    finished: Mapping[str, str],
+) -> bool:
+    """What a test that compares only the final tokens notices: it has nothing to say about a
+    request that was aborted, and one that never ended lacks tokens.
+    """
+    return any(
+        tokens != plain[request]
+        for request, tokens in delivered.items()
+        if finished[request] != "abort"
+    )
+
+
 def _first_difference(tokens: tuple[int, ...], expected: tuple[int, ...]) -> int | None:
     if tokens == expected:
         return None
