@@ -15,6 +15,7 @@ from racegate.engine.accepted_counts import AcceptedCounts, DeviceCounts, Snapsh
 from racegate.engine.align_cache import AlignCache
 from racegate.engine.buffers import Inputs, Work
 from racegate.engine.input_batch import PrevStep
+from racegate.engine.padding import Padding, is_uniform_decode
 from racegate.engine.plan import PlanEntry
 from racegate.engine.request_state import RequestState, enter
 from racegate.engine.tracked import Tracked
@@ -138,5 +139,7 @@ class EngineParts:
     backup_index: Callable[..., int] = backup_index
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
     align_cache: Callable[..., AlignCache] = AlignCache
+    dispatch: Callable[..., bool] = is_uniform_decode
+    padding: Callable[..., Padding] = Padding
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

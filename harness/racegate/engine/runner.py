@@ -26,9 +26,11 @@ from racegate.engine.buffers import (
 )
 from racegate.engine.counters import Counters
 from racegate.engine.drafters import make_drafter
+from racegate.engine.graphs import ForwardPass
 from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.input_prep import InputPrep
 from racegate.engine.model import Model
+from racegate.engine.padding import Bound
 from racegate.engine.parts import EngineParts
 from racegate.engine.plan import PlanEntry, StepPlan
 from racegate.engine.preparation import StepView, accepted_known, view_step
@@ -92,6 +94,16 @@ class Runner:
         moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
         self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
         self._parts = parts
+        windows = self._inputs.state_table if self._align is None else self._inputs.window_table
+        self._forward = ForwardPass(
+            scenario,
+            device,
+            compute,
+            model=self._model,
+            bound=Bound(inputs=self._inputs, work=self._work, window_table=windows.gpu),
+            parts=parts,
+            counters=counters,
+        )
         self._initialise()
         self._specs = {request.name: request for request in scenario.requests}
         self._requests: dict[str, RequestState] = {}
@@ -129,10 +141,7 @@ class Runner:
         view = view_step(plan, self.batch.names(), self._requests, self._prev)
         self._prepare(view)
         self._probe.inputs(view, self._inputs, self._work, self._model)
-        window_table = (
-            self._inputs.state_table if self._align is None else self._inputs.window_table
-        )
-        self._model.forward(view.shape, self._inputs, self._work, window_table.gpu)
+        self._forward.run(view)
         self._probe.forwarded(view, self._model)
         if self._align is None:
             self._correct(step)
