@@ -50,7 +50,9 @@ class ForwardPass:
         self._padding: Padding | None = None
         sizes = captured_sizes(scenario.engine)
         if sizes:
-            self._padding = parts.padding(device, stream, bound, sizes=sizes, width=self._width)
+            self._padding = parts.padding(
+                device, stream, bound, engine=scenario.engine, sizes=sizes
+            )
             self._padding.warm_up()
             self._graphs = {size: self._capture(size, self._padding.bound) for size in sizes}
 

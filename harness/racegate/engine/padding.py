@@ -18,10 +18,11 @@ from racegate.engine.blocks import NULL_BLOCK
 from racegate.engine.buffers import Inputs, Twin, Work
 from racegate.engine.model import BatchShape
 from racegate.engine.preparation import StepView
+from racegate.scenario import EngineSpec
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
-# The row masks that captured footprints name; see Model.forward.
+# The row masks that captured footprints name.
 BLOCKS, STATE_BLOCKS = "blocks", "state_blocks"
 
 
@@ -35,9 +36,7 @@ def is_uniform_decode(view: StepView, *, width: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The buffers that the forward pass works on; those of a graph are bound when it is
-    captured.
-    """
+    """The buffers that a forward pass works on; those of a graph are bound when it is captured."""
 
     inputs: Inputs
     work: Work
@@ -45,65 +44,69 @@ class Bound:
 
 
 class Padding:
-    """Pad rows have no tokens, null blocks and count 1, and pad tokens are token 0.
+    """Pad rows have no tokens, null blocks and count 1; pad tokens are token 0.
 
-    bound: what the engine prepares for every step
-    sizes: rows of the captured graphs; width: 1 + k, the tokens of a row
+    live: the buffers that the engine prepares for every step
+    rows_most: of the largest graph; width: 1 + k, the tokens of a row
     """
 
     def __init__(
-        self, device: Device, stream: Stream, bound: Bound, *, sizes: tuple[int, ...], width: int
+        self,
+        device: Device,
+        stream: Stream,
+        live: Bound,
+        *,
+        engine: EngineSpec,
+        sizes: tuple[int, ...],
     ) -> None:
-        self._device = device
-        self._stream = stream
-        self._engine_bound = bound
-        self._most = max(sizes)
-        self._width = width
+        self.device = device
+        self.stream = stream
+        self.live = live
+        self.engine = engine
+        self.rows_most = max(sizes)
+        self.width = 1 + engine.draft_len_max
         # A graph cannot look at the flags: that every row decodes is part of what is captured.
-        ones = device.constant("is_decode_captured", np.ones(self._most, np.int32))
-        self._is_decode = Twin(bound.inputs.is_decode.cpu, ones)
+        ones = device.constant("is_decode_captured", np.ones(self.rows_most, np.int32))
+        self._is_decode = Twin(live.inputs.is_decode.cpu, ones)
 
     @property
     def bound(self) -> Bound:
         """What the graphs are bound to."""
-        inputs = replace(self._engine_bound.inputs, is_decode=self._is_decode)
-        return replace(self._engine_bound, inputs=inputs)
+        return replace(self.live, inputs=replace(self.live.inputs, is_decode=self._is_decode))
 
     def warm_up(self) -> None:
         """Before a capture the buffers hold the largest batch there is a graph for, of dummies."""
-        rows, tokens = (0, self._most), (0, self._most * self._width)
-        self._write(-1, rows, tokens, stride=self._width)
+        self.pad_tokens(-1, (0, self.rows_most), (0, self.rows_most * self.width), self.width)
+        self.pad_rows(-1, (0, self.rows_most))
 
     def refresh(self, view: StepView, size: int) -> None:
         """Pads a step's batch to `size` rows."""
-        if size > view.shape.rows:
-            tokens = (view.shape.tokens, size * self._width)
-            self._write(view.shape.step, (view.shape.rows, size), tokens)
+        shape = view.shape
+        if size > shape.rows:
+            self.pad_tokens(shape.step, (shape.rows, size), (shape.tokens, size * self.width), 0)
+            self.pad_rows(shape.step, (shape.rows, size))
 
     def masks(self, shape: BatchShape) -> dict[str, int]:
         """The rows of the pools that a step's replay touches: pad rows touch none."""
         assert not isinstance(shape.blocks, str) and not isinstance(shape.state_blocks, str)
         return {BLOCKS: shape.blocks, STATE_BLOCKS: shape.state_blocks}
 
-    def _write(
-        self, step: int, rows: tuple[int, int], tokens: tuple[int, int], *, stride: int = 0
+    def pad_tokens(
+        self, step: int, rows: tuple[int, int], tokens: tuple[int, int], stride: int
     ) -> None:
-        """Pads rows and tokens from the first to behind the last. stride: tokens of a pad row."""
-        bound = self._engine_bound
-        inputs, work = bound.inputs, bound.work
+        """Pad rows from the first to behind the last begin at the first pad token, `stride` apart;
+        pad tokens are token 0.
+        """
         (row, row_end), (token, token_end) = rows, tokens
-        self._device.launch(
-            self._stream,
-            pad,
-            "pad",
+        inputs = self.live.inputs
+        self.device.launch(
+            self.stream,
+            pad_tokens,
+            "pad_tokens",
             step=step,
             uses=(
-                _writes_span(inputs.query_start.gpu, row + (row > 0), row_end + 1),
+                _writes_span(inputs.query_start.gpu, row, row_end + 1),
                 _writes_span(inputs.input_ids.gpu, token, token_end),
-                _writes_span(inputs.block_table.gpu, row, row_end),
-                _writes_span(bound.window_table, row, row_end),
-                _writes_span(work.accepted, row, row_end),
-                _writes_span(work.computed, row, row_end),
             ),
             row=row,
             row_end=row_end,
@@ -112,19 +115,35 @@ class Padding:
             stride=stride,
         )
 
+    def pad_rows(self, step: int, rows: tuple[int, int]) -> None:
+        """Pad rows from the first to behind the last have null blocks and count 1."""
+        row, row_end = rows
+        live = self.live
+        buffers = (
+            live.inputs.block_table.gpu,
+            live.window_table,
+            live.work.accepted,
+            live.work.computed,
+        )
+        self.device.launch(
+            self.stream,
+            pad_rows,
+            "pad_rows",
+            step=step,
+            uses=tuple(_writes_span(buffer, row, row_end) for buffer in buffers),
+            row=row,
+            row_end=row_end,
+        )
+
 
 def _writes_span(buffer: DeviceBuffer, first: int, end: int) -> Use:
     return writes(buffer, mask=prefix_mask(end) ^ prefix_mask(first))
 
 
-def pad(
+def pad_tokens(
     k: Backend,
-    query_start: Array,  # [R_max + 1] int32, written behind `row`
-    input_ids: Array,  # [T_max] int32, written from `token` on
-    block_table: Array,  # [R_max, M] int32, written from `row` on
-    window_table: Array,  # [R_max, ...] int32, the same
-    accepted: Array,  # [R_max] int32, the same
-    computed: Array,  # [R_max] int32, the same
+    query_start: Array,  # [R_max + 1] int32, written from `row` to `row_end`
+    input_ids: Array,  # [T_max] int32, written from `token` to before `token_end`
     *,
     row: int,
     row_end: int,
@@ -132,12 +151,23 @@ def pad(
     token_end: int,
     stride: int,
 ) -> None:
-    """Rows `row` to `row_end` with `stride` tokens each behind token `token`, and nothing else."""
-    if row == 0:
-        query_start[0] = token
-    for index in range(row, row_end):
-        query_start[index + 1] = token + stride * (index + 1 - row)
+    """The row starts of pad rows, and their tokens."""
+    for index in range(row, row_end + 1):
+        query_start[index] = token + stride * (index - row)
     input_ids[token:token_end] = 0
+
+
+def pad_rows(
+    k: Backend,
+    block_table: Array,  # [R_max, M] int32, written from `row` to before `row_end`
+    window_table: Array,  # [R_max, ...] int32, the same
+    accepted: Array,  # [R_max] int32, the same
+    computed: Array,  # [R_max] int32, the same
+    *,
+    row: int,
+    row_end: int,
+) -> None:
+    """What selects the states and cache entries of pad rows: none."""
     block_table[row:row_end] = NULL_BLOCK
     window_table[row:row_end] = NULL_BLOCK
     accepted[row:row_end] = 1

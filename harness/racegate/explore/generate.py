@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
+import msgspec
+
 from racegate.scenario import (
     Abort,
     Budget,
@@ -20,6 +22,7 @@ from racegate.scenario import (
     EngineSpec,
     Event,
     Gap,
+    GraphMode,
     LayerKind,
     ModelSpec,
     Numerics,
@@ -55,6 +58,10 @@ _DRAFTERS = (
 )
 
 
+_GRAPH_MODES = (GraphMode.EAGER, GraphMode.EAGER, GraphMode.FULL_DECODE)
+_CAPTURED = ((1, 2, 4, 8), (4,), (2, 3), (8,))
+
+
 def seeded(seed: int, index: int) -> Pick:
     """Picks that depend on a seed and an index only."""
     return Random(f"{seed}/{index}").randrange
@@ -77,14 +84,15 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         numerics=Numerics.EXACT,
     )
     requests = _requests(pick, engine, vocab_size=model.vocab_size)
+    events = _events(pick, requests, engine, drafts=drafts)
     return Scenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=engine,
+        engine=_with_graphs(pick, engine),
         requests=requests,
-        events=_events(pick, requests, engine, drafts=drafts),
+        events=events,
     )
 
 
@@ -117,6 +125,14 @@ def _engine(pick: Pick) -> EngineSpec:
         state_interval=interval,
         model_len_max=MODEL_LEN_MAX,
     )
+
+
+def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Drawn last, so that what is drawn before is what it was before there were graphs."""
+    mode = one_of(pick, _GRAPH_MODES)
+    if mode is GraphMode.EAGER:
+        return engine
+    return msgspec.structs.replace(engine, graph_mode=mode, capture_rows=one_of(pick, _CAPTURED))
 
 
 def _requests(pick: Pick, engine: EngineSpec, *, vocab_size: int) -> tuple[Request, ...]:
@@ -186,6 +202,7 @@ _HELD = (
     "kernel:next_token",
     "kernel:layer.0",
     "kernel:draft",
+    "graph:decode.*",
 )
 _POINTS = ("update_states", "condense", "reorder", "prepare_inputs", "correct", "process")
 
