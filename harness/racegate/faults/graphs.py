@@ -113,9 +113,9 @@ class CountedInTokens(Trespassing):
     def refresh(self, view: StepView, size: int) -> None:
         shape = view.shape
         if size > shape.rows:
-            # Starts are written at both ends of a row: those of no row are left alone too.
-            rows = (min(shape.tokens, size + 1), size)
-            self.pad_tokens(shape.step, rows, (shape.tokens, size * self.width), 0)
+            # The start of pad row i is entry i + 1, and there are `size` rows in all.
+            starts = (min(shape.tokens, size) + 1, size)
+            self.pad_tokens(shape.step, starts, (shape.tokens, size * self.width), 0)
             self.pad_rows(shape.step, (min(shape.tokens, size), size))
 
 
