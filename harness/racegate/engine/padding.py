@@ -44,7 +44,8 @@ class Bound:
 
 
 class Padding:
-    """Pad rows have no tokens, null blocks and count 1; pad tokens are token 0.
+    """Pad rows have no tokens, null blocks and count 1; pad tokens are token 0. Their positions,
+    lengths and slots need no padding: the kernels that make those write the whole buffer.
 
     live: the buffers that the engine prepares for every step
     rows_most: of the largest graph; width: 1 + k, the tokens of a row
