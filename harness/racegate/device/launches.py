@@ -70,9 +70,11 @@ def accesses_of(launch: Launch) -> list[Access]:
     accesses = []
     for use in launch.uses:
         assert not use.buffer.is_free, f"{launch.name} uses {use.buffer.name} after it was freed"
-        mask = use.known_mask
+        mask = use.mask
         if mask is None:
             mask = prefix_mask(use.buffer.shape[0] if use.rows is None else use.rows)
+        elif isinstance(mask, str):
+            raise AssertionError(f"no rows were given for {mask} of {use.buffer.name}")
         if use.is_read:
             accesses.append(use.buffer.access(mask, is_write=False))
         if use.is_write:
