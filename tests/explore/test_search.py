@@ -11,10 +11,12 @@ from racegate.check import Checker
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Stage, reversals
 from racegate.explore.samplers import PosStepper
+from racegate.explore.shrink import Case, shrink
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.minimise import minimise
 from racegate.oracles.ordering import find_conflicts
+from racegate.scenario import GraphMode
 from racegate.schedule import LATE, Schedule, parse_schedule
 from racegate.search import BUDGET, search, signature_of
 from racegate.verdict import Verdict
@@ -178,3 +180,15 @@ def test_wrong_schedules_are_told_apart_by_signature() -> None:
 def test_nothing_to_minimise_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing is wrong"):
         minimise(scenario("steady-mixed-accepts"), LATE, None)
+
+
+def test_graphs_are_left_out_where_a_failure_does_not_need_them() -> None:
+    start = Case(scenario=scenario("graph-uniform-decode"), schedule=Schedule())
+    plain = shrink(start, lambda case: True)
+    assert plain.case.scenario.engine.graph_mode is GraphMode.EAGER
+
+    def has_graphs(case: Case) -> bool:
+        return case.scenario.engine.graph_mode is GraphMode.FULL_DECODE
+
+    replayed = shrink(start, has_graphs).case.scenario.engine
+    assert (replayed.graph_mode, replayed.capture_rows) == (GraphMode.FULL_DECODE, (1,))

@@ -37,7 +37,8 @@ def run_audited(
         rows = _changed_rows(copy, old)
         if not len(rows):
             continue
-        allowed = (-1 if use.mask is None else use.mask) if use.is_write else 0
+        mask = use.known_mask
+        allowed = (-1 if mask is None else mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
             raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
         view[rows] = copy[rows]
@@ -45,10 +46,11 @@ def run_audited(
 
 def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
     copy = view.copy()
+    mask = use.known_mask
     if not use.is_read:
         copy.fill(poison_of(copy.dtype))
-    elif use.mask is not None:
-        hidden = [row for row in range(len(copy)) if not use.mask >> row & 1]
+    elif mask is not None:
+        hidden = [row for row in range(len(copy)) if not mask >> row & 1]
         copy[hidden] = poison_of(copy.dtype)
     return copy
 

@@ -56,6 +56,10 @@ class BlockingDevice:
         self._device.download_blocks(stream, target, source, name, step=step, blocks=blocks)
         self._drain(step)
 
+    def replay(self, stream: Any, graph: Any, *, step: int, **rest: Any) -> None:
+        self._device.replay(stream, graph, step=step, **rest)
+        self._drain(step)
+
     def free(self, buffer: Any, *, step: int) -> None:
         self._device.free(buffer, step=step)
         self._drain(step)

@@ -8,7 +8,7 @@ reads its inputs when it runs, not when it is issued; what it did not declare it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ import numpy as np
 from racegate.edge import Edge
 from racegate.trace import Owner, Trace
 
+RowMask = int | str
 Array = Any  # NumPy array on the virtual device, torch tensor on CUDA
 
 
@@ -81,7 +82,8 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     """One declared use of a buffer by an operation.
 
     rows: the first `rows` rows (the kernel gets that view); None: the whole buffer
-    mask: only these rows, as a bit mask, of the whole buffer (pools addressed through tables)
+    mask: only these rows, as a bit mask, of the whole buffer (pools addressed through tables); in a
+        captured launch a name, which stands for the mask that the replay gives
     expect: (row, owner) pairs the reader means to find; own: owners of the written rows from 0 on
     """
 
@@ -89,16 +91,23 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     is_read: bool
     is_write: bool
     rows: int | None = None
-    mask: int | None = None
+    mask: RowMask | None = None
     expect: tuple[tuple[int, Owner], ...] = ()
     own: tuple[Owner, ...] = ()
+
+    @property
+    def known_mask(self) -> int | None:
+        """The mask, where a name has been replaced."""
+        mask = self.mask
+        assert not isinstance(mask, str), f"no rows were given for {mask} of {self.buffer.name}"
+        return mask
 
 
 def reads(
     buffer: DeviceBuffer,
     rows: int | None = None,
     *,
-    mask: int | None = None,
+    mask: RowMask | None = None,
     expect: tuple[tuple[int, Owner], ...] = (),
 ) -> Use:
     return Use(buffer, True, False, rows, mask, expect)
@@ -108,7 +117,7 @@ def writes(
     buffer: DeviceBuffer,
     rows: int | None = None,
     *,
-    mask: int | None = None,
+    mask: RowMask | None = None,
     own: tuple[Owner, ...] = (),
 ) -> Use:
     return Use(buffer, False, True, rows, mask, (), own)
@@ -118,7 +127,7 @@ def updates(
     buffer: DeviceBuffer,
     rows: int | None = None,
     *,
-    mask: int | None = None,
+    mask: RowMask | None = None,
     expect: tuple[tuple[int, Owner], ...] = (),
     own: tuple[Owner, ...] = (),
 ) -> Use:
@@ -153,6 +162,15 @@ class Snapshot(Protocol):
         ...
 
     def arrays(self) -> list[np.ndarray]: ...
+
+
+class Graph(Protocol):
+    """Captured launches. Buffers, views, constants and scalars are as they were at the capture;
+    what stands in the buffers is read at each replay.
+    """
+
+    @property
+    def name(self) -> str: ...
 
 
 class Device(Protocol):
@@ -207,6 +225,20 @@ class Device(Protocol):
         **scalars: Any,
     ) -> None:
         """Issues kernel(backend, *views, *constants, **scalars), one view per use, in order."""
+        ...
+
+    def capture(self, stream: Any, name: str) -> AbstractContextManager[Any]:
+        """Yields a Graph in which the launches inside are recorded instead of issued.
+
+        Only launches to `stream` can be captured, none with owners (they belong to a step) and
+        none that lives shorter than the graph.
+        """
+        ...
+
+    def replay(self, stream: Any, graph: Any, *, step: int, masks: Mapping[str, int]) -> None:
+        """Issues a graph as one operation `graph:NAME@step`, whose footprint is the union of the
+        captured ones. masks: the rows that captured footprints name.
+        """
         ...
 
     def upload(self, stream: Any, target: Any, source: Any, *, step: int, rows: int) -> None:

@@ -8,17 +8,16 @@ operation runs *later than issued*, as late as any real device could.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from racegate.device.audit import run_audited
 from racegate.device.chooser import HoldChooser
 from racegate.device.copies import copy_range, gather_blocks, scatter_blocks
 from racegate.device.driver import Driver
+from racegate.device.launches import Launch, Launcher, VirtualGraph, accesses_of, union_of
 from racegate.device.masks import prefix_mask
 from racegate.device.memo import OpMemo
 from racegate.device.memory import Storage, StoragePools, VirtualBuffer, VirtualHostBuffer
@@ -66,7 +65,6 @@ class VirtualDevice:
     ) -> None:
         self.lanes = lanes
         self.recorder = Recorder(lanes) if recorder is None else recorder
-        self.backend = backend
         self._streams = {lane: VirtualStream(lane, 1 + i) for i, lane in enumerate(lanes)}
         self._in_order = list(self._streams.values())
         self._chooser = HoldChooser(Schedule()) if chooser is None else chooser
@@ -77,8 +75,9 @@ class VirtualDevice:
             )
         self._accesses_in_action = 0
         self._dropped = dropped
-        self._is_audited = is_audited
         self._memo = memo
+        self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
+        self._capturing: VirtualGraph | None = None
         self.storages: list[Storage] = []
         self.reads: list[tuple[int, int]] = []
         self._pools = StoragePools()
@@ -138,50 +137,39 @@ class VirtualDevice:
         constants: Sequence[VirtualBuffer] = (),
         **scalars: Any,
     ) -> None:
-        accesses = []
-        for use in uses:
-            assert not use.buffer.is_free, f"{name} uses {use.buffer.name} after it was freed"
-            mask = use.mask
-            if mask is None:
-                mask = prefix_mask(use.buffer.shape[0] if use.rows is None else use.rows)
-            if use.is_read:
-                accesses.append(use.buffer.access(mask, is_write=False))
-            if use.is_write:
-                accesses.append(use.buffer.access(mask, is_write=True))
-        full_name = f"kernel:{name}@{step}"
         fixed = [constant.storage.array for constant in constants]
-        run = partial(self._run_kernel, kernel, name, step, uses, fixed, scalars)
-        self._issue(stream, full_name, step, tuple(accesses), run)
+        launch = Launch(kernel, name, uses, fixed, scalars)
+        if self._capturing is not None:
+            self._capturing.add(stream.lane, launch)
+            return
+        full_name = f"kernel:{name}@{step}"
 
-    def _run_kernel(
-        self,
-        kernel: Callable[..., None],
-        name: str,
-        step: int,
-        uses: Sequence[Use],
-        fixed: list[np.ndarray],
-        scalars: dict[str, Any],
+        def run() -> None:
+            self._launcher.run(launch, full_name, step)
+
+        self._issue(stream, full_name, step, tuple(accesses_of(launch)), run)
+
+    @contextmanager
+    def capture(self, stream: VirtualStream, name: str) -> Iterator[VirtualGraph]:
+        assert self._capturing is None, "captures do not nest"
+        self._capturing = VirtualGraph(name, stream.lane)
+        try:
+            yield self._capturing
+        finally:
+            self._capturing = None
+
+    def replay(
+        self, stream: VirtualStream, graph: VirtualGraph, *, step: int, masks: Mapping[str, int]
     ) -> None:
-        views = []
-        for use in uses:
-            storage = use.buffer.storage
-            views.append(storage.array if use.rows is None else storage.array[: use.rows])
-            for row, owner in use.expect:
-                actual = storage.owners[row]
-                if actual != owner:
-                    full_name = f"kernel:{name}@{step}"
-                    self.recorder.misowned(full_name, step, use.buffer.name, row, owner, actual)
-        if self._is_audited:
-            full_name = f"kernel:{name}@{step}"
-            run_audited(kernel, self.backend, full_name, uses, views, fixed, scalars)
-        elif self._memo is None:
-            kernel(self.backend, *views, *fixed, **scalars)
-        else:
-            compute = partial(kernel, self.backend, *views, *fixed, **scalars)
-            self._memo.run(kernel, name, uses, views, scalars, compute)
-        for use in uses:
-            if use.own:
-                use.buffer.storage.owners[: len(use.own)] = use.own
+        full_name = f"graph:{graph.name}@{step}"
+        launches = graph.resolved(masks)
+        accesses = [access for launch in launches for access in accesses_of(launch)]
+
+        def run() -> None:
+            for launch in launches:
+                self._launcher.run(launch, full_name, step)
+
+        self._issue(stream, full_name, step, union_of(accesses), run)
 
     def upload(
         self,
@@ -258,6 +246,7 @@ class VirtualDevice:
         accesses: tuple[Any, ...],
         run: Callable[[], None],
     ) -> None:
+        assert self._capturing is None, f"{name} cannot be captured: only launches can"
         self.recorder.issue(stream.index, name, step, accesses)
         if self._driver is not None:
             stream.queue.append(Op(name, run, None, step=self._driver.as_step(stream)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Stream, reads, updates, writes
+from racegate.device.protocol import Device, DeviceBuffer, RowMask, Stream, reads, updates, writes
 from racegate.engine import layers
 from racegate.engine.buffers import Inputs, Sizes, Work
 from racegate.engine.weights import make_weights
@@ -25,14 +25,15 @@ class BatchShape:
     """What the host knows of a step's footprint.
 
     rows, tokens: counts
-    blocks, state_blocks: bit masks of the attention and state blocks the step may touch
+    blocks, state_blocks: bit masks of the attention and state blocks the step may touch; for a
+        captured pass the names under which a replay gives them
     """
 
     step: int
     rows: int
     tokens: int
-    blocks: int
-    state_blocks: int
+    blocks: RowMask
+    state_blocks: RowMask
 
 
 class Model:

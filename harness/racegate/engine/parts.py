@@ -18,6 +18,7 @@ from racegate.engine.edges import INPUT_PREP_GUARD
 from racegate.engine.fresh_blocks import FreshBlocks
 from racegate.engine.grammar import HandOff, PrivateHandOff
 from racegate.engine.input_batch import PrevStep
+from racegate.engine.padding import Padding, is_uniform_decode
 from racegate.engine.plan import PlanEntry
 from racegate.engine.request_state import RequestState, enter
 from racegate.engine.tracked import Tracked
@@ -158,5 +159,7 @@ class EngineParts:
     hand_off: Callable[[Device, Sizes], HandOff] = PrivateHandOff
     dummy_guard: Callable[[Device, Event, int], None] = dummy_guard
     dummy_staged: Callable[[Device, Stream, Event], None] = dummy_staged
+    dispatch: Callable[..., bool] = is_uniform_decode
+    padding: Callable[..., Padding] = Padding
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

@@ -28,10 +28,12 @@ from racegate.engine.counters import Counters
 from racegate.engine.drafters import make_drafter
 from racegate.engine.fresh_blocks import FreshBlocks
 from racegate.engine.grammar import GrammarMasks
+from racegate.engine.graphs import ForwardPass
 from racegate.engine.input_batch import InputBatch, PrevStep
 from racegate.engine.input_prep import InputPrep
 from racegate.engine.lanes import Lane
-from racegate.engine.model import BatchShape, Model
+from racegate.engine.model import Model
+from racegate.engine.padding import Bound
 from racegate.engine.parts import EngineParts
 from racegate.engine.plan import PlanEntry, StepPlan
 from racegate.engine.preparation import StepView, accepted_known, dummy_view, view_step
@@ -94,6 +96,16 @@ class Runner:
         moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
         self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
         self._parts = parts
+        windows = self._inputs.state_table if self._align is None else self._inputs.window_table
+        self._forward = ForwardPass(
+            scenario,
+            device,
+            compute,
+            model=self._model,
+            bound=Bound(inputs=self._inputs, work=self._work, window_table=windows.gpu),
+            parts=parts,
+            counters=counters,
+        )
         self._initialise()
         self._specs = {request.name: request for request in scenario.requests}
         self._requests: dict[str, RequestState] = {}
@@ -154,7 +166,7 @@ class Runner:
         self._fill_blocks(plan, view)
         self._prepare(view)
         self._probe.inputs(view, self._inputs, self._work, self._model, self._drafter.cache)
-        self._forward(view.shape)
+        self._forward.run(view)
         self._probe.forwarded(view, self._model)
         if self._align is None:
             self._correct(step)
@@ -182,12 +194,6 @@ class Runner:
         if self._store is not None:
             self._store.load(plan.step, plan.entries)
 
-    def _forward(self, shape: BatchShape) -> None:
-        window_table = (
-            self._inputs.state_table if self._align is None else self._inputs.window_table
-        )
-        self._model.forward(shape, self._inputs, self._work, window_table.gpu)
-
     def _idle(self, plan: StepPlan) -> None:
         """A step without requests; with padding rows if it has to keep other ranks company."""
         self._correct(plan.step)
@@ -205,7 +211,7 @@ class Runner:
                 count_source=view.prev_positions,
             )
         self._parts.dummy_staged(self._device, self._compute, self._prepared)
-        self._forward(view.shape)
+        self._forward.run(view)
         self._counters.dummy_steps += 1
 
     def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:

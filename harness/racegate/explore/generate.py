@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
+import msgspec
+
 from racegate.scenario import (
     Abort,
     Budget,
@@ -21,6 +23,7 @@ from racegate.scenario import (
     EngineSpec,
     Event,
     Gap,
+    GraphMode,
     LayerKind,
     ModelSpec,
     Numerics,
@@ -58,6 +61,10 @@ _DRAFTERS = (
 )
 
 
+_GRAPH_MODES = (GraphMode.EAGER, GraphMode.EAGER, GraphMode.FULL_DECODE)
+_CAPTURED = ((1, 2, 4, 8), (4,), (2, 3), (8,))
+
+
 def seeded(seed: int, index: int) -> Pick:
     """Picks that depend on a seed and an index only."""
     return Random(f"{seed}/{index}").randrange
@@ -80,14 +87,15 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         numerics=Numerics.EXACT,
     )
     requests = _requests(pick, engine, vocab_size=model.vocab_size)
+    events = _events(pick, requests, engine, drafts=drafts)
     return Scenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=engine,
+        engine=_with_graphs(pick, engine),
         requests=requests,
-        events=_events(pick, requests, engine, drafts=drafts),
+        events=events,
     )
 
 
@@ -122,6 +130,14 @@ def _engine(pick: Pick) -> EngineSpec:
         zeroing=one_of(pick, (Zeroing.NONE, Zeroing.NONE, Zeroing.FRESH)),
         planning=one_of(pick, (Planning.INLINE, Planning.INLINE, Planning.SIDE_STREAM)),
     )
+
+
+def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Drawn last, so that what is drawn before is what it was before there were graphs."""
+    mode = one_of(pick, _GRAPH_MODES)
+    if mode is GraphMode.EAGER:
+        return engine
+    return msgspec.structs.replace(engine, graph_mode=mode, capture_rows=one_of(pick, _CAPTURED))
 
 
 def _requests(pick: Pick, engine: EngineSpec, *, vocab_size: int) -> tuple[Request, ...]:
@@ -198,6 +214,7 @@ _HELD = (
     "h2d:mask",
     "d2h:save.state.0",
     "h2d:load.state.0",
+    "graph:decode.*",
 )
 _POINTS = ("update_states", "condense", "reorder", "prepare_inputs", "correct", "process")
 

@@ -14,7 +14,9 @@ import msgspec
 
 from racegate.scenario import (
     CacheMode,
+    EngineSpec,
     Expect,
+    GraphMode,
     Planning,
     Request,
     Scenario,
@@ -157,11 +159,21 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:
         changes.append({"planning": Planning.INLINE})
+    changes += _simpler_graphs(engine)
     changes += [{"depth": depth} for depth in _smaller(engine.depth, 2)]
     changes += [{"draft_len_max": k} for k in _smaller(engine.draft_len_max, 1)]
     for change in changes:
         simpler = msgspec.structs.replace(engine, **change)
         yield msgspec.structs.replace(scenario, engine=simpler)
+
+
+def _simpler_graphs(engine: EngineSpec) -> list[dict[str, Any]]:
+    """No graphs, else one graph, the smallest first; without graphs their sizes mean nothing."""
+    if engine.graph_mode is GraphMode.EAGER:
+        return []
+    sizes = engine.capture_rows
+    fewer = [(size,) for size in sizes] if len(sizes) > 1 else [(n,) for n in _smaller(sizes[0], 1)]
+    return [{"graph_mode": GraphMode.EAGER}, *({"capture_rows": rows} for rows in fewer)]
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:

@@ -4,10 +4,19 @@ tables.
 
 from __future__ import annotations
 
-from racegate.faults import accepted, correction, lifecycle, rows, staging, states, streams
+from racegate.faults import (
+    accepted,
+    correction,
+    graphs,
+    lifecycle,
+    rows,
+    staging,
+    states,
+    streams,
+)
 from racegate.faults.fault import Fault
 
-_GROUPS = (accepted, staging, streams, correction, rows, states, lifecycle)
+_GROUPS = (accepted, staging, streams, correction, rows, states, graphs, lifecycle)
 
 FAULTS: tuple[Fault, ...] = tuple(
     sorted((fault for group in _GROUPS for fault in group.FAULTS), key=lambda fault: fault.number)

@@ -121,6 +121,11 @@ class MutatedDevice:
         self._device.launch(stream, kernel, name, **rest)
         self._after(stream)
 
+    def replay(self, stream: Any, graph: Any, **rest: Any) -> None:
+        self._before(stream, f"graph:{graph.name}")
+        self._device.replay(stream, graph, **rest)
+        self._after(stream)
+
     def upload(self, stream: Any, target: Any, source: Any, **rest: Any) -> None:
         self._before(stream, f"h2d:{target.name.removesuffix('_gpu')}")
         self._device.upload(stream, target, source, **rest)
