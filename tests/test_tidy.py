@@ -29,7 +29,7 @@ LAYERS = (
     ("run", "checkpoint"),
     ("findings", "stats"),
     ("check",),
-    ("search",),
+    ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful"),
     ("gate", "bench", "fuzz", "effort", "mutate"),
     ("report",),
