@@ -31,7 +31,7 @@ LAYERS = (
     ("check",),
     ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful"),
-    ("gate", "bench", "fuzz", "effort", "mutate"),
+    ("gate", "bench", "fuzz", "effort", "mutate", "truth_table"),
     ("report",),
     ("cli", "cli_common", "cli_faults", "cli_search"),
 )

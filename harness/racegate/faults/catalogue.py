@@ -1,10 +1,10 @@
 """The seeded faults by name. Definitions: bug_catalogue section 7; the numbers are those of its
-tables.
+tables. Variants can be run like faults, and are demanded nowhere.
 """
 
 from __future__ import annotations
 
-from racegate.faults import accepted, correction, lifecycle, rows, staging, states
+from racegate.faults import accepted, correction, halffixes, lifecycle, rows, staging, states
 from racegate.faults.fault import Fault
 
 _GROUPS = (accepted, staging, correction, rows, states, lifecycle)
@@ -14,14 +14,17 @@ FAULTS: tuple[Fault, ...] = tuple(
 )
 
 
+VARIANTS: tuple[Fault, ...] = halffixes.VARIANTS
+
+
 class FaultError(Exception):
     """A fault name that does not exist; says which do."""
 
 
 def find_fault(name: str) -> Fault:
     """The fault of that name. Raises FaultError."""
-    for fault in FAULTS:
+    for fault in FAULTS + VARIANTS:
         if fault.name == name:
             return fault
-    known = ", ".join(fault.name for fault in FAULTS)
+    known = ", ".join(fault.name for fault in FAULTS + VARIANTS)
     raise FaultError(f"no fault {name!r}; there are: {known}")
