@@ -4,7 +4,16 @@ tables. Variants can be run like faults, and are demanded nowhere.
 
 from __future__ import annotations
 
-from racegate.faults import accepted, correction, halffixes, lifecycle, rows, staging, states
+from racegate.faults import (
+    accepted,
+    controls,
+    correction,
+    halffixes,
+    lifecycle,
+    rows,
+    staging,
+    states,
+)
 from racegate.faults.fault import Fault
 
 _GROUPS = (accepted, staging, correction, rows, states, lifecycle)
@@ -14,7 +23,11 @@ FAULTS: tuple[Fault, ...] = tuple(
 )
 
 
-VARIANTS: tuple[Fault, ...] = halffixes.VARIANTS
+VARIANTS: tuple[Fault, ...] = (
+    *halffixes.VARIANTS,
+    *correction.VARIANTS,
+    *controls.VARIANTS,
+)
 
 
 class FaultError(Exception):
