@@ -120,10 +120,10 @@ def fuzz(
         write_json(json, campaign_object(campaign, state))
     if json != "-":
         print_campaign(stdout_console(), campaign, state)
-    raise typer.Exit(_exit_code(campaign, state))
+    raise typer.Exit(exit_code_of(campaign, state))
 
 
-def _exit_code(campaign: Campaign, state: CampaignState) -> int:
+def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
     """3 whatever was found, if the harness is not sound; 4 if it did not look at what it should.
 
     A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.

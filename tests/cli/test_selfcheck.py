@@ -18,6 +18,8 @@ import racegate.check
 import racegate.fuzz
 from racegate.check import Checker, RunResult
 from racegate.cli import app
+from racegate.cli_search import exit_code_of
+from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.findings import digest_of
 from racegate.gate import GateResult, run_gate
@@ -77,6 +79,11 @@ class TestCanaries:
         shown = {kind for canary in CANARIES for kind in canary.shows}
         assert shown == set(FindingKind) - {FindingKind.DEADLOCK, FindingKind.CRASH}
 
+    def test_the_first_is_seen_by_the_ordering_oracle_alone(self) -> None:
+        subject = Checker(canary_scenario(CANARIES[0].cache_mode))
+        result = subject.run(fault=find_fault(CANARIES[0].fault))
+        assert {finding.kind for finding in result.findings} == {FindingKind.CONFLICT}
+
     def test_without_its_fault_a_canary_is_clean(self) -> None:
         for mode in {canary.cache_mode for canary in CANARIES}:
             assert Checker(canary_scenario(mode)).run().findings == ()
@@ -95,7 +102,7 @@ class TestCanaries:
         assert gate["selfcheck"]["problems"]
 
     def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fault = racegate.selfcheck.find_fault("correction-partial-fields")
+        fault = find_fault("correction-partial-fields")
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
         monkeypatch.setattr(racegate.check, "find_conflicts", ORACLES["find_conflicts"])
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
@@ -246,6 +253,31 @@ class TestCampaigns:
         shown = json.loads(result.stdout)
         assert shown["new"], "other oracles found something, which does not help it"
         assert "divergence" in shown["selfcheck"]["problems"][0]
+
+    def test_a_worker_without_its_last_canaries_is_no_pass(self, tmp_path: Path) -> None:
+        plan = racegate.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=2)
+        campaign = racegate.fuzz.Campaign(plan, tmp_path)
+        state = campaign.run(lambda live: None)
+        assert exit_code_of(campaign, state) == 0
+        campaign.unchecked = {0}
+        assert exit_code_of(campaign, state) == 4
+        campaign.selfcheck = SelfCheck(canaries=3, canaries_found=2)
+        assert exit_code_of(campaign, state) == 3
+
+    def test_a_campaign_without_overlap_is_no_pass(self, tmp_path: Path) -> None:
+        plan = racegate.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=2)
+        campaign = racegate.fuzz.Campaign(plan, tmp_path)
+        state = campaign.run(lambda live: None)
+        idle = {**state.exercised, "overlapped_ops": 0}
+        assert exit_code_of(campaign, msgspec.structs.replace(state, exercised=idle)) == 4
+
+    def test_a_state_from_before_the_self_checks_is_read(self, tmp_path: Path) -> None:
+        self.fuzz(tmp_path)
+        path = tmp_path / racegate.fuzz.STATE_FILE
+        state = json.loads(path.read_text())
+        del state["selfcheck"]
+        path.write_text(json.dumps(state))
+        assert self.fuzz(tmp_path).exit_code == 0
 
     def test_a_run_that_is_not_the_same_twice_is_reported(self) -> None:
         plan = racegate.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=4)
