@@ -30,7 +30,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.minimise import minimise, witness_of
 from racegate.scenario import Scenario
-from racegate.schedule import parse_schedule
+from racegate.schedule import EAGER, Schedule, parse_schedule
 from racegate.search import search, signature_of
 from racegate.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.sharing import SharedRuns
@@ -351,7 +351,7 @@ def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[
     """Searches one generated scenario; a signature this worker has not seen is minimised."""
     scenario = generate(seeded(plan.seed, index), name=f"generated-{plan.seed}-{index}")
     checker = Checker(scenario)
-    twice = TwiceRun(checker, fault) if is_run_twice(plan.seed, index) else None
+    twice = _twice(plan, index, checker, fault) if is_run_twice(plan.seed, index) else []
     result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=plan.seed + index)
     schedules = result.stats.schedules
     if plan.holds_each and signature_of(result.findings) is None:
@@ -370,8 +370,19 @@ def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[
         exercised=result.stats.exercised,
         settings=_settings_of(checker.scenario) + _idle(result),
         found=found,
-        selfcheck=SelfCheck() if twice is None else twice.again(),
+        selfcheck=together(run.again() for run in twice),
     )
+
+
+def _twice(plan: Plan, index: int, checker: Checker, fault: Fault | None) -> list[TwiceRun]:
+    """The eager run, and the first with drawn holds, if the plan draws any."""
+    schedules = [EAGER] + ([_drawn(plan, index, 0)] if plan.holds_each else [])
+    return [TwiceRun(checker, fault, schedule=schedule) for schedule in schedules]
+
+
+def _drawn(plan: Plan, index: int, number: int) -> Schedule:
+    """The drawn schedule of that number for a scenario."""
+    return generate_holds(seeded(plan.seed, index * 1_000_003 + number))
 
 
 def _idle(result: RunResult) -> tuple[str, ...]:
@@ -396,8 +407,7 @@ def _with_drawn_holds(
     """The first finding among schedules with drawn holds, else the clean result; and how many."""
     runs = SharedRuns(checker, fault)
     for number in range(plan.holds_each):
-        schedule = generate_holds(seeded(plan.seed, index * 1_000_003 + number))
-        result = runs.run(schedule)
+        result = runs.run(_drawn(plan, index, number))
         if signature_of(result.findings) is not None:
             return result, number + 1
     return clean, plan.holds_each

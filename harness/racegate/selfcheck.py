@@ -22,6 +22,7 @@ from racegate.hashing import draw
 from racegate.observe import Observation
 from racegate.run import Run
 from racegate.scenario import CacheMode, EngineSpec, Request, Rotate, Scenario
+from racegate.schedule import EAGER, Schedule
 from racegate.verdict import FindingKind
 
 # Judges a scenario with a fault, or with none, the way a job does with all of its own.
@@ -184,14 +185,17 @@ class TwiceRun:
     harness remembers or draws.
     """
 
-    def __init__(self, checker: Checker, fault: Fault | None) -> None:
+    def __init__(
+        self, checker: Checker, fault: Fault | None, *, schedule: Schedule = EAGER
+    ) -> None:
         self._checker = checker
         self._fault = fault
-        self._first = checker.execute(fault=fault)
+        self._schedule = schedule
+        self._first = checker.execute(fault=fault, schedule=schedule)
 
     def again(self) -> SelfCheck:
         """Runs it again and compares every boundary, and what was issued in which order."""
-        second = self._checker.execute(fault=self._fault)
+        second = self._checker.execute(fault=self._fault, schedule=self._schedule)
         difference = difference_of(self._first, second)
         if difference is None:
             return SelfCheck(double_runs=1)
