@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	touch $(STAMP)
 
 gate: $(STAMP)
-	$(BIN)/racegate gate
+	$(BIN)/racegate gate --must-fail scenarios/witnesses
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS)

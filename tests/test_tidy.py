@@ -29,9 +29,9 @@ LAYERS = (
     ("run", "checkpoint"),
     ("findings", "stats"),
     ("check",),
-    ("search",),
+    ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
-    ("gate", "bench", "fuzz", "effort", "mutate", "matrix"),
+    ("gate", "bench", "fuzz", "effort", "mutate", "matrix", "truth_table"),
     ("report",),
     ("cli", "cli_common", "cli_faults", "cli_search"),
 )

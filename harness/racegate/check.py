@@ -38,7 +38,7 @@ from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergen
 from racegate.run import Run
 from racegate.scenario import Numerics, Scenario
 from racegate.schedule import EAGER, Schedule
-from racegate.stats import Stats, make_stats, unmet_expectations
+from racegate.stats import Stats, make_stats, unmet_expectations, vacuous
 from racegate.trace import HoldOutcome
 from racegate.verdict import ALL_ORACLES, Finding, FindingKind, Oracle, Verdict
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
@@ -220,6 +220,8 @@ class Checker:
         unmet: tuple[str, ...] = ()
         if fault is None and run.result is not None:
             unmet = unmet_expectations(self.scenario, stats)
+        if run.result is not None:
+            unmet += vacuous(stats)
         unmet += _unrealised(run.trace.holds)
         return RunResult(
             scenario=self.scenario.name,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -33,7 +33,15 @@ from racegate.cli_search import explain, fuzz, replay
 from racegate.faults.catalogue import FaultError, find_fault
 from racegate.faults.fault import Fault
 from racegate.fuzz import CampaignError
-from racegate.gate import SCHEMA, GateResult, load_all, run_gate, run_object, scenario_paths
+from racegate.gate import (
+    SCHEMA,
+    GateResult,
+    load_all,
+    load_witnesses,
+    run_gate,
+    run_object,
+    scenario_paths,
+)
 from racegate.matrix import MatrixError
 from racegate.minimise import minimise, witness_of
 from racegate.oracles.paths import ExplainError
@@ -43,8 +51,9 @@ from racegate.scenario import Scenario, ScenarioError
 from racegate.scenario_file import explicit, load
 from racegate.schedule import Schedule, ScheduleError, parse_schedule
 from racegate.search import BUDGET, search, signature_of
+from racegate.selfcheck import Look
 from racegate.verdict import exit_code
-from racegate.witness import WitnessError, save
+from racegate.witness import Witness, WitnessError, save
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,6 +92,10 @@ def main() -> None:
 def gate(
     fault: FaultOption = None,
     scenarios: ScenariosOption = Path("scenarios"),
+    must_fail: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
+    ] = None,
     explore: Annotated[
         Explore, typer.Option(help="Climb the ladder where a conflict exists, or run eagerly only.")
     ] = Explore.LADDER,
@@ -93,26 +106,36 @@ def gate(
 ) -> None:
     """Run every scenario on the virtual device through all oracles."""
     loaded = load_all(scenario_paths(scenarios))
+    witnesses = [] if must_fail is None else load_witnesses(must_fail)
     found = None if fault is None else find_fault(fault)
 
-    def look(checker: Checker) -> RunResult:
-        return _look(checker, found, explore, budget, seed, audit)
+    def look(checker: Checker, planted: Fault | None) -> RunResult:
+        return _look(checker, planted, explore, budget, seed, audit)
 
-    result = _gate_with_progress(loaded, look)
+    result = _gate_with_progress(loaded, witnesses, look, found, seed)
     if json is not None:
         write_json(json, msgspec.to_builtins(result))
     if json != "-":
         print_gate(stdout_console(), result)
-    raise typer.Exit(exit_code([run.verdict for run in result.scenarios]))
+    raise typer.Exit(result.exit_code)
 
 
-def _gate_with_progress(loaded: list[tuple[Path, Scenario]], look: Any) -> GateResult:
+def _gate_with_progress(
+    loaded: list[tuple[Path, Scenario]],
+    witnesses: list[tuple[Path, Witness]],
+    look: Look,
+    fault: Fault | None,
+    seed: int,
+) -> GateResult:
     with progress_bar() as progress:
-        task = progress.add_task("gate", total=len(loaded))
+        task = progress.add_task("gate", total=len(loaded) + len(witnesses))
         return run_gate(
             loaded,
+            must_fail=witnesses,
             look=look,
-            on_result=lambda run: progress.update(task, advance=1, description=run.scenario),
+            fault=fault,
+            seed=seed,
+            on_done=lambda name: progress.update(task, advance=1, description=name),
         )
 
 

@@ -21,17 +21,19 @@ from racegate.cli_common import (
     write_text,
 )
 from racegate.effort import measure
-from racegate.faults.catalogue import FAULTS
+from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.gate import SCHEMA, load_all, scenario_paths
 from racegate.matrix import is_good, load_matrix, worse_cells
 from racegate.matrix import measure as measure_matrix
 from racegate.mutate import Fate, try_all
 from racegate.report.faults import print_faults, print_mutants
+from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
 from racegate.report.search import print_efforts
 from racegate.scenario import Scenario
 from racegate.search import BUDGET
+from racegate.truth_table import measure_table
 
 faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 
@@ -43,10 +45,11 @@ def _scenarios(folder: Path) -> dict[str, Scenario]:
 @faults_app.command("list")
 def faults_list(json: JsonOption = None) -> None:
     """Every seeded fault: kind, origin, what is expected to differ first, and where."""
+    faults = FAULTS + VARIANTS
     if json is not None:
-        write_json(json, [fault_object(fault) for fault in FAULTS])
+        write_json(json, [fault_object(fault) for fault in faults])
     if json != "-":
-        print_faults(stdout_console(), FAULTS)
+        print_faults(stdout_console(), faults)
 
 
 def fault_object(fault: Fault) -> dict[str, Any]:
@@ -85,6 +88,21 @@ def faults_effort(
         write_json(json, {"schema": SCHEMA, **content})
     if json != "-":
         print_efforts(stdout_console(), efforts)
+
+
+@faults_app.command("halffixes")
+def faults_halffixes(json: JsonOption = None) -> None:
+    """Run every historical design of the accepted-count path under every landing of its copy."""
+    total = sum(variant.name.startswith("counts/") for variant in VARIANTS)
+    with progress_bar() as progress:
+        task = progress.add_task("designs", total=total)
+        cells = measure_table(
+            on_design=lambda name: progress.update(task, advance=1, description=name)
+        )
+    if json is not None:
+        write_json(json, {"schema": SCHEMA, "cells": msgspec.to_builtins(cells)})
+    if json != "-":
+        stdout_console().print(as_markdown(cells), markup=False, soft_wrap=True)
 
 
 @faults_app.command("mutate")

@@ -22,7 +22,7 @@ from racegate.cli_common import (
 )
 from racegate.explain import explain_failure, explain_pair
 from racegate.faults.catalogue import find_fault
-from racegate.fuzz import Campaign, CampaignState, Live, Plan
+from racegate.fuzz import NOTHING_HAPPENED, Campaign, CampaignState, Live, Plan
 from racegate.gate import SCHEMA
 from racegate.replay import EXIT_CODES
 from racegate.replay import replay as replay_witness
@@ -120,8 +120,22 @@ def fuzz(
         write_json(json, campaign_object(campaign, state))
     if json != "-":
         print_campaign(stdout_console(), campaign, state)
-    is_idle = not any(state.done) or Verdict.INCONCLUSIVE in state.verdicts
-    raise typer.Exit(1 if campaign.new else 4 if is_idle else 0)
+    raise typer.Exit(exit_code_of(campaign, state))
+
+
+def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
+    """3 whatever was found, if the harness is not sound; 4 if it did not look at what it should.
+
+    A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.
+    """
+    if not campaign.selfcheck.is_sound:
+        return 3
+    if campaign.new:
+        return 1
+    is_idle = not state.exercised.get("overlapped_ops")
+    inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
+    is_open = inconclusive > state.scenarios_with.get(NOTHING_HAPPENED, 0)
+    return 4 if is_idle or is_open or campaign.unchecked else 0
 
 
 def live_line(live: Live) -> str:
@@ -139,6 +153,8 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "campaign": msgspec.to_builtins(state),
+        "selfcheck": msgspec.to_builtins(campaign.selfcheck),
+        "unchecked": sorted(campaign.unchecked),
         "known": sorted(campaign.known),
         "new": [
             {

@@ -5,6 +5,9 @@ Worker w of N looks at the scenarios w, w + N, ... of a seed. A finding depends 
 so the same seed and worker count give the same findings as far as both runs got; what is reported
 for a signature is its lowest index. Everything is kept in one folder: witnesses, and how far each
 worker is. A second run with the folder goes on from there.
+
+Each worker looks at the canaries before its first scenario and behind its last one; a share of
+scenarios is run twice (`selfcheck`). A worker that has lost a canary ends the campaign.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.minimise import minimise, witness_of
 from racegate.scenario import Scenario
-from racegate.schedule import parse_schedule
+from racegate.schedule import EAGER, Schedule, parse_schedule
 from racegate.search import search, signature_of
+from racegate.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.sharing import SharedRuns
 from racegate.verdict import Verdict
 from racegate.witness import Witness, WitnessError, load_witness, save
@@ -36,7 +40,11 @@ from racegate.witness import Witness, WitnessError, load_witness, save
 STATE_FILE = "campaign.json"
 STATE_SCHEMA = "racegate.campaign/1"
 LADDER_BUDGET = 24
+# A drawn scenario may be one in which every request is aborted before it starts.
+NOTHING_HAPPENED = "nothing happened"
 SAVE_EVERY_S = 2.0
+# How long the workers may take for the scenario they are at, and their last canaries.
+END_WITHIN_S = 120.0
 
 
 class CampaignError(Exception):
@@ -74,6 +82,7 @@ class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     exercised: dict[str, int]
     scenarios_with: dict[str, int]
     seconds: float
+    selfcheck: SelfCheck = SelfCheck()
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +109,15 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
         return self.schedules / self.seconds if self.seconds else 0.0
 
 
-class _Report(msgspec.Struct, frozen=True, kw_only=True):
+class _Canaries(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From a worker: its canaries looked at, before its first scenario or behind its last one."""
+
+    worker: int
+    is_last: bool
+    selfcheck: SelfCheck
+
+
+class _Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """From a worker: one scenario looked at."""
 
     worker: int
@@ -110,6 +127,7 @@ class _Report(msgspec.Struct, frozen=True, kw_only=True):
     exercised: dict[str, int]
     settings: tuple[str, ...]
     found: Found | None
+    selfcheck: SelfCheck
 
 
 @dataclass(slots=True)
@@ -120,6 +138,7 @@ class _Totals:
     verdicts: Counter[str] = field(default_factory=Counter)
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
+    selfcheck: SelfCheck = field(default_factory=SelfCheck)
 
     def add(self, report: _Report) -> None:
         self.done[report.worker] += 1
@@ -131,13 +150,19 @@ class _Totals:
 
 
 class Campaign:
-    """Runs a plan in a folder. new: findings of this run, known: signatures from before."""
+    """Runs a plan in a folder.
+
+    new: findings of this run; known: signatures from before; selfcheck: of this run
+    unchecked: workers that ended without their last canaries
+    """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
         self.known = _known(folder)
         self.new: dict[str, Found] = {}
+        self.selfcheck = SelfCheck()
+        self.unchecked: set[int] = set()
         self._totals = _Totals(done=[0] * plan.workers)
         self._before = 0.0
         self._resume()
@@ -163,6 +188,7 @@ class Campaign:
             verdicts=Counter(state.verdicts),
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
+            selfcheck=state.selfcheck,
         )
 
     def run(self, on_progress: Callable[[Live], None]) -> CampaignState:
@@ -172,6 +198,7 @@ class Campaign:
         queue: Queue[bytes] = context.Queue()
         stop = context.Event()
         known = frozenset(self.known)
+        self.unchecked = set(range(self._plan.workers))
         processes = [
             context.Process(
                 target=_work, args=(self._plan, worker, start, known, queue, stop), daemon=True
@@ -205,25 +232,39 @@ class Campaign:
     ) -> None:
         saved = started
         last_new: float | None = None
+        end = None if self._plan.seconds is None else started + self._plan.seconds
         while True:
             now = time.monotonic()
-            seconds = self._plan.seconds
-            if seconds is not None and now - started >= seconds:
+            if end is not None and now >= end:
                 stop.set()
-                return
+                if now >= end + END_WITHIN_S:
+                    return
             try:
-                report = msgspec.msgpack.decode(queue.get(timeout=0.2), type=_Report)
+                message = queue.get(timeout=0.2)
             except Empty:
                 if not any(process.is_alive() for process in processes) and queue.empty():
                     return
             else:
-                self._totals.add(report)
-                if report.found is not None and self._take(report.found):
+                if self._heard(msgspec.msgpack.decode(message, type=_Report | _Canaries)):
                     last_new = now
+                if not self.selfcheck.is_sound and not stop.is_set():
+                    stop.set()
+                    end = now
             if now - saved > SAVE_EVERY_S:
                 self._save(now - started)
                 saved = now
             on_progress(self._live(now - started, last_new, now))
+
+    def _heard(self, report: _Report | _Canaries) -> bool:
+        """Counts what a worker says; whether it is a new finding."""
+        self.selfcheck = together((self.selfcheck, report.selfcheck))
+        self._totals.selfcheck = together((self._totals.selfcheck, report.selfcheck))
+        if isinstance(report, _Canaries):
+            if report.is_last:
+                self.unchecked.discard(report.worker)
+            return False
+        self._totals.add(report)
+        return report.found is not None and self._take(report.found)
 
     def _take(self, found: Found) -> bool:
         """Keeps a finding unless its signature is known with a lower index; whether it is new."""
@@ -258,6 +299,7 @@ class Campaign:
             exercised=dict(sorted(totals.exercised.items())),
             scenarios_with=dict(sorted(totals.scenarios_with.items())),
             seconds=self._before + seconds,
+            selfcheck=totals.selfcheck,
         )
         partial = self._folder / f".{STATE_FILE}"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
@@ -287,19 +329,29 @@ def _work(
     fault = None if plan.fault is None else find_fault(plan.fault)
     seen = set(known)
     position = start
+    queue.put(msgspec.msgpack.encode(_canaries(plan, worker, is_last=False)))
     while not stop.is_set():
         index = worker + position * plan.workers
         if plan.scenarios is not None and index >= plan.scenarios:
-            return
+            break
         report = look_at(plan, worker, index, fault, seen)
         queue.put(msgspec.msgpack.encode(report))
         position += 1
+    queue.put(msgspec.msgpack.encode(_canaries(plan, worker, is_last=True)))
+
+
+def _canaries(plan: Plan, worker: int, *, is_last: bool) -> _Canaries:
+    def look(checker: Checker, fault: Fault | None) -> RunResult:
+        return search(checker, fault=fault, budget=LADDER_BUDGET, seed=plan.seed)
+
+    return _Canaries(worker=worker, is_last=is_last, selfcheck=plant_canaries(look))
 
 
 def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[str]) -> _Report:
     """Searches one generated scenario; a signature this worker has not seen is minimised."""
     scenario = generate(seeded(plan.seed, index), name=f"generated-{plan.seed}-{index}")
     checker = Checker(scenario)
+    twice = _twice(plan, index, checker, fault) if is_run_twice(plan.seed, index) else []
     result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=plan.seed + index)
     schedules = result.stats.schedules
     if plan.holds_each and signature_of(result.findings) is None:
@@ -316,9 +368,25 @@ def look_at(plan: Plan, worker: int, index: int, fault: Fault | None, seen: set[
         schedules=schedules,
         verdict=result.verdict,
         exercised=result.stats.exercised,
-        settings=_settings_of(checker.scenario),
+        settings=_settings_of(checker.scenario) + _idle(result),
         found=found,
+        selfcheck=together(run.again() for run in twice),
     )
+
+
+def _twice(plan: Plan, index: int, checker: Checker, fault: Fault | None) -> list[TwiceRun]:
+    """The eager run, and the first with drawn holds, if the plan draws any."""
+    schedules = [EAGER] + ([_drawn(plan, index, 0)] if plan.holds_each else [])
+    return [TwiceRun(checker, fault, schedule=schedule) for schedule in schedules]
+
+
+def _drawn(plan: Plan, index: int, number: int) -> Schedule:
+    """The drawn schedule of that number for a scenario."""
+    return generate_holds(seeded(plan.seed, index * 1_000_003 + number))
+
+
+def _idle(result: RunResult) -> tuple[str, ...]:
+    return () if result.stats.boundaries else (NOTHING_HAPPENED,)
 
 
 def _settings_of(scenario: Scenario) -> tuple[str, ...]:
@@ -341,8 +409,7 @@ def _with_drawn_holds(
     """The first finding among schedules with drawn holds, else the clean result; and how many."""
     runs = SharedRuns(checker, fault)
     for number in range(plan.holds_each):
-        schedule = generate_holds(seeded(plan.seed, index * 1_000_003 + number))
-        result = runs.run(schedule)
+        result = runs.run(_drawn(plan, index, number))
         if signature_of(result.findings) is not None:
             return result, number + 1
     return clean, plan.holds_each

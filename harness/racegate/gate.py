@@ -1,4 +1,6 @@
-"""The gate: every scenario of a folder through the oracles, and one verdict."""
+"""The gate: every scenario of a folder through the oracles, what must fail, the gate's own checks,
+and one verdict.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,13 @@ from typing import Any
 import msgspec
 
 from racegate.check import Checker, RunResult
+from racegate.faults.fault import Fault
+from racegate.replay import Outcome, replay
 from racegate.scenario import Scenario, ScenarioError
 from racegate.scenario_file import load
-from racegate.verdict import Verdict
+from racegate.selfcheck import Look, SelfCheck, TwiceRun, chosen_twice, plant_canaries, together
+from racegate.verdict import Verdict, exit_code
+from racegate.witness import Witness, WitnessError, load_witness
 
 SCHEMA = "racegate/1"
 
@@ -28,13 +34,39 @@ class GateStats(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class MustFail(msgspec.Struct, frozen=True, kw_only=True):
+    """A witness that has to show what it was recorded for, and what it showed."""
+
+    witness: str
+    fault: str | None
+    expected_signature: str
+    signature: str | None
+    outcome: Outcome
+
+    @property
+    def is_missed(self) -> bool:
+        return self.outcome is not Outcome.REPRODUCED
+
+
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Serialises to the `gate` object of the JSON contract."""
+    """Serialises to the `gate` object of the JSON contract. unmet: what no scenario exercised."""
 
     schema: str
     verdict: Verdict
     scenarios: tuple[RunResult, ...]
+    must_fail: tuple[MustFail, ...]
+    selfcheck: SelfCheck
+    unmet: tuple[str, ...]
     stats: GateStats
+
+    @property
+    def exit_code(self) -> int:
+        """As for its scenarios; a witness that must fail and did not is a finding."""
+        if self.verdict is Verdict.BROKEN_HARNESS:
+            return 3
+        if any(entry.is_missed for entry in self.must_fail):
+            return 1
+        return exit_code([self.verdict])
 
 
 def scenario_paths(folder: Path) -> list[Path]:
@@ -52,22 +84,69 @@ def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
     return [(path, load(path)) for path in paths]
 
 
+def load_witnesses(folder: Path) -> list[tuple[Path, Witness]]:
+    """The witnesses of a folder. Raises WitnessError, also if there are none."""
+    paths = sorted(folder.glob("*.witness.json"))
+    if not paths:
+        raise WitnessError(f"{folder}: no *.witness.json here: nothing that must fail")
+    return [(path, load_witness(path)) for path in paths]
+
+
 def run_gate(
     scenarios: Sequence[tuple[Path, Scenario]],
     *,
-    look: Callable[[Checker], RunResult],
-    on_result: Callable[[RunResult], None],
+    must_fail: Sequence[tuple[Path, Witness]] = (),
+    look: Look,
+    fault: Fault | None = None,
+    seed: int = 0,
+    on_done: Callable[[str], None],
 ) -> GateResult:
-    """Looks at every scenario, and calls back after each."""
-    results = []
+    """Looks at every scenario and every witness, and calls back with the name of each. The canaries
+    come last: what went before may have broken something.
+    """
+    results: list[RunResult] = []
+    checks: list[SelfCheck] = []
+    twice = chosen_twice([scenario.name for _, scenario in scenarios], seed=seed)
     for path, scenario in scenarios:
-        result = look(Checker(scenario, replay=f"racegate run {path}"))
-        on_result(result)
-        results.append(result)
+        checker = Checker(scenario, replay=f"racegate run {path}")
+        run = TwiceRun(checker, fault) if scenario.name in twice else None
+        results.append(look(checker, fault))
+        if run is not None:
+            checks.append(run.again())
+        on_done(scenario.name)
+    missed = [_replayed(path, witness, on_done) for path, witness in must_fail]
+    checks.append(plant_canaries(look))
+    return _as_result(results, missed, together(checks))
+
+
+def _replayed(path: Path, witness: Witness, on_done: Callable[[str], None]) -> MustFail:
+    result = replay(witness, times=1, command=f"racegate replay {path}")
+    on_done(path.name)
+    return MustFail(
+        witness=str(path),
+        fault=witness.fault,
+        expected_signature=witness.signature,
+        signature=result.signature,
+        outcome=result.outcome,
+    )
+
+
+def _as_result(
+    results: Sequence[RunResult], must_fail: Sequence[MustFail], selfcheck: SelfCheck
+) -> GateResult:
+    unmet = _unmet(results)
+    verdicts = [result.verdict for result in results]
+    if not selfcheck.is_sound:
+        verdicts.append(Verdict.BROKEN_HARNESS)
+    if unmet or any(entry.is_missed for entry in must_fail):
+        verdicts.append(Verdict.INCONCLUSIVE)
     return GateResult(
         schema=SCHEMA,
-        verdict=_worst([result.verdict for result in results]),
+        verdict=_worst(verdicts),
         scenarios=tuple(results),
+        must_fail=tuple(must_fail),
+        selfcheck=selfcheck,
+        unmet=unmet,
         stats=GateStats(
             scenarios=len(results),
             steps=sum(result.stats.steps for result in results),
@@ -78,6 +157,13 @@ def run_gate(
             seconds=sum(result.stats.seconds for result in results),
         ),
     )
+
+
+def _unmet(results: Sequence[RunResult]) -> tuple[str, ...]:
+    """What the gate as a whole did not exercise: without overlap nothing asynchronous was tried."""
+    if any(result.stats.overlapped_ops for result in results):
+        return ()
+    return ("overlapped_ops: 0 in all scenarios: nothing ran while the host prepared a later step",)
 
 
 # What outweighs what in the verdict of many.

@@ -10,11 +10,15 @@ from racegate.trace import HOST, HostAccess, OpRecord, Trace, Waited
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one run (schedules: of all runs made). overlapped_ops: see `overlapped`."""
+    """Counts of one run (schedules: of all runs made). overlapped_ops: see `overlapped`.
+
+    boundaries: observations made, each of which is compared with the reference
+    """
 
     steps: int = 0
     ops: int = 0
     overlapped_ops: int = 0
+    boundaries: int = 0
     row_moves: int = 0
     rejections: int = 0
     preemptions: int = 0
@@ -33,6 +37,7 @@ def make_stats(run: Run, *, conflicts: int) -> Stats:
         steps=0 if run.result is None else run.result.steps,
         ops=sum(isinstance(event, OpRecord) for event in run.trace.events),
         overlapped_ops=overlapped,
+        boundaries=len(run.observations),
         row_moves=counters.get("row_moves", 0),
         rejections=counters.get("rejections", 0),
         preemptions=counters.get("preemptions", 0),
@@ -68,6 +73,13 @@ def overlapped_ops(trace: Trace) -> int:
             count += len(unknown)
             outstanding = []
     return count
+
+
+def vacuous(stats: Stats) -> tuple[str, ...]:
+    """Why a run that came to its end showed nothing at all, if it did."""
+    if stats.boundaries == 0:
+        return ("boundaries: 0, nothing was compared with the reference",)
+    return ()
 
 
 def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:

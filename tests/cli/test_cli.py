@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from racegate.witness import load_witness, save
 from support import NAMES, SCENARIOS
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +88,19 @@ class TestGate:
 
     def test_json_is_one_object_and_nothing_else(self) -> None:
         gate = json_of("gate")
-        assert set(gate) == {"schema", "verdict", "scenarios", "stats"}
+        assert set(gate) == {
+            "schema",
+            "verdict",
+            "scenarios",
+            "must_fail",
+            "selfcheck",
+            "unmet",
+            "stats",
+        }
+        check = gate["selfcheck"]
+        assert check["canaries"] == check["canaries_found"] > 0
+        assert check["double_runs"] >= len(NAMES) / 20
+        assert (check["mismatches"], check["problems"]) == (0, [])
         assert gate["verdict"] == "PROVED"
         assert {run["scenario"] for run in gate["scenarios"]} == set(NAMES)
         for run in gate["scenarios"]:
@@ -114,6 +128,31 @@ class TestGate:
     def test_the_control_is_silent(self) -> None:
         gate = json_of("gate", "--fault", "accepted-count-first-hole")
         assert gate["stats"]["findings"] == 0
+
+    def test_what_must_fail_does(self) -> None:
+        gate = json_of("gate", "--must-fail", "scenarios/witnesses")
+        assert gate["verdict"] == "PROVED"
+        assert len(gate["must_fail"]) == len(list((SCENARIOS / "witnesses").glob("*.json")))
+        assert {entry["outcome"] for entry in gate["must_fail"]} == {"reproduced"}
+
+    def test_what_must_fail_and_does_not_is_exit_code_1(self, tmp_path: Path) -> None:
+        shutil.copy(SCENARIOS / "add_into_hole.toml", tmp_path)
+        mended = load_witness(SCENARIOS / "witnesses" / "correction-wrong-epoch.witness.json")
+        mended = msgspec.structs.replace(mended, fault=None)
+        save(mended, tmp_path / "mended.witness.json")
+        arguments = ("--scenarios", str(tmp_path), "--must-fail", str(tmp_path))
+        gate = json_of("gate", *arguments, code=1)
+        assert gate["verdict"] == "INCONCLUSIVE"
+        (entry,) = gate["must_fail"]
+        assert (entry["outcome"], entry["signature"]) == ("nothing found", None)
+        result = racegate("gate", *arguments)
+        assert "must fail and did not" in result.stdout
+        assert "0 of 1 witnesses" in result.stdout
+
+    def test_a_folder_of_nothing_that_must_fail_is_bad_input(self, tmp_path: Path) -> None:
+        result = racegate("gate", "--must-fail", str(tmp_path))
+        assert result.returncode == 2
+        assert "nothing that must fail" in result.stderr
 
     def test_a_bad_scenario_stops_the_gate_before_it_runs(self, tmp_path: Path) -> None:
         shutil.copy(SCENARIOS / "add_into_hole.toml", tmp_path)

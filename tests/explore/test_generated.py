@@ -35,7 +35,9 @@ def test_generated_scenarios_are_proved(shard: int) -> None:
     def law(scenario: Scenario, schedule: Schedule) -> None:
         checker = Checker(scenario)
         result = search(checker)
-        assert result.verdict is Verdict.PROVED, result.findings[:1]
+        # A drawn scenario may be one in which every request is aborted before it starts.
+        verdict = Verdict.PROVED if result.stats.boundaries else Verdict.INCONCLUSIVE
+        assert result.verdict is verdict, result.findings[:1]
         held = checker.run(schedule=schedule)
         assert held.findings == ()
         exercised = result.stats.exercised

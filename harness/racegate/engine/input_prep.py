@@ -49,7 +49,10 @@ class InputPrep:
         for row in np.flatnonzero(view.discarded):
             state, entry = view.states[row], view.entries[row]
             index = self._parts.backup_index(
-                state.computed, entry.tokens, drafts_in_batch=drafts_in_batch
+                state.computed,
+                entry.tokens,
+                drafts_in_batch=drafts_in_batch,
+                known=len(state.tokens),
             )
             tokens[row] = state.token_at(index)
         return tokens
@@ -66,7 +69,8 @@ class InputPrep:
         """Host side: every per-row and per-token input. Returns the correction's source rows."""
         inputs = self._inputs
         source = self._parts.correction_rows(view.prev_positions)
-        computed = np.array([state.computed for state in view.states], np.int32)
+        pairs = zip(view.entries, view.states, strict=True)
+        computed = np.array([self._parts.host_computed(*pair) for pair in pairs], np.int32)
         self._put(view, inputs.input_ids, host_input_ids(view))
         self._put(view, inputs.query_start, view.query_start)
         self._put(view, inputs.computed_host, computed)

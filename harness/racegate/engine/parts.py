@@ -96,10 +96,17 @@ def length_source(inputs: Inputs, work: Work) -> DeviceBuffer:
     return work.computed
 
 
-def backup_index(computed: int, tokens: int, *, drafts_in_batch: int) -> int:
+def host_computed(entry: PlanEntry, state: RequestState) -> int:
+    """The computed count uploaded for rows that the device does not correct: the runner's own, all
+    steps but the last one settled.
+    """
+    return state.computed
+
+
+def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
     """Where a discarded row's backup token stands: right behind its chunk.
 
-    drafts_in_batch: the most drafts of any row in the step.
+    drafts_in_batch: the most drafts of any row in the step; known: the request's known tokens
     """
     return computed + tokens
 
@@ -152,6 +159,7 @@ class EngineParts:
     count_path: Callable[[CacheMode], CountPath] = count_path
     correction_rows: Callable[[np.ndarray], np.ndarray] = correction_rows
     length_source: Callable[[Inputs, Work], DeviceBuffer] = length_source
+    host_computed: Callable[[PlanEntry, RequestState], int] = host_computed
     backup_index: Callable[..., int] = backup_index
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
     align_cache: Callable[..., AlignCache] = AlignCache

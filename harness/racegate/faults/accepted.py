@@ -139,7 +139,9 @@ def drafted_rows(query: CountQuery) -> np.ndarray:
     return np.where(is_drafted, query.prev_positions, -1).astype(np.int32)
 
 
-def _live(kind: type[LiveRowCounts]) -> EngineParts:
+def live_parts(kind: type[LiveRowCounts]) -> EngineParts:
+    """An engine whose counts land in live rows."""
+
     def path(cache_mode: CacheMode) -> CountPath:
         def make(device: Device, stream: Stream, *, rows_max: int) -> AcceptedCounts:
             return kind(device, stream, rows_max=rows_max, cache_mode=cache_mode)
@@ -223,7 +225,7 @@ FAULTS = (
             "finish-and-condense": ("d2h:accepted_counts@3 until host:condense@4",),
             "condense-and-reorder": ("d2h:accepted_counts@3 until host:condense@4",),
         },
-        parts=lambda cache_mode: _live(LiveRowCounts),
+        parts=lambda cache_mode: live_parts(LiveRowCounts),
     ),
     Fault(
         name="accepted-double-remap",
@@ -240,7 +242,7 @@ FAULTS = (
             "three-row-cycle",
             "condense-and-reorder",
         ),
-        parts=lambda cache_mode: _live(RemappedRowCounts),
+        parts=lambda cache_mode: live_parts(RemappedRowCounts),
     ),
     Fault(
         name="accepted-snapshot-in-live-rows",
@@ -251,7 +253,7 @@ FAULTS = (
         summary="counts that have landed are read by previous row, where a newcomer's 1 now stands",
         expect="inputs.accepted",
         scenarios=("arrival-swaps-into-hole", "two-row-cycle"),
-        parts=lambda cache_mode: _live(EarlyRemappedCounts),
+        parts=lambda cache_mode: live_parts(EarlyRemappedCounts),
     ),
     Fault(
         name="accepted-not-reset-first-spec",

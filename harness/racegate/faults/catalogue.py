@@ -1,13 +1,15 @@
 """The seeded faults by name. Definitions: bug_catalogue section 7; the numbers are those of its
-tables.
+tables. Variants can be run like faults, and are demanded nowhere.
 """
 
 from __future__ import annotations
 
 from racegate.faults import (
     accepted,
+    controls,
     correction,
     graphs,
+    halffixes,
     lifecycle,
     rows,
     staging,
@@ -23,14 +25,21 @@ FAULTS: tuple[Fault, ...] = tuple(
 )
 
 
+VARIANTS: tuple[Fault, ...] = (
+    *halffixes.VARIANTS,
+    *correction.VARIANTS,
+    *controls.VARIANTS,
+)
+
+
 class FaultError(Exception):
     """A fault name that does not exist; says which do."""
 
 
 def find_fault(name: str) -> Fault:
     """The fault of that name. Raises FaultError."""
-    for fault in FAULTS:
+    for fault in FAULTS + VARIANTS:
         if fault.name == name:
             return fault
-    known = ", ".join(fault.name for fault in FAULTS)
+    known = ", ".join(fault.name for fault in FAULTS + VARIANTS)
     raise FaultError(f"no fault {name!r}; there are: {known}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,9 +17,21 @@ from racegate_kernels.numerics import Array
 S = (Need.SPECULATION,)
 
 
-def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int) -> int:
-    """Looks behind the drafts that the padded batch length counts."""
+def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+    """Looks behind the drafts that the padded batch length counts: k, where a row has all of
+    its.
+    """
     return computed + tokens + drafts_in_batch
+
+
+def inflated_by_one(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+    """Looks one behind, if any row has drafts."""
+    return computed + tokens + min(1, drafts_in_batch)
+
+
+def inflated_by_two_steps(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+    """Looks behind the drafts of two steps in flight."""
+    return computed + tokens + 2 * drafts_in_batch
 
 
 def uncorrected_lengths(inputs: Inputs, work: Work) -> DeviceBuffer:
@@ -199,4 +211,24 @@ FAULTS = (
         scenarios=("mtp-drafter",),
         parts=the_parts(draft_start=behind_rejected),
     ),
+)
+
+
+def _inflated(name: str, summary: str, index: Callable[..., int]) -> Fault:
+    return Fault(
+        name=f"backup-token-inflated-index:{name}",
+        number=17,
+        kind=FaultKind.VARIANT,
+        needs=S,
+        origin="vllm#38419",
+        summary=f"the backup token is looked up {summary} too far",
+        expect="prepared.backup_token",
+        scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
+        parts=the_parts(backup_index=index),
+    )
+
+
+VARIANTS = (
+    _inflated("by-one", "one position", inflated_by_one),
+    _inflated("by-two-steps", "the drafts of two steps", inflated_by_two_steps),
 )

@@ -19,12 +19,13 @@ from racegate_kernels.backend import Backend, Kernel
 
 class FaultKind(StrEnum):
     """ordering: wrong only under some timing; logic: always wrong; control: never wrong, must stay
-    silent.
+    silent; variant: a historical or derived design, right or wrong as a table or a test says.
     """
 
     ORDERING = "ordering"
     LOGIC = "logic"
     CONTROL = "control"
+    VARIANT = "variant"
 
 
 class Need(StrEnum):

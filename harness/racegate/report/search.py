@@ -10,7 +10,7 @@ from racegate.explain import Explanation, Racing
 from racegate.fuzz import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
 from racegate.replay import Outcome, Replay
-from racegate.report.text import print_run
+from racegate.report.text import print_run, print_selfcheck
 
 
 def print_replay(console: Console, result: Replay) -> None:
@@ -89,6 +89,9 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     for name, count in state.scenarios_with.items():
         table.add_row(name, str(count), str(state.exercised.get(name, "")))
     console.print(table)
+    print_selfcheck(console, campaign.selfcheck)
+    for worker in sorted(campaign.unchecked):
+        console.print(f"[yellow]worker {worker} ended without its last canaries[/yellow]")
     if campaign.known:
         console.print(f"{len(campaign.known)} signatures were known before")
     if not campaign.new:

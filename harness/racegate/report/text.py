@@ -9,6 +9,7 @@ from rich.text import Text
 
 from racegate.check import RunResult
 from racegate.gate import GateResult
+from racegate.selfcheck import SelfCheck
 from racegate.verdict import ASSUMPTIONS, Finding, FindingKind, Verdict
 
 FINDINGS_SHOWN_MAX = 8
@@ -53,6 +54,10 @@ def print_gate(console: Console, result: GateResult) -> None:
         if run.findings or run.unmet:
             console.print(f"[bold]{run.scenario}[/bold]")
             _print_details(console, run)
+    for reason in result.unmet:
+        console.print(f"[yellow]not exercised[/yellow]: {reason}")
+    _print_must_fail(console, result)
+    print_selfcheck(console, result.selfcheck)
     stats = result.stats
     console.print(
         f"[{_STYLE[result.verdict]}]{result.verdict}[/]: "
@@ -61,6 +66,29 @@ def print_gate(console: Console, result: GateResult) -> None:
     )
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
+
+
+def _print_must_fail(console: Console, result: GateResult) -> None:
+    if not result.must_fail:
+        return
+    missed = [entry for entry in result.must_fail if entry.is_missed]
+    for entry in missed:
+        console.print(
+            f"[bold red]must fail and did not[/]: {entry.witness}: {entry.outcome}; expected "
+            f"{entry.expected_signature}, seen {entry.signature or 'no finding'}"
+        )
+    found = len(result.must_fail) - len(missed)
+    console.print(f"{found} of {len(result.must_fail)} witnesses that must fail did")
+
+
+def print_selfcheck(console: Console, check: SelfCheck) -> None:
+    """What a job found out about itself."""
+    for problem in check.problems:
+        console.print(f"[bold magenta]broken harness[/]: {problem}")
+    console.print(
+        f"self-check: {check.canaries_found} of {check.canaries} canaries found, "
+        f"{check.double_runs} runs made twice, {check.mismatches} of them different"
+    )
 
 
 def print_run(console: Console, run: RunResult) -> None:

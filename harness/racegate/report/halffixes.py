@@ -1,0 +1,48 @@
+"""The truth table of the accepted-count designs, as Markdown: the same on a terminal and in the
+committed page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from racegate.truth_table import Cell, Landed, Landing, Motion, Outcome
+
+_WORDS = {
+    Landed.EXCLUDED: "right: an edge excludes it",
+    Landed.NO_COPY: "right: no copy",
+}
+
+
+def as_markdown(cells: Sequence[Cell]) -> str:
+    """One table per cache mode: designs and landings down, motions across."""
+    modes = dict.fromkeys(cell.cache_mode for cell in cells)
+    return "\n\n".join(
+        f"Cache mode `{mode}`:\n\n" + _table([c for c in cells if c.cache_mode == mode])
+        for mode in modes
+    )
+
+
+def _table(cells: Sequence[Cell]) -> str:
+    lines = [
+        _line(("design", "the counts land", *Motion, "flagged as a conflict")),
+        _line(["---"] * (3 + len(Motion))),
+    ]
+    for design in dict.fromkeys(cell.design for cell in cells):
+        for landing in Landing:
+            row = [c for c in cells if (c.design, c.landing) == (design, landing)]
+            flagged = "yes" if all(cell.is_flagged for cell in row) else "no"
+            lines.append(_line((f"`{design}`", landing, *map(_words, row), flagged)))
+    return "\n".join(lines)
+
+
+def _words(cell: Cell) -> str:
+    if cell.outcome is Outcome.RIGHT:
+        return _WORDS.get(cell.landed, "right")
+    if cell.outcome is Outcome.RAISED:
+        return "**raised**"
+    return f"**wrong**: {cell.request} takes {cell.actual}, not {cell.expected}"
+
+
+def _line(fields: Iterable[str]) -> str:
+    return f"| {' | '.join(fields)} |"
