@@ -248,7 +248,7 @@ class TestCampaigns:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(racegate.fuzz, "_work", broken_work)
-        result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
+        result = self.fuzz(tmp_path, "--fault", "correction-partial-fields", "--scenarios", "16")
         assert result.exit_code == 3
         shown = json.loads(result.stdout)
         assert shown["new"], "other oracles found something, which does not help it"
