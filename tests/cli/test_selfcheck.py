@@ -248,10 +248,9 @@ class TestCampaigns:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(racegate.fuzz, "_work", broken_work)
-        result = self.fuzz(tmp_path, "--fault", "correction-partial-fields", "--scenarios", "16")
+        result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
         assert result.exit_code == 3
         shown = json.loads(result.stdout)
-        assert shown["new"], "other oracles found something, which does not help it"
         assert "divergence" in shown["selfcheck"]["problems"][0]
 
     def test_a_worker_without_its_last_canaries_is_no_pass(self, tmp_path: Path) -> None:
