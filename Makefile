@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 
-.PHONY: setup gate test lint bench matrix clean
+.PHONY: setup gate test lint matrix mutants bench clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,11 @@ lint: $(STAMP)
 matrix: $(STAMP)
 	$(BIN)/racegate faults matrix --workers $(JOBS) --json reports/faults/matrix.json \
 		--html reports/faults/matrix.html --markdown reports/faults/README.md
+
+# Rebuilds the mutants' part of it.
+mutants: $(STAMP)
+	$(BIN)/racegate faults mutate --workers $(JOBS) --json reports/faults/mutants.json \
+		--markdown reports/faults/mutants.md
 
 bench: $(STAMP)
 	$(BIN)/racegate bench

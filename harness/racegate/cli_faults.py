@@ -27,13 +27,17 @@ from racegate.gate import SCHEMA, load_all, scenario_paths
 from racegate.matrix import is_good, load_matrix, worse_cells
 from racegate.matrix import measure as measure_matrix
 from racegate.mutate import Fate, try_all
-from racegate.report.faults import print_faults, print_mutants
+from racegate.report.faults import print_faults, print_mutants, render_mutants
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
 from racegate.report.search import print_efforts
 from racegate.scenario import Scenario
 from racegate.search import BUDGET
 from racegate.truth_table import measure_table
+
+MarkdownOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
+]
 
 faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
 
@@ -109,6 +113,7 @@ def faults_halffixes(json: JsonOption = None) -> None:
 def faults_mutate(
     scenarios: ScenariosOption = Path("scenarios"),
     workers: WorkersOption = 1,
+    markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
     """Move or drop every edge in every way, and say what finds each mutant: 1 if one survives."""
@@ -123,6 +128,8 @@ def faults_mutate(
     if json is not None:
         content = {"environment": environment(), **msgspec.to_builtins(report)}
         write_json(json, {"schema": SCHEMA, **content})
+    if markdown is not None:
+        write_text(markdown, render_mutants(report, environment()))
     if json != "-":
         print_mutants(stdout_console(), report)
     fates = {mutant.fate for mutant in report.mutants}
@@ -138,9 +145,7 @@ def faults_matrix(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
     ] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
-    ] = None,
+    markdown: MarkdownOption = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An earlier matrix: say what got worse.")
     ] = None,

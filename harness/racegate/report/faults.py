@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.faults.fault import Fault
-from racegate.mutate import Fate, MutationReport
+from racegate.mutate import Fate, MutantResult, MutationReport
+from racegate.report.templating import render
 
 
 def print_faults(console: Console, faults: Iterable[Fault]) -> None:
@@ -36,3 +37,23 @@ def print_mutants(console: Console, report: MutationReport) -> None:
     console.print(f"{len(report.mutants)} mutants: {counted}")
     edges = ", ".join(report.redundant) or "none"
     console.print(f"edges that others imply in every scenario: {edges}")
+
+
+def render_mutants(report: MutationReport, environment: Mapping[str, str]) -> str:
+    """The committed page of a report."""
+    by_edge: dict[str, list[MutantResult]] = {}
+    for mutant in report.mutants:
+        by_edge.setdefault(mutant.edge, []).append(mutant)
+    return render(
+        "mutants.md.j2",
+        report=report,
+        environment=environment,
+        fates=_fates(report.mutants),
+        edges={name: _fates(mutants) for name, mutants in by_edge.items()},
+    )
+
+
+def _fates(mutants: Sequence[MutantResult]) -> dict[str, int]:
+    """How many there are of each fate, and in all."""
+    counts = Counter(str(mutant.fate) for mutant in mutants)
+    return {"total": len(mutants)} | {str(fate): counts[fate] for fate in Fate}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
@@ -23,6 +22,7 @@ from racegate.kills import (
     StrategyCell,
 )
 from racegate.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.report.templating import render
 
 HOLDS_SHOWN_MAX = 3
 FAULT_WIDTH_MAX = 36
@@ -218,16 +218,9 @@ def _print_half(
 
 
 def _render(template: str, matrix: Matrix) -> str:
-    templates = Environment(
-        loader=PackageLoader("racegate.report"),
-        autoescape=template.endswith(".html.j2"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     totals = matrix.totals
-    return templates.get_template(template).render(
+    return render(
+        template,
         matrix=matrix,
         totals=totals,
         headlines=headlines(totals),
