@@ -210,7 +210,8 @@ def _validate_events(scenario: Scenario, require: Require) -> None:
                 most = scenario.engine.tokens_per_step_max
                 require(0 <= event.tokens <= most, f"{path}.tokens", f"must be 0..{most}")
             case Dummy():
-                most = scenario.engine.rows_max
+                # A padding row has one token.
+                most = min(scenario.engine.rows_max, scenario.engine.tokens_per_step_max)
                 require(1 <= event.rows <= most, f"{path}.rows", f"must be 1..{most}")
         same = (type(event), event.step, getattr(event, "request", None))
         require(same not in seen, path, f"the same event stands twice for step {event.step}")

@@ -73,6 +73,11 @@ def test_a_shared_prefix_is_shared() -> None:
         (("max_tokens = 3", "max_tokens = 3\naccepts = [0]"), "$.requests[0].accepts", "counts of"),
         (("max_tokens = 3", "max_tokens = 200"), "$.requests[0]", "model_len_max is 96"),
         (
+            ("max_tokens = 3", "max_tokens = 3\ngrammar_modulus = 1"),
+            "$.requests[0].grammar_modulus",
+            "2..97",
+        ),
+        (
             ("max_tokens = 3", "max_tokens = 3\ntemperature = -1.0"),
             "$.requests[0].temperature",
             "0..",
@@ -116,6 +121,9 @@ def test_a_mistake_names_file_path_and_reason(
             "$.events[1]",
             "stands twice",
         ),
+        ('[[events]]\nkind = "dummy"\nstep = 1\nrows = 9\n', "$.events[0].rows", "1..8"),
+        ('[engine]\nzeroing = "all"\n', "$.engine.zeroing", "Invalid enum value"),
+        ("[engine]\ncapture_rows = [4, 2]\n", "$.engine.capture_rows", "rising"),
         ("[engine]\ndepth = 9\n", "$.engine.depth", "1..4"),
         ("[engine]\nblocks = 3\n", "$.requests[0]", "blocks"),
         (

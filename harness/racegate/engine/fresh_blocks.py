@@ -63,10 +63,6 @@ class FreshBlocks:
         """Pinned memory that no copy uses."""
         return self._device.host_buffer(f"{name}_cpu", (count,), np.int32)
 
-    def list_len(self, name: str) -> int:
-        """As many blocks as there are."""
-        return next(side.list_gpu.shape[0] for side in self._sides if side.name == name)
-
     def recycle(self, buffers: Sequence[HostBuffer]) -> None:
         """These lists have landed."""
         for buffer in buffers:

@@ -23,7 +23,7 @@ Key = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PoolBlocks:
     """Some blocks of one pool."""
 
     name: str
@@ -81,14 +81,14 @@ class PrefixStore:
         for entry in hits:
             assert entry.known_tokens is not None
             saved = self._prefixes[entry.known_tokens[: entry.loaded + 1]]
-            for part in self._parts(entry, entry.loaded):
+            for held in self._held(entry, entry.loaded):
                 self._device.upload_blocks(
                     self._load_stream,
-                    part.pool,
-                    saved[part.name],
-                    f"load.{part.name}.{entry.request}",
+                    held.pool,
+                    saved[held.name],
+                    f"load.{held.name}.{entry.request}",
                     step=step,
-                    blocks=part.blocks,
+                    blocks=held.blocks,
                 )
             self._counters.loads += 1
         self._device.record(self._load_stream, self._loaded)
@@ -117,27 +117,27 @@ class PrefixStore:
 
     def _save(self, entry: PlanEntry, length: int, step: int) -> dict[str, HostBuffer]:
         saved = {}
-        for part in self._parts(entry, length):
-            count = len(part.blocks)
-            shape = (count, *part.pool.shape[1:])
-            target = self._device.host_buffer(f"saved_{part.name}_cpu", shape, part.pool.dtype)
+        for held in self._held(entry, length):
+            count = len(held.blocks)
+            shape = (count, *held.pool.shape[1:])
+            target = self._device.host_buffer(f"saved_{held.name}_cpu", shape, held.pool.dtype)
             self._device.download_blocks(
                 self._save_stream,
                 target,
-                part.pool,
-                f"save.{part.name}.{entry.request}",
+                held.pool,
+                f"save.{held.name}.{entry.request}",
                 step=step,
-                blocks=part.blocks,
+                blocks=held.blocks,
             )
-            saved[part.name] = target
+            saved[held.name] = target
         self._counters.saves += 1
         return saved
 
-    def _parts(self, entry: PlanEntry, length: int) -> Iterator[_Part]:
+    def _held(self, entry: PlanEntry, length: int) -> Iterator[_PoolBlocks]:
         """The blocks that hold a prefix of `length` tokens: a boundary."""
         column = length // self._engine.state_interval - 1
         blocks = entry.blocks[: length // self._engine.block_size]
         for name, pool in self._state.items():
-            yield _Part(name, pool, (entry.state_blocks[column],))
+            yield _PoolBlocks(name, pool, (entry.state_blocks[column],))
         for name, pool in self._attention.items():
-            yield _Part(name, pool, blocks)
+            yield _PoolBlocks(name, pool, blocks)

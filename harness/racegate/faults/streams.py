@@ -37,7 +37,7 @@ class OneList(FreshBlocks):
 
     def pinned_list(self, name: str, count: int) -> HostBuffer:
         if name not in self._lists:
-            most = self.list_len(name)
+            most = next(side.list_gpu.shape[0] for side in self._sides if side.name == name)
             self._lists[name] = self._device.host_buffer(f"{name}_cpu", (most,), np.int32)
         return self._lists[name]
 
