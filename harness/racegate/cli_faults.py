@@ -30,7 +30,7 @@ from racegate.mutate import Fate, try_all
 from racegate.report.faults import print_faults, print_mutants, render_mutants
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
-from racegate.report.search import print_efforts
+from racegate.report.search import print_efforts, render_efforts
 from racegate.scenario import Scenario
 from racegate.search import BUDGET
 from racegate.truth_table import measure_table
@@ -75,6 +75,7 @@ def fault_object(fault: Fault) -> dict[str, Any]:
 def faults_effort(
     seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
     scenarios: ScenariosOption = Path("scenarios"),
+    markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
     """Measure what finding and minimising each fault takes (minutes)."""
@@ -90,6 +91,8 @@ def faults_effort(
     if json is not None:
         content = {"environment": environment(), "results": msgspec.to_builtins(efforts)}
         write_json(json, {"schema": SCHEMA, **content})
+    if markdown is not None:
+        write_text(markdown, render_efforts(efforts, environment()))
     if json != "-":
         print_efforts(stdout_console(), efforts)
 

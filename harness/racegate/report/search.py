@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -10,6 +12,7 @@ from racegate.explain import Explanation, Racing
 from racegate.fuzz import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
 from racegate.replay import Outcome, Replay
+from racegate.report.templating import render
 from racegate.report.text import print_run, print_selfcheck
 
 
@@ -139,3 +142,14 @@ def print_efforts(console: Console, efforts: list[Effort]) -> None:
 
 def _two(first: float | None, second: float | None) -> str:
     return "" if first is None or second is None else f"{first:.3g} / {second:.3g}"
+
+
+def render_efforts(efforts: Sequence[Effort], environment: Mapping[str, str]) -> str:
+    """The committed page."""
+    return render(
+        "effort.md.j2",
+        efforts=efforts,
+        environment=environment,
+        ordering=[effort for effort in efforts if effort.flagged_first is not None],
+        logic=[effort for effort in efforts if effort.flagged_first is None],
+    )
