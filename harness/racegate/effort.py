@@ -105,15 +105,12 @@ def _ordering_effort(
 
 
 def reseeded(scenario: Scenario, seed: int) -> Scenario:
-    """The same script with other weights and prompts."""
+    """The same script with other weights and prompts; prompts that began alike still do."""
     vocab_size = scenario.model.vocab_size
+    shift = draw(seed, "prompts", 0) % vocab_size
     requests = tuple(
         msgspec.structs.replace(
-            request,
-            prompt=tuple(
-                draw(seed, f"prompt:{request.name}", i) % vocab_size
-                for i in range(len(request.prompt))
-            ),
+            request, prompt=tuple((token + shift) % vocab_size for token in request.prompt)
         )
         for request in scenario.requests
     )

@@ -1,9 +1,9 @@
 """The ladder: cheap schedules first, and more only where a conflict exists and nothing has gone
 wrong yet.
 
-eager; everything late; each lane late, each lane early; one reversal per conflict, host accesses of
-copy targets first; bounded reduction to completion; samplers (concurrency_testing_anchors section
-4.5).
+eager; everything late; the likeliest reversal; each lane in a conflict late, each early; one
+reversal per conflict, host accesses of copy targets first; bounded reduction to completion;
+samplers (concurrency_testing_anchors section 4.5).
 """
 
 from __future__ import annotations
@@ -89,13 +89,32 @@ def climb(subject: Subject, *, lanes: Sequence[str], budget: int, seed: int) -> 
 
 def _schedules(first: Attempt, lanes: Sequence[str]) -> Iterator[tuple[Stage, Schedule]]:
     yield Stage.LATE, LATE
-    for lane in lanes:
+    likeliest = reversals(_recurring(first.conflicts))[:1]
+    for hold in likeliest:
+        yield Stage.REVERSALS, Schedule(holds=(hold,))
+    concerned = _concerned(first, lanes)
+    for lane in concerned:
         yield Stage.LANES, lane_late(lane)
-    for lane in lanes:
+    for lane in concerned:
         others = (Hold(op=f"{other}/*", until=FORCED) for other in lanes if other != lane)
         yield Stage.LANES, Schedule(holds=tuple(others))
     for hold in reversals(first.conflicts):
-        yield Stage.REVERSALS, Schedule(holds=(hold,))
+        if hold not in likeliest:
+            yield Stage.REVERSALS, Schedule(holds=(hold,))
+
+
+def _recurring(conflicts: Sequence[Conflict]) -> Sequence[Conflict]:
+    """Those behind the first step of any: the first time, memory often holds the right value, the
+    one it began with.
+    """
+    first_step = min((found.first.step for found in conflicts), default=0)
+    return [found for found in conflicts if found.first.step > first_step] or conflicts
+
+
+def _concerned(first: Attempt, lanes: Sequence[str]) -> list[str]:
+    """The lanes with an operation in a conflict: what the others do turns none of them round."""
+    numbers = {event.lane for found in first.conflicts for event in (found.first, found.second)}
+    return [lane for number, lane in enumerate(lanes, start=1) if number in numbers] or list(lanes)
 
 
 def reversals(conflicts: Sequence[Conflict]) -> list[Hold]:
