@@ -31,7 +31,7 @@ LAYERS = (
     ("check",),
     ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
-    ("gate", "bench", "fuzz", "effort", "mutate", "matrix", "truth_table"),
+    ("gate", "bench", "bench_kernels", "fuzz", "effort", "mutate", "matrix", "truth_table"),
     ("report",),
     ("cli", "cli_common", "cli_faults", "cli_search"),
 )
