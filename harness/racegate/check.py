@@ -20,7 +20,8 @@ from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.lanes import lanes_of
-from racegate.engine.probe import NullProbe, RecordingProbe
+from racegate.engine.probe import NullProbe
+from racegate.engine.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.findings import (
     from_conflicts,

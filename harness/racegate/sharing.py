@@ -21,7 +21,7 @@ from racegate.check import ENGINE_ERRORS, Checker, RunResult
 from racegate.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
-from racegate.engine.probe import RecordingProbe
+from racegate.engine.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.observe import Boundary
 from racegate.oracles.invariants import find_violations
