@@ -30,7 +30,7 @@ from racegate.device.cuda_work import (
     copy_range,
     gather_blocks,
     launch_work,
-    on_copies,
+    on_zeros,
     pass_owners,
     poison_work,
     scatter_blocks,
@@ -181,9 +181,7 @@ class CudaDevice(QueuedDevice):
         self._watchdog.beat()
         graph.handle = self._cuda.capture(
             partial(_all, [launch_work(launch, self._backend) for launch in graph.launches]),
-            rehearsal=partial(
-                _all, [on_copies(launch, self._backend) for launch in graph.launches]
-            ),
+            rehearsal=partial(_all, [on_zeros(launch, self._backend) for launch in graph.launches]),
         )
 
     def replay(

@@ -87,7 +87,8 @@ class CudaDriver(Protocol):
     def capture(self, work: Callable[[], None], *, rehearsal: Callable[[], None]) -> Any:
         """The kernels that `work` launches, as a graph; runs none of them.
 
-        rehearsal: launches the same ones on copies, and runs first: a capture may not load kernels.
+        rehearsal: launches the same ones on other memory, and runs first: a capture may not load
+            kernels
         """
         ...
 

@@ -18,6 +18,7 @@ from racegate.device.cuda_driver import CudaDriver, bits_of
 from racegate.device.launches import Launch, Launcher
 from racegate.device.masks import mask_of, prefix_mask
 from racegate.device.memory import VirtualBuffer
+from racegate.device.protocol import Use
 from racegate.trace import Access
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
@@ -41,19 +42,22 @@ def launch_work(launch: Launch, backend: Backend) -> Callable[[], None]:
     return partial(launch.kernel, backend, *views, *launch.constants, **launch.scalars)
 
 
-def on_copies(launch: Launch, backend: Backend) -> Callable[[], None]:
-    """The same on copies of the views."""
+def on_zeros(launch: Launch, backend: Backend) -> Callable[[], None]:
+    """The same kernel on zeros of the same shapes: whatever stands in the views may be poison, and
+    row starts of poison make loops without end.
+    """
 
     def work() -> None:
-        views = [
-            use.buffer.storage.tensor[: use.rows].clone()
-            if use.rows is not None
-            else use.buffer.storage.tensor.clone()
-            for use in launch.uses
-        ]
+        views = [_zeros_like(use) for use in launch.uses]
         launch.kernel(backend, *views, *launch.constants, **launch.scalars)
 
     return work
+
+
+def _zeros_like(use: Use) -> Any:
+    tensor = use.buffer.storage.tensor
+    rows = tensor.shape[0] if use.rows is None else use.rows
+    return tensor.new_zeros((rows, *tensor.shape[1:]))
 
 
 def pass_owners(
