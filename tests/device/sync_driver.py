@@ -43,6 +43,10 @@ class StuckError(AssertionError):
     """The host waits for what only the host could let happen."""
 
 
+class KernelError(ValueError):
+    """A kernel raised. As on a GPU, nothing runs from then on, and no wait blocks."""
+
+
 class SyncDriver:
     """See racegate.device.cuda_driver.CudaDriver.
 
@@ -62,12 +66,14 @@ class SyncDriver:
         self._may_block = may_block
         self._streams: list[SyncStream] = []
         self._changed = Condition()
+        self._has_failed = False
         self.latched = 0
         self.blocked = 0
 
     def begin(self) -> None:
         self.drain()
         self._streams = []
+        self._has_failed = False
 
     def stream(self) -> SyncStream:
         self._streams.append(SyncStream())
@@ -148,7 +154,8 @@ class SyncDriver:
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
         with self._changed:
-            stream.queue.append((ready, work))
+            if not self._has_failed:
+                stream.queue.append((ready, work))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -163,12 +170,21 @@ class SyncDriver:
             if not runnable:
                 return
             stream = runnable[0] if self._random is None else self._random.choice(runnable)
-            stream.queue.popleft()[1]()
+            self._run_one(stream.queue.popleft()[1])
             count -= 1
+
+    def _run_one(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (ValueError, RuntimeError, IndexError) as error:
+            self._has_failed = True
+            for stream in self._streams:
+                stream.queue.clear()
+            raise KernelError(str(error)) from error
 
     def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         with self._changed:
-            while not is_reached():
+            while not self._has_failed and not is_reached():
                 before = [len(stream.queue) for stream in self._streams]
                 self._run(1)
                 if before == [len(stream.queue) for stream in self._streams]:
