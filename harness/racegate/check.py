@@ -258,7 +258,7 @@ class Checker:
         """Asks the oracles about a run. oracles: one that is left out is not asked."""
         conflicts = find_conflicts(run.trace) if Oracle.ORDERING in oracles else []
         findings = self._findings(run, conflicts, oracles)
-        replay = self._replay_command(schedule, fault)
+        replay = self.command(schedule, fault)
         findings = [msgspec.structs.replace(finding, replay=replay) for finding in findings]
         stats = make_stats(run, conflicts=len(conflicts))
         unmet: tuple[str, ...] = ()
@@ -296,7 +296,7 @@ class Checker:
         verdict = eager.verdict
         if verdict is Verdict.PROVED and unmet:
             verdict = Verdict.INCONCLUSIVE
-        command = self._replay_command(schedule, fault)
+        command = self.command(schedule, fault)
         return msgspec.structs.replace(
             eager,
             schedule=schedule.texts(),
@@ -343,7 +343,7 @@ class Checker:
             observed, expected = observed[:common], expected[:common]
         return find_divergence(observed, expected)
 
-    def _replay_command(self, schedule: Schedule, fault: Fault | None) -> str:
+    def command(self, schedule: Schedule, fault: Fault | None) -> str:
         parts = [self._replay]
         if self._cuda is not None:
             parts.append("--device cuda")

@@ -5,49 +5,62 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL, Litmus
 from sync_driver import SyncDriver
 
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda import CudaDevice
-from racegate.device.litmus import LITMUS_LANES, LitmusRun, Outcome
+from racegate.device.litmus import LITMUS_LANES
 from racegate.device.pacing import Pacing
 from racegate.device.virtual import VirtualDevice
-from racegate.schedule import LATE, Schedule, lane_late
-from racegate.trace import Trace
+from racegate.schedule import Schedule
 
-SCHEDULES = (Schedule(), LATE, lane_late("s0"), lane_late("s1"))
-
-
-def on_cuda(
-    program: str, schedule: Schedule, *, driver: SyncDriver, pacing: Pacing = Pacing.EAGER
-) -> tuple[Outcome, Trace]:
-    device = CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
-    try:
-        return LitmusRun(device).run(program)
-    finally:
-        device.close()
+PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
+    name: random_program(name) for name in RANDOM_PROGRAMS
+}
 
 
-def on_virtual(program: str, schedule: Schedule) -> tuple[Outcome, Trace]:
-    return LitmusRun(VirtualDevice(LITMUS_LANES, chooser=HoldChooser(schedule))).run(program)
+def virtual(schedule: Schedule) -> VirtualDevice:
+    return VirtualDevice(LITMUS_LANES, chooser=HoldChooser(schedule))
 
 
-@pytest.mark.parametrize("litmus", ALL, ids=lambda litmus: litmus.name)
-def test_paced_eagerly_it_is_the_virtual_device(litmus: Litmus) -> None:
+def cuda(schedule: Schedule, *, seed: int | None, pacing: Pacing = Pacing.EAGER) -> CudaDevice:
+    driver = SyncDriver(random=None if seed is None else Random(seed))
+    return CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_paced_eagerly_it_is_the_virtual_device(program: str) -> None:
+    # Outcome, trace, and how many operations each hold kept, on whatever the device makes of it.
     for schedule in SCHEDULES:
-        expected = on_virtual(litmus.program, schedule)
-        for random in (None, Random(1), Random(2)):
-            assert on_cuda(litmus.program, schedule, driver=SyncDriver(random=random)) == expected
+        expected = run_on(virtual, program, schedule)
+        for seed in (None, 1, 2):
+            found = run_on(lambda s, seed=seed: cuda(s, seed=seed), program, schedule)
+            assert found == expected
 
 
-@pytest.mark.parametrize("litmus", ALL, ids=lambda litmus: litmus.name)
-def test_left_to_itself_it_stays_inside_the_allowed_outcomes(litmus: Litmus) -> None:
-    for schedule in SCHEDULES:
-        trace_expected = on_virtual(litmus.program, schedule)[1]
-        for seed in range(12):
-            driver = SyncDriver(random=Random(seed))
-            outcome, trace = on_cuda(litmus.program, schedule, driver=driver, pacing=Pacing.NATURAL)
-            assert outcome in litmus.allowed
-            if " e: " not in litmus.program:  # what follows a branch depends on its outcome
-                assert len(trace.events) == len(trace_expected.events)
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_left_to_itself_it_stays_inside_the_allowed_outcomes(program: str) -> None:
+    for seed in range(4):
+        check_inclusion(
+            lambda s, seed=seed: cuda(s, seed=seed, pacing=Pacing.NATURAL), program, times=1
+        )
+
+
+def test_left_to_itself_it_shows_races() -> None:
+    # A driver that could do one thing only would pass every inclusion.
+    racy = [litmus for litmus in ALL if len(litmus.allowed) > 1]
+    assert len(racy) >= 10
+    shown = 0
+    for litmus in racy:
+        seen = set()
+        for seed in range(20):
+            device = cuda(Schedule(), seed=seed, pacing=Pacing.NATURAL)
+            seen.add(run_on(lambda _, device=device: device, litmus.program, Schedule())[0])
+        shown += seen == litmus.allowed
+    assert shown > len(racy) // 2
+
+
+def only(litmus_name: str) -> Litmus:
+    return next(litmus for litmus in ALL if litmus.name == litmus_name)
