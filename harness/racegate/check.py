@@ -23,7 +23,7 @@ from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.lanes import lanes_of
-from racegate.engine.probe import NullProbe, RecordingProbe
+from racegate.engine.probe import NullProbe, Probe, RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.findings import (
     from_conflicts,
@@ -209,7 +209,7 @@ class Checker:
         backend = fault.backend(EAGER_KERNELS)
         return VirtualDevice(self.lanes, dropped=fault.drops, backend=backend, **options)
 
-    def engine(self, device: Any, probe: RecordingProbe, fault: Fault | None) -> AsyncEngine:
+    def engine(self, device: Any, probe: Probe, fault: Fault | None) -> AsyncEngine:
         """The engine on a device, with or without a fault."""
         parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
         return AsyncEngine(

@@ -20,6 +20,7 @@ from racegate_kernels.backend import Backend, triton_backend
 PIECE_BYTES = 64 << 20
 ALIGNMENT_BYTES = 256
 # Streams that share a hardware queue are ordered by accident, and a latch would hold them both.
+# Read when CUDA starts: as many queues as torch makes streams.
 CONNECTIONS = "32"
 
 GET_ONE = "run with --device virtual, or on a machine with an NVIDIA GPU and `.[gpu]` installed"
