@@ -108,8 +108,11 @@ def test_a_witness_that_only_the_launchers_survive(name: str) -> None:
 
 
 @NAN_IS_MEANT
-def test_an_engine_on_the_launchers_is_right() -> None:
-    assert_right(on_cuda("two-row-cycle", triton_site()).run())
+@pytest.mark.parametrize("name", ["graph-padding-wrong", "boundary-migration-wrong"])
+def test_an_engine_on_the_launchers_is_right(name: str) -> None:
+    # The smallest scenarios with graphs and with columns are those of witnesses.
+    scenario = load_witness(SCENARIOS / "witnesses" / f"{name}.witness.json").scenario
+    assert_right(Checker(scenario, cuda=triton_site()).run())
 
 
 def test_the_command_to_repeat_a_run_names_the_device() -> None:
