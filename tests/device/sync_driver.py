@@ -51,7 +51,7 @@ class SyncDriver:
     """See racegate.device.cuda_driver.CudaDriver.
 
     random: for any legal order; may_block: instead of raising StuckError
-    latched, blocked: waits for words put on streams; host waits that only a store could end
+    latched: how many waits for words were put on streams
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class SyncDriver:
         self._changed = Condition()
         self._has_failed = False
         self.latched = 0
-        self.blocked = 0
 
     def begin(self) -> None:
         self.drain()
@@ -192,7 +191,6 @@ class SyncDriver:
 
     def _block(self) -> None:
         """Nothing can run: only a store from another thread helps."""
-        self.blocked += 1
         if not self._may_block or not self._changed.wait(BLOCKED_S_MAX):
             raise StuckError("the host waits for what only the host could let happen")
 

@@ -169,7 +169,7 @@ def test_the_watchdog_ends_a_wait_that_the_books_do_not_know(pacing: Pacing) -> 
     program.set(5, step=0)
     program.land(step=0)
     driver.drain()
-    assert driver.blocked > 0 and program.device.has_expired
+    assert program.device.has_expired
     assert program.landing.peek().tolist() == [5] * ROWS
     program.set(6, step=1)
     program.land(step=1)

@@ -82,6 +82,7 @@ def hidden_waits_are_errors() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize("name", ["steady-mixed-accepts", "mtp-drafter", "graph-uniform-decode"])
 def test_steady_decoding_waits_nowhere_unseen(name: str, driver: TorchDriver) -> None:
     judge = judge_on(driver, name, pacing=Pacing.NATURAL)
