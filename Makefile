@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
+GPUS ?= 1
 
-.PHONY: setup gate test lint matrix mutants bench clean
+.PHONY: setup gate test test-gpu lint matrix mutants bench clean
 
 setup: $(STAMP)
 
@@ -22,6 +23,11 @@ gate: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
+test-gpu: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
+	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu tests/gpu
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

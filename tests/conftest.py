@@ -7,6 +7,8 @@ from hypothesis import settings
 
 from racegate.explore.strategies import register_profiles
 
+# Read when CUDA starts: streams of one hardware queue would be ordered by accident.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 

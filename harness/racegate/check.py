@@ -13,14 +13,17 @@ import msgspec
 from racegate.config import resolve
 from racegate.device.blocking import BlockingDevice
 from racegate.device.chooser import HoldChooser
+from racegate.device.cuda import CudaDevice
+from racegate.device.cuda_site import CudaSite
 from racegate.device.memo import OpMemo
+from racegate.device.pacing import Pacing
 from racegate.device.protocol import DeadlockError, FootprintError
 from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual import VirtualDevice
 from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.lanes import lanes_of
-from racegate.engine.probe import NullProbe
+from racegate.engine.probe import NullProbe, Probe
 from racegate.engine.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.findings import (
@@ -108,14 +111,19 @@ class Checker:
     fault.
 
     replay: the command that runs the scenario again, without fault and holds
+    cuda: run on this GPU instead of the virtual device
     """
 
-    def __init__(self, scenario: Scenario, *, replay: str = "") -> None:
+    def __init__(
+        self, scenario: Scenario, *, replay: str = "", cuda: CudaSite | None = None
+    ) -> None:
         resolved = resolve(scenario)
         self.scenario, self.reference, notes = _decidable(resolved.scenario)
         self.warnings = (*resolved.warnings, *notes)
         self.lanes = lanes_of(self.scenario)
         self._replay = replay or f"racegate run {scenario.name}"
+        self._cuda = cuda
+        self._rehearsed: set[str | None] = set()
         self.truth = truth(self.scenario)
         self.plain = {
             request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
@@ -131,7 +139,13 @@ class Checker:
         memo: OpMemo | None = None,
         launches: Launches = Launches.ASYNC,
     ) -> Run:
-        """Runs the asynchronous engine once on the virtual device, with holds or step by step."""
+        """Runs the asynchronous engine once, with holds or, on the virtual device, step by step.
+
+        is_audited, memo: mean nothing on a GPU
+        """
+        if self._cuda is not None:
+            assert stepper is None, "only the virtual device can be stepped"
+            return self._execute_on(self._cuda, schedule, fault, launches)
         device = self.device(
             fault, chooser=HoldChooser(schedule), stepper=stepper, is_audited=is_audited, memo=memo
         )
@@ -141,9 +155,39 @@ class Checker:
         seconds = time.perf_counter() - started
         return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
 
+    def _execute_on(
+        self, site: CudaSite, schedule: Schedule, fault: Fault | None, launches: Launches
+    ) -> Run:
+        """One run on a GPU, after one without holds: what is done for the first time (compiling and
+        loading kernels, taking memory) waits for the whole device, and for its latches with it.
+        """
+        name = None if fault is None else fault.name
+        if name not in self._rehearsed:
+            self._rehearsed.add(name)
+            self._once_on(site, EAGER, fault, launches)
+        return self._once_on(site, schedule, fault, launches)
+
+    def _once_on(
+        self, site: CudaSite, schedule: Schedule, fault: Fault | None, launches: Launches
+    ) -> Run:
+        if fault is None:
+            device = site.device(self.lanes, schedule=schedule)
+        else:
+            device = site.device(
+                self.lanes, schedule=schedule, dropped=fault.drops, exchange=fault.backend
+            )
+        try:
+            probe = RecordingProbe(self.scenario, device, device.stream("compute"))
+            started = time.perf_counter()
+            result, stopped = self._guarded(device, probe, fault, launches)
+            seconds = time.perf_counter() - started
+        finally:
+            device.close()
+        return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
+
     def as_run(
         self,
-        device: VirtualDevice,
+        device: VirtualDevice | CudaDevice,
         probe: RecordingProbe,
         result: EngineResult | None,
         *,
@@ -166,7 +210,7 @@ class Checker:
         backend = fault.backend(EAGER_KERNELS)
         return VirtualDevice(self.lanes, dropped=fault.drops, backend=backend, **options)
 
-    def engine(self, device: Any, probe: RecordingProbe, fault: Fault | None) -> AsyncEngine:
+    def engine(self, device: Any, probe: Probe, fault: Fault | None) -> AsyncEngine:
         """The engine on a device, with or without a fault."""
         parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
         return AsyncEngine(
@@ -189,7 +233,7 @@ class Checker:
 
     def _guarded(
         self,
-        device: VirtualDevice,
+        device: VirtualDevice | CudaDevice,
         probe: RecordingProbe,
         fault: Fault | None,
         launches: Launches,
@@ -215,7 +259,7 @@ class Checker:
         """Asks the oracles about a run. oracles: one that is left out is not asked."""
         conflicts = find_conflicts(run.trace) if Oracle.ORDERING in oracles else []
         findings = self._findings(run, conflicts, oracles)
-        replay = self._replay_command(schedule, fault)
+        replay = self.command(schedule, fault)
         findings = [msgspec.structs.replace(finding, replay=replay) for finding in findings]
         stats = make_stats(run, conflicts=len(conflicts))
         unmet: tuple[str, ...] = ()
@@ -226,7 +270,7 @@ class Checker:
         unmet += _unrealised(run.trace.holds)
         return RunResult(
             scenario=self.scenario.name,
-            device="virtual",
+            device="virtual" if self._cuda is None else "cuda",
             config=msgspec.to_builtins(
                 {"model": self.scenario.model, "engine": self.scenario.engine}
             ),
@@ -253,7 +297,7 @@ class Checker:
         verdict = eager.verdict
         if verdict is Verdict.PROVED and unmet:
             verdict = Verdict.INCONCLUSIVE
-        command = self._replay_command(schedule, fault)
+        command = self.command(schedule, fault)
         return msgspec.structs.replace(
             eager,
             schedule=schedule.texts(),
@@ -300,8 +344,12 @@ class Checker:
             observed, expected = observed[:common], expected[:common]
         return find_divergence(observed, expected)
 
-    def _replay_command(self, schedule: Schedule, fault: Fault | None) -> str:
+    def command(self, schedule: Schedule, fault: Fault | None) -> str:
         parts = [self._replay]
+        if self._cuda is not None:
+            parts.append("--device cuda")
+            if self._cuda.pacing is not Pacing.EAGER:
+                parts.append(f"--pacing {self._cuda.pacing}")
         if fault is not None:
             parts.append(f"--fault {fault.name}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]

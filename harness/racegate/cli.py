@@ -18,18 +18,23 @@ from racegate.cli_common import (
     AuditOption,
     BudgetOption,
     DeviceKind,
+    DeviceOption,
     Explore,
     FaultOption,
     JsonOption,
+    PacingOption,
     ScenariosOption,
     SeedOption,
     fail,
     progress_bar,
+    site_of,
     stdout_console,
     write_json,
 )
 from racegate.cli_faults import faults_app
 from racegate.cli_search import explain, fuzz, replay
+from racegate.device.cuda_driver import NoCudaError
+from racegate.device.pacing import Pacing
 from racegate.faults.catalogue import FaultError, find_fault
 from racegate.faults.fault import Fault
 from racegate.fuzz import CampaignError
@@ -77,6 +82,7 @@ BAD_INPUT = (
     CampaignError,
     ExplainError,
     MatrixError,
+    NoCudaError,
 )
 
 
@@ -177,7 +183,8 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Minimise what goes wrong and write it as a witness."),
     ] = None,
-    device: Annotated[DeviceKind, typer.Option(help="Where to run.")] = DeviceKind.VIRTUAL,
+    device: DeviceOption = DeviceKind.VIRTUAL,
+    pacing: PacingOption = Pacing.EAGER,
     audit: AuditOption = Audit.ON,
     json: JsonOption = None,
 ) -> None:
@@ -186,6 +193,9 @@ def run(
         fail("give either a scenario file or --trace CSV")
     if hold and explore is not Explore.EAGER:
         fail("--hold says which schedule to run: leave --explore out")
+    if device is DeviceKind.CUDA and (explore is not Explore.EAGER or witness is not None):
+        fail("searching and minimising step the virtual device: leave --device cuda out")
+    site = site_of(device, pacing)
     if scenario is not None:
         loaded, command = load(scenario), f"racegate run {scenario}"
     else:
@@ -193,7 +203,7 @@ def run(
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     schedule = Schedule() if hold is None else parse_schedule(hold)
     found = None if fault is None else find_fault(fault)
-    checker = Checker(loaded, replay=command)
+    checker = Checker(loaded, replay=command, cuda=site)
     if explore is Explore.EAGER:
         result = checker.run(schedule=schedule, fault=found, is_audited=audit is Audit.ON)
     else:

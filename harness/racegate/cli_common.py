@@ -12,9 +12,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from racegate.device.cuda_site import CudaSite
+from racegate.device.cuda_torch import open_cuda
+from racegate.device.pacing import Pacing
+
 
 class DeviceKind(StrEnum):
     VIRTUAL = "virtual"
+    CUDA = "cuda"
 
 
 class Audit(StrEnum):
@@ -46,10 +51,22 @@ BudgetOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of samplers, and of what a request log leaves open.")
 ]
+DeviceOption = Annotated[DeviceKind, typer.Option(help="Where to run.")]
+PacingOption = Annotated[
+    Pacing,
+    typer.Option(
+        help="On CUDA: complete what no hold names before the host goes on, or leave it to the GPU."
+    ),
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes.")]
 
 # Where there is no terminal to ask, tables are wide enough for a log.
 LOG_WIDTH = 110
+
+
+def site_of(device: DeviceKind, pacing: Pacing) -> CudaSite | None:
+    """The GPU to run on, if that is asked for. Raises NoCudaError."""
+    return None if device is DeviceKind.VIRTUAL else CudaSite(open_cuda(), pacing=pacing)
 
 
 def stdout_console() -> Console:

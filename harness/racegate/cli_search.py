@@ -12,14 +12,19 @@ from rich.live import Live as LiveDisplay
 
 from racegate.check import Checker
 from racegate.cli_common import (
+    DeviceKind,
+    DeviceOption,
     FaultOption,
     JsonOption,
+    PacingOption,
     WorkersOption,
     fail,
     progress_bar,
+    site_of,
     stdout_console,
     write_json,
 )
+from racegate.device.pacing import Pacing
 from racegate.explain import explain_failure, explain_pair
 from racegate.faults.catalogue import find_fault
 from racegate.fuzz import NOTHING_HAPPENED, Campaign, CampaignState, Live, Plan
@@ -38,13 +43,19 @@ WITNESS_SUFFIX = ".witness.json"
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A witness.")],
     times: Annotated[int, typer.Option(min=1, help="How often.")] = 1,
+    device: DeviceOption = DeviceKind.VIRTUAL,
+    pacing: PacingOption = Pacing.EAGER,
     json: JsonOption = None,
 ) -> None:
     """Run a witness again: 1 reproduced, 4 not realised, 5 another signature, 6 nothing found."""
     witness = load_witness(file)
+    site = site_of(device, pacing)
+    command = f"racegate replay {file}"
+    if site is not None:
+        command += f" --device {device} --pacing {pacing}"
     with progress_bar() as progress:
         progress.add_task("replaying", total=None)
-        result = replay_witness(witness, times=times, command=f"racegate replay {file}")
+        result = replay_witness(witness, times=times, command=command, cuda=site)
     if json is not None:
         write_json(json, msgspec.to_builtins(result))
     if json != "-":

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from racegate.check import Checker, RunResult
+from racegate.device.cuda_site import CudaSite
 from racegate.faults.catalogue import find_fault
 from racegate.findings import digest_of
 from racegate.schedule import parse_schedule
@@ -56,11 +57,11 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     last: RunResult
 
 
-def replay(witness: Witness, *, times: int, command: str) -> Replay:
-    """Replays a witness. The worst outcome of all replays is the outcome."""
+def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None = None) -> Replay:
+    """Replays a witness. The worst outcome of all replays is the outcome. cuda: on this GPU."""
     fault = None if witness.fault is None else find_fault(witness.fault)
     schedule = parse_schedule(list(witness.holds))
-    checker = Checker(witness.scenario, replay=command)
+    checker = Checker(witness.scenario, replay=command, cuda=cuda)
     seen: Counter[Outcome] = Counter()
     digests: Counter[str] = Counter()
     last: RunResult | None = None

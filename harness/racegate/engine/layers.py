@@ -157,5 +157,11 @@ def verify_masked(
 
 def _logits(k: Backend, hidden: Array, logit_index: Array, lm_head: Array) -> Array:
     """[R, 1 + K, V]; behind a row's last draft those of token 0."""
-    index = logit_index * (logit_index >= 0)
-    return k.linear(k.norm(hidden[index]), lm_head)
+    return k.linear(k.norm(hidden[inside(logit_index, hidden)]), lm_head)
+
+
+def inside(index: Array, values: Array) -> Array:
+    """The index of a row that there is: one that is wrong gives a wrong value, on every backend. A
+    GPU would not survive it.
+    """
+    return index.clip(0, len(values) - 1)

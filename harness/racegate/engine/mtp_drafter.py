@@ -9,7 +9,7 @@ import numpy as np
 from racegate.device.protocol import Device, DeviceBuffer, Stream, Use, reads, updates, writes
 from racegate.engine.buffers import Inputs, Sizes, StepOutputs, Work
 from racegate.engine.drafter import shift_inputs
-from racegate.engine.layers import attention_layer
+from racegate.engine.layers import attention_layer, inside
 from racegate.engine.model import BatchShape, Model
 from racegate.engine.plan import PlanEntry
 from racegate.scenario import Scenario
@@ -163,7 +163,7 @@ def _mtp_first(
     e = _draft_input(k, shifted_ids, hidden, embed, fc_token, fc_hidden)
     place = (block_table, query_start, seq_lens, positions, slot_mapping)
     attention_layer(k, e, cache, *place, qkv_proj, out_proj, heads=heads)
-    last = e[last_index]
+    last = e[inside(last_index, e)]
     draft_hidden[...] = last
     drafts[:, 0] = k.argmax(k.linear(k.norm(last), lm_head))
 

@@ -18,6 +18,7 @@ from racegate.engine.edges import INPUT_PREP_GUARD
 from racegate.engine.fresh_blocks import FreshBlocks
 from racegate.engine.grammar import HandOff, PrivateHandOff
 from racegate.engine.input_batch import PrevStep
+from racegate.engine.layers import inside
 from racegate.engine.padding import Padding, is_uniform_decode
 from racegate.engine.plan import PlanEntry
 from racegate.engine.request_state import RequestState, enter
@@ -117,7 +118,7 @@ def draft_start(
     query_start: Array,  # [R + 1] int32
 ) -> Array:
     """[R] int32: the position behind which the drafter's further passes go on."""
-    return positions[last_index]
+    return positions[inside(last_index, positions)]
 
 
 # The pinned inputs of idle steps

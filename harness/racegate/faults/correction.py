@@ -9,6 +9,7 @@ import numpy as np
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.buffers import Inputs, Work
 from racegate.engine.input_batch import PrevStep
+from racegate.engine.layers import inside
 from racegate.engine.tracked import Tracked
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend, Kernel
@@ -62,7 +63,7 @@ def parked_drafts(tracked: Tracked) -> int:
 
 def behind_rejected(positions: Array, last_index: Array, query_start: Array) -> Array:
     """[R] int32: goes on behind the row's last input, rejected drafts included."""
-    return positions[query_start[1:] - 1]
+    return positions[inside(query_start[1:] - 1, positions)]
 
 
 def _counting(like: Array) -> Array:

@@ -1,0 +1,100 @@
+"""CudaDriver: everything that CudaDevice asks of CUDA, and nothing else touches it.
+
+The logic of a device (holds, latches, cones, traces) is tested against another driver, which runs
+on CPU tensors. Host memory is handed about as NumPy arrays, device memory as torch tensors; every
+element has 32 bits, and uint32 is int32 on the device (torch has no full uint32 arithmetic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from racegate_kernels.backend import Backend
+
+WORD_BYTES = 4
+
+Tensor = Any
+Memory = Any  # a NumPy array (pinned) or a torch tensor (device), contiguous
+
+
+class NoCudaError(Exception):
+    """There is no GPU to run on: says what is missing and what to do."""
+
+
+class CudaDriver(Protocol):
+    """One device. Streams and events are handles that go back only to the driver.
+
+    What is put on a stream runs in order and never earlier than it was put there; nothing but
+    `synchronize` and `drain` makes the host wait.
+    """
+
+    @property
+    def backend(self) -> Backend:
+        """The kernels, for tensors of this driver."""
+        ...
+
+    def begin(self) -> None:
+        """A new run: all memory that was handed out before is free again."""
+        ...
+
+    def stream(self) -> Any: ...
+    def event(self) -> Any: ...
+    def record(self, event: Any, stream: Any) -> None: ...
+    def wait(self, stream: Any, event: Any) -> None:
+        """What is put on the stream from now on runs after the latest record of the event."""
+        ...
+
+    def query(self, event: Any) -> bool: ...
+    def synchronize(self, event: Any) -> None:
+        """Blocks the host, and no other thread, until the latest record is complete."""
+        ...
+
+    def drain(self) -> None:
+        """Blocks the host until all streams are empty."""
+        ...
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Uninitialised page-locked host memory."""
+        ...
+
+    def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
+        """Uninitialised device memory; uint32 as int32."""
+        ...
+
+    def copy(self, stream: Any, target: Memory, source: Memory) -> None:
+        """Asynchronous; both are contiguous and equally long, one of them on the device."""
+        ...
+
+    def fill(self, stream: Any, target: Tensor, word: int) -> None:
+        """Asynchronous: every element gets these 32 bits."""
+        ...
+
+    def run(self, stream: Any, work: Callable[[], None]) -> None:
+        """Puts the kernels that `work` launches on the stream."""
+        ...
+
+    def wait_word(self, stream: Any, words: np.ndarray, index: int) -> None:
+        """What is put on the stream from now on runs once words[index] (pinned int32) is > 0."""
+        ...
+
+    def store(self, words: np.ndarray, index: int, value: int) -> None:
+        """The host writes a word that streams may wait for; from any thread."""
+        ...
+
+    def capture(self, work: Callable[[], None], *, rehearsal: Callable[[], None]) -> Any:
+        """The kernels that `work` launches, as a graph; runs none of them.
+
+        rehearsal: launches the same ones on other memory, and runs first: a capture may not load
+            kernels
+        """
+        ...
+
+    def replay(self, stream: Any, graph: Any) -> None: ...
+
+
+def bits_of(value: Any, dtype: Any) -> int:
+    """The 32 bits of a value of this dtype."""
+    return int(np.array(value, dtype).view(np.uint32))

@@ -1,0 +1,47 @@
+"""CudaSite: where runs on CUDA are made, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from racegate.device.chooser import HoldChooser
+from racegate.device.cuda import CudaDevice
+from racegate.device.cuda_driver import CudaDriver
+from racegate.device.pacing import PATIENCE_S, Pacing
+from racegate.schedule import Schedule
+from racegate_kernels.backend import Backend
+
+
+class CudaSite:
+    """A GPU and how it is used. Only one of its devices is in use at a time."""
+
+    def __init__(
+        self,
+        cuda: CudaDriver,
+        *,
+        pacing: Pacing = Pacing.EAGER,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._cuda = cuda
+        self.pacing = pacing
+        self._patience_s = patience_s
+
+    def device(
+        self,
+        lanes: tuple[str, ...],
+        *,
+        schedule: Schedule,
+        dropped: frozenset[str] = frozenset(),
+        exchange: Callable[[Backend], Backend] | None = None,
+    ) -> CudaDevice:
+        """A device for one run. exchange: kernels for other kernels (seeded faults)."""
+        backend = self._cuda.backend
+        return CudaDevice(
+            lanes,
+            self._cuda,
+            pacing=self.pacing,
+            chooser=HoldChooser(schedule),
+            dropped=dropped,
+            backend=backend if exchange is None else exchange(backend),
+            patience_s=self._patience_s,
+        )

@@ -1,0 +1,194 @@
+"""TorchDriver: CUDA through torch (memory, streams, events, graphs, Triton) and cuda.bindings
+(copies, fills, and the waits for words that make latches).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from racegate.device.cuda_driver import WORD_BYTES, Memory, NoCudaError, Tensor
+from racegate_kernels.backend import Backend, triton_backend
+
+# Large enough that one piece serves most runs: allocating may wait for a device that is latched.
+PIECE_BYTES = 64 << 20
+ALIGNMENT_BYTES = 256
+# Streams that share a hardware queue are ordered by accident, and a latch would hold them both.
+# Read when CUDA starts: as many queues as torch makes streams.
+CONNECTIONS = "32"
+
+GET_ONE = "run with --device virtual, or on a machine with an NVIDIA GPU and `.[gpu]` installed"
+
+
+class CudaError(RuntimeError):
+    """A call of the CUDA driver that failed: says which and how."""
+
+
+class _Arena:
+    """Memory in large pieces, handed out from their front and taken back all at once."""
+
+    def __init__(self, allocate: Callable[[int], Tensor]) -> None:
+        self._allocate = allocate
+        self._pieces: list[Tensor] = []
+        self._piece = 0
+        self._used = 0
+
+    def reset(self) -> None:
+        self._piece = self._used = 0
+
+    def take(self, size: int) -> Tensor:
+        """So many bytes."""
+        length = -(-max(size, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        while True:
+            if self._piece == len(self._pieces):
+                self._pieces.append(self._allocate(max(length, PIECE_BYTES)))
+            piece = self._pieces[self._piece]
+            if self._used + length <= len(piece):
+                first = self._used
+                self._used += length
+                return piece[first : first + size]
+            self._piece, self._used = self._piece + 1, 0
+
+
+class TorchDriver:
+    """See racegate.device.cuda_driver.CudaDriver. Made by `open_cuda`."""
+
+    def __init__(self, torch: Any, cuda: Any, index: int) -> None:
+        self._torch = torch
+        self._cuda = cuda
+        self._device = torch.device("cuda", index)
+        torch.cuda.set_device(self._device)
+        self._streams: list[Any] = []
+        self._spare: list[Any] = []
+        self._pinned = _Arena(partial(torch.empty, dtype=torch.uint8, pin_memory=True))
+        self._memory = _Arena(partial(torch.empty, dtype=torch.uint8, device=self._device))
+        self._capture_stream = torch.cuda.Stream(self._device)
+        self.backend: Backend = triton_backend()
+
+    def begin(self) -> None:
+        self.drain()
+        # torch hands its streams out in turn, so streams are kept: of one run no two may be one.
+        self._spare, self._streams = self._spare + self._streams, []
+        self._pinned.reset()
+        self._memory.reset()
+
+    def stream(self) -> Any:
+        stream = self._spare.pop() if self._spare else self._torch.cuda.Stream(self._device)
+        assert all(stream.cuda_stream != other.cuda_stream for other in self._streams)
+        self._streams.append(stream)
+        return stream
+
+    def event(self) -> Any:
+        return self._torch.cuda.Event()
+
+    def record(self, event: Any, stream: Any) -> None:
+        event.record(stream)
+
+    def wait(self, stream: Any, event: Any) -> None:
+        stream.wait_event(event)
+
+    def query(self, event: Any) -> bool:
+        return bool(event.query())
+
+    def synchronize(self, event: Any) -> None:
+        event.synchronize()
+
+    def drain(self) -> None:
+        for stream in self._streams:
+            stream.synchronize()
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        taken = self._pinned.take(math.prod(shape) * WORD_BYTES).numpy()
+        array: np.ndarray = taken.view(dtype).reshape(shape)
+        return array
+
+    def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
+        torch = self._torch
+        kind = torch.float32 if np.dtype(dtype).kind == "f" else torch.int32
+        return self._memory.take(math.prod(shape) * WORD_BYTES).view(kind).view(shape)
+
+    def copy(self, stream: Any, target: Memory, source: Memory) -> None:
+        size = _bytes_in(source)
+        assert size == _bytes_in(target), f"{size} bytes to {_bytes_in(target)}"
+        if size:
+            handle = stream.cuda_stream
+            self._call("cuMemcpyAsync", _address(target), _address(source), size, handle)
+
+    def fill(self, stream: Any, target: Tensor, word: int) -> None:
+        count = target.numel()
+        if count:
+            self._call("cuMemsetD32Async", _address(target), word, count, stream.cuda_stream)
+
+    def run(self, stream: Any, work: Callable[[], None]) -> None:
+        with self._torch.cuda.stream(stream):
+            work()
+
+    def wait_word(self, stream: Any, words: np.ndarray, index: int) -> None:
+        flags = self._cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        address = _address(words) + index * WORD_BYTES
+        self._call("cuStreamWaitValue32", stream.cuda_stream, address, 1, int(flags))
+
+    def store(self, words: np.ndarray, index: int, value: int) -> None:
+        words[index] = value
+
+    def capture(self, work: Callable[[], None], *, rehearsal: Callable[[], None]) -> Any:
+        torch = self._torch
+        graph = torch.cuda.CUDAGraph()
+        # Not torch.cuda.graph, which waits for the whole device: something may be latched.
+        with torch.cuda.stream(self._capture_stream):
+            rehearsal()
+            self._capture_stream.synchronize()
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        return graph
+
+    def replay(self, stream: Any, graph: Any) -> None:
+        with self._torch.cuda.stream(stream):
+            graph.replay()
+
+    def _call(self, name: str, *args: Any) -> None:
+        (status, *_) = getattr(self._cuda, name)(*args)
+        if status != self._cuda.CUresult.CUDA_SUCCESS:
+            raise CudaError(f"{name} failed: {status}")
+
+
+def _address(memory: Memory) -> int:
+    assert memory.flags.c_contiguous if isinstance(memory, np.ndarray) else memory.is_contiguous()
+    address = memory.ctypes.data if isinstance(memory, np.ndarray) else memory.data_ptr()
+    return int(address)
+
+
+def _bytes_in(memory: Memory) -> int:
+    count = memory.size if isinstance(memory, np.ndarray) else memory.numel()
+    return int(count) * WORD_BYTES
+
+
+def open_cuda(index: int = 0) -> TorchDriver:
+    """The driver of a GPU. Raises NoCudaError."""
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", CONNECTIONS)
+    try:
+        torch = import_module("torch")
+    except ImportError as error:
+        raise NoCudaError(f"--device cuda needs torch ({error}): {GET_ONE}") from error
+    if not torch.cuda.is_available():
+        raise NoCudaError(
+            f"--device cuda needs a GPU, and torch {torch.__version__} sees none (a build without "
+            f"CUDA, no GPU, or no driver): {GET_ONE}"
+        )
+    try:
+        cuda = import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise NoCudaError(
+            f"--device cuda holds operations through cuda-bindings ({error}): {GET_ONE}"
+        ) from error
+    torch.cuda.init()
+    return TorchDriver(torch, cuda, index)

@@ -1,0 +1,66 @@
+"""CudaDevice on a driver without a GPU: the same books, the same outcomes as the virtual device."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
+from litmus_programs import ALL, Litmus
+from sync_driver import SyncDriver
+
+from racegate.device.chooser import HoldChooser
+from racegate.device.cuda import CudaDevice
+from racegate.device.litmus import LITMUS_LANES
+from racegate.device.pacing import Pacing
+from racegate.device.virtual import VirtualDevice
+from racegate.schedule import Schedule
+
+PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
+    name: random_program(name) for name in RANDOM_PROGRAMS
+}
+
+
+def virtual(schedule: Schedule) -> VirtualDevice:
+    return VirtualDevice(LITMUS_LANES, chooser=HoldChooser(schedule))
+
+
+def cuda(schedule: Schedule, *, seed: int | None, pacing: Pacing = Pacing.EAGER) -> CudaDevice:
+    driver = SyncDriver(random=None if seed is None else Random(seed))
+    return CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_paced_eagerly_it_is_the_virtual_device(program: str) -> None:
+    # Outcome, trace, and how many operations each hold kept, on whatever the device makes of it.
+    for schedule in SCHEDULES:
+        expected = run_on(virtual, program, schedule)
+        for seed in (None, 1, 2):
+            found = run_on(lambda s, seed=seed: cuda(s, seed=seed), program, schedule)
+            assert found == expected
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_left_to_itself_it_stays_inside_the_allowed_outcomes(program: str) -> None:
+    for seed in range(4):
+        check_inclusion(
+            lambda s, seed=seed: cuda(s, seed=seed, pacing=Pacing.NATURAL), program, times=1
+        )
+
+
+def test_left_to_itself_it_shows_races() -> None:
+    # A driver that could do one thing only would pass every inclusion.
+    racy = [litmus for litmus in ALL if len(litmus.allowed) > 1]
+    assert len(racy) >= 10
+    shown = 0
+    for litmus in racy:
+        seen = set()
+        for seed in range(20):
+            device = cuda(Schedule(), seed=seed, pacing=Pacing.NATURAL)
+            seen.add(run_on(lambda _, device=device: device, litmus.program, Schedule())[0])
+        shown += seen == litmus.allowed
+    assert shown > len(racy) // 2
+
+
+def only(litmus_name: str) -> Litmus:
+    return next(litmus for litmus in ALL if litmus.name == litmus_name)

@@ -1,0 +1,102 @@
+"""The engine on a GPU: right under every timing, recorded failures again, no hidden waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from racegate.check import Checker, RunResult
+from racegate.device.cuda_site import CudaSite
+from racegate.device.cuda_torch import TorchDriver
+from racegate.device.pacing import Pacing
+from racegate.engine.probe import NullProbe
+from racegate.replay import Outcome, replay
+from racegate.scenario import Numerics
+from racegate.schedule import EAGER, LATE, lane_late
+from racegate.verdict import Verdict
+from racegate.witness import load_witness
+from support import NAMES, SCENARIOS, checker
+
+WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
+TIMES = 20
+STEADY_FROM = 4
+
+
+def judge_on(driver: TorchDriver, name: str, *, pacing: Pacing) -> Checker:
+    return Checker(checker(name).scenario, cuda=CudaSite(driver, pacing=pacing))
+
+
+def assert_right(result: RunResult) -> None:
+    assert result.findings == ()
+    assert result.verdict is Verdict.PROVED, result.unmet
+    assert all(hold.realised == hold.matched for hold in result.holds)
+
+
+@pytest.mark.parametrize("pacing", list(Pacing))
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scenario_is_right_under_every_timing(
+    name: str, pacing: Pacing, driver: TorchDriver
+) -> None:
+    judge = judge_on(driver, name, pacing=pacing)
+    for schedule in (EAGER, LATE, *map(lane_late, judge.lanes)):
+        assert_right(judge.run(schedule=schedule))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_paced_eagerly_the_trace_is_that_of_the_virtual_device(
+    name: str, driver: TorchDriver
+) -> None:
+    judge = judge_on(driver, name, pacing=Pacing.EAGER)
+    for schedule in (EAGER, LATE):
+        found, expected = judge.execute(schedule=schedule), checker(name).execute(schedule=schedule)
+        assert found.trace == expected.trace
+
+
+@pytest.mark.parametrize("path", WITNESSES, ids=lambda path: path.name)
+def test_every_witness_replays(path: Path, driver: TorchDriver) -> None:
+    found = replay(load_witness(path), times=TIMES, command="", cuda=CudaSite(driver))
+    assert found.outcomes == {Outcome.REPRODUCED: TIMES}
+    if found.last.config["model"]["numerics"] == Numerics.EXACT:
+        assert found.digests == 1
+
+
+@pytest.mark.parametrize("path", WITNESSES, ids=lambda path: path.name)
+def test_left_to_itself_the_holds_of_a_witness_are_realised(
+    path: Path, driver: TorchDriver
+) -> None:
+    site = CudaSite(driver, pacing=Pacing.NATURAL)
+    found = replay(load_witness(path), times=TIMES, command="", cuda=site)
+    assert Outcome.NOT_REALISED not in found.outcomes
+
+
+@contextmanager
+def hidden_waits_are_errors() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
+@pytest.mark.parametrize("name", ["steady-mixed-accepts", "mtp-drafter", "graph-uniform-decode"])
+def test_steady_decoding_waits_nowhere_unseen(name: str, driver: TorchDriver) -> None:
+    judge = judge_on(driver, name, pacing=Pacing.NATURAL)
+    judge.run()  # compiles and loads
+    device = CudaSite(driver, pacing=Pacing.NATURAL).device(judge.lanes, schedule=EAGER)
+    try:
+        engine = judge.engine(device, NullProbe(), None)
+        for step in range(STEADY_FROM):
+            engine.step(step)
+        with hidden_waits_are_errors():
+            step = STEADY_FROM
+            while not engine.is_done:
+                engine.step(step)
+                step += 1
+        device.finish()
+    finally:
+        device.close()
