@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from racegate.bench import run_bench
+from racegate.bench_kernels import run_kernel_bench
 from racegate.check import Checker, CheckError, RunResult
 from racegate.cli_common import (
     Audit,
@@ -34,6 +35,7 @@ from racegate.cli_common import (
 from racegate.cli_faults import faults_app
 from racegate.cli_search import explain, fuzz, replay
 from racegate.device.cuda_driver import NoCudaError
+from racegate.device.cuda_torch import open_cuda
 from racegate.device.pacing import Pacing
 from racegate.faults.catalogue import FaultError, find_fault
 from racegate.faults.fault import Fault
@@ -264,10 +266,16 @@ def scenarios_list(scenarios: ScenariosOption = Path("scenarios"), json: JsonOpt
 @app.command()
 def bench(
     seconds: Annotated[float, typer.Option(help="Time for each measurement.")] = 3.0,
+    device: DeviceOption = DeviceKind.VIRTUAL,
     json: JsonOption = None,
 ) -> None:
-    """Measure schedules per second on one core, split into engine, recording and oracles."""
-    result = run_bench(seconds=seconds)
+    """Measure schedules per second on one core, split into engine, recording and oracles; on CUDA
+    the kernels, beside the copy bandwidth of the card.
+    """
+    if device is DeviceKind.CUDA:
+        result = run_kernel_bench(open_cuda().backend)
+    else:
+        result = run_bench(seconds=seconds)
     if json is not None:
         write_json(json, {"schema": SCHEMA, **msgspec.to_builtins(result)})
     if json == "-":

@@ -25,7 +25,9 @@ def racegate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", [("run", SCENARIO), ("replay", WITNESS)], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command", [("run", SCENARIO), ("replay", WITNESS), ("bench",)], ids=lambda c: c[0]
+)
 def test_without_a_gpu_it_says_what_to_do(command: tuple[str, ...]) -> None:
     result = racegate(*command, "--device", "cuda", "--json", "-")
     assert result.returncode == 2
