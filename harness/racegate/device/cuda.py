@@ -196,48 +196,6 @@ class CudaDevice(QueuedDevice):
         )
         self._issue(stream, full_name, step, work)
 
-    def upload(
-        self,
-        stream: VirtualStream,
-        target: VirtualBuffer,
-        source: VirtualHostBuffer,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"h2d:{target.name.removesuffix('_gpu')}", target, source, step, rows)
-
-    def download(
-        self,
-        stream: VirtualStream,
-        target: VirtualHostBuffer,
-        source: VirtualBuffer,
-        name: str,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"d2h:{name}", target, source, step, rows)
-
-    def _copy(
-        self,
-        stream: VirtualStream,
-        name: str,
-        target: VirtualBuffer,
-        source: VirtualBuffer,
-        step: int,
-        rows: int,
-    ) -> None:
-        """One copy, or two where a hold tears it, the second with a latch of its own."""
-        full_name = f"{name}@{step}"
-        torn_at = self._chooser.tear_row(stream.lane, full_name) or rows
-        torn_at = torn_at if 0 < torn_at < rows else rows
-        work = copy_range(self._cuda, target, source, 0, torn_at)
-        self._issue(stream, full_name, step, work)
-        if torn_at < rows:
-            work = copy_range(self._cuda, target, source, torn_at, rows)
-            self._issue(stream, f"{full_name}[{torn_at}:]", step, work)
-
     def upload_blocks(
         self,
         stream: VirtualStream,
@@ -263,6 +221,17 @@ class CudaDevice(QueuedDevice):
     ) -> None:
         work = gather_blocks(self._cuda, target, source, tuple(blocks))
         self._issue(stream, f"d2h:{name}@{step}", step, work)
+
+    def _issue_rows(
+        self,
+        stream: VirtualStream,
+        name: str,
+        step: int,
+        target: VirtualBuffer,
+        source: VirtualBuffer,
+        rows: tuple[int, int],
+    ) -> None:
+        self._issue(stream, name, step, copy_range(self._cuda, target, source, *rows))
 
     def _issue(self, stream: VirtualStream, name: str, step: int, work: Work) -> None:
         assert self._capturing is None, f"{name} cannot be captured: only launches can"

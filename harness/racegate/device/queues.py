@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from racegate.device.chooser import HoldChooser
 from racegate.device.driver import Driver
+from racegate.device.memory import VirtualBuffer, VirtualHostBuffer
 from racegate.device.protocol import DeadlockError
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Stepper
@@ -54,6 +55,59 @@ class QueuedDevice:
 
     def stream(self, lane: str) -> VirtualStream:
         return self._streams[lane]
+
+    def upload(
+        self,
+        stream: VirtualStream,
+        target: VirtualBuffer,
+        source: VirtualHostBuffer,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        self._copy(stream, f"h2d:{target.name.removesuffix('_gpu')}", target, source, step, rows)
+
+    def download(
+        self,
+        stream: VirtualStream,
+        target: VirtualHostBuffer,
+        source: VirtualBuffer,
+        name: str,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        self._copy(stream, f"d2h:{name}", target, source, step, rows)
+
+    def _copy(
+        self,
+        stream: VirtualStream,
+        name: str,
+        target: VirtualBuffer,
+        source: VirtualBuffer,
+        step: int,
+        rows: int,
+    ) -> None:
+        """One copy, or two where a hold tears it."""
+        full_name = f"{name}@{step}"
+        torn_at = self._chooser.tear_row(stream.lane, full_name) or rows
+        torn_at = torn_at if 0 < torn_at < rows else rows
+        self._issue_rows(stream, full_name, step, target, source, (0, torn_at))
+        if torn_at < rows:
+            torn = f"{full_name}[{torn_at}:]"
+            self._issue_rows(stream, torn, step, target, source, (torn_at, rows))
+
+    def _issue_rows(
+        self,
+        stream: VirtualStream,
+        name: str,
+        step: int,
+        target: VirtualBuffer,
+        source: VirtualBuffer,
+        rows: tuple[int, int],
+    ) -> None:
+        """Issues a copy of the rows from the first to before the last."""
+        raise NotImplementedError
 
     def record(self, stream: VirtualStream, event: VirtualEvent) -> None:
         event.records += 1

@@ -152,29 +152,6 @@ class VirtualDevice(QueuedDevice):
 
         self._issue(stream, full_name, step, union_of(accesses), run)
 
-    def upload(
-        self,
-        stream: VirtualStream,
-        target: VirtualBuffer,
-        source: VirtualHostBuffer,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"h2d:{target.name.removesuffix('_gpu')}", target, source, step, rows)
-
-    def download(
-        self,
-        stream: VirtualStream,
-        target: VirtualHostBuffer,
-        source: VirtualBuffer,
-        name: str,
-        *,
-        step: int,
-        rows: int,
-    ) -> None:
-        self._copy(stream, f"d2h:{name}", target, source, step, rows)
-
     def upload_blocks(
         self,
         stream: VirtualStream,
@@ -201,23 +178,16 @@ class VirtualDevice(QueuedDevice):
         work = gather_blocks(target, source, blocks, self._memo)
         self._issue(stream, f"d2h:{name}@{step}", step, *work)
 
-    def _copy(
+    def _issue_rows(
         self,
         stream: VirtualStream,
         name: str,
+        step: int,
         target: VirtualBuffer,
         source: VirtualBuffer,
-        step: int,
-        rows: int,
+        rows: tuple[int, int],
     ) -> None:
-        full_name = f"{name}@{step}"
-        torn_at = self._chooser.tear_row(stream.lane, full_name) or rows
-        torn_at = torn_at if 0 < torn_at < rows else rows
-        front = copy_range(target, source, 0, torn_at, self._memo)
-        self._issue(stream, full_name, step, *front)
-        if torn_at < rows:
-            back = copy_range(target, source, torn_at, rows, self._memo)
-            self._issue(stream, f"{full_name}[{torn_at}:]", step, *back)
+        self._issue(stream, name, step, *copy_range(target, source, *rows, self._memo))
 
     def _issue(
         self,
