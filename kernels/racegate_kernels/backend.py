@@ -28,6 +28,7 @@ from racegate_kernels.count_correction import (
 )
 from racegate_kernels.draft_inputs import draft_inputs_eager, draft_inputs_triton
 from racegate_kernels.embedding import embedding_eager, embedding_triton
+from racegate_kernels.fill import fill_eager, fill_triton
 from racegate_kernels.gate import gate_eager, gate_triton
 from racegate_kernels.gated_delta_update import gated_delta_update_eager, gated_delta_update_triton
 from racegate_kernels.input_ids import scatter_inputs_eager, scatter_inputs_triton
@@ -36,6 +37,12 @@ from racegate_kernels.mamba2_update import mamba2_update_eager, mamba2_update_tr
 from racegate_kernels.mask_logits import mask_logits_eager, mask_logits_triton
 from racegate_kernels.next_token import next_token_eager, next_token_triton
 from racegate_kernels.norm import head_norm_eager, head_norm_triton, norm_eager, norm_triton
+from racegate_kernels.pad_batch import (
+    pad_rows_eager,
+    pad_rows_triton,
+    pad_tokens_eager,
+    pad_tokens_triton,
+)
 from racegate_kernels.paged_attention import paged_attention_eager, paged_attention_triton
 from racegate_kernels.positions import positions_eager, positions_triton
 from racegate_kernels.rejection_verify import rejection_verify_eager, rejection_verify_triton
@@ -85,6 +92,9 @@ class Backend:
     draft_inputs: Kernel
     scripted_draft: Kernel
     zero_blocks: Kernel
+    fill: Kernel
+    pad_tokens: Kernel
+    pad_rows: Kernel
     migrate_states: Kernel
     migrate_windows: Kernel
     boundary_plan: Kernel
@@ -117,6 +127,9 @@ EAGER = Backend(
     draft_inputs=draft_inputs_eager,
     scripted_draft=scripted_draft_eager,
     zero_blocks=zero_blocks_eager,
+    fill=fill_eager,
+    pad_tokens=pad_tokens_eager,
+    pad_rows=pad_rows_eager,
     migrate_states=migrate_states_eager,
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
@@ -153,6 +166,9 @@ def triton_backend() -> Backend:
         draft_inputs=draft_inputs_triton,
         scripted_draft=scripted_draft_triton,
         zero_blocks=zero_blocks_triton,
+        fill=fill_triton,
+        pad_tokens=pad_tokens_triton,
+        pad_rows=pad_rows_triton,
         migrate_states=migrate_states_triton,
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL, Litmus
+from numpy_backend import numpy_backend
 from sync_driver import SyncDriver
 
 from racegate.device.chooser import HoldChooser
@@ -26,7 +27,7 @@ def virtual(schedule: Schedule) -> VirtualDevice:
 
 
 def cuda(schedule: Schedule, *, seed: int | None, pacing: Pacing = Pacing.EAGER) -> CudaDevice:
-    driver = SyncDriver(random=None if seed is None else Random(seed))
+    driver = SyncDriver(numpy_backend(), random=None if seed is None else Random(seed))
     return CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
 
 

@@ -145,6 +145,11 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     cache, rows = tensor(BLOCKS, BLOCK_SIZE, 1), [row, row, table, row, row]
     args = [token, token, token, *rows, truth, truth, cache, drafts]
     yield "scripted_draft", args, {"vocab_size": n.vocab}
+    yield "fill", [row], {"value": 1}
+    rows = {"row": 1, "row_end": n.rows}
+    tokens = {"token": 1, "token_end": n.tokens, "stride": 2}
+    yield "pad_tokens", [query_start, token], rows | tokens
+    yield "pad_rows", [table, table, row, row], rows
     yield "boundary_plan", [*[row] * 6, table, *[row] * 5], {"interval": INTERVAL}
 
 

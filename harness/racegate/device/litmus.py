@@ -186,11 +186,11 @@ class LitmusRun:
 
 
 def _fill(backend: Any, target: Any, *, value: int) -> None:
-    target[...] = value
+    backend.fill(target, value=value)
 
 
 def _fill_row(backend: Any, target: Any, *, row: int, value: int) -> None:
-    target[row] = value
+    backend.fill(target[row : row + 1], value=value)
 
 
 def _scale(backend: Any, target: Any, source: Any, *, factor: int, term: int) -> None:

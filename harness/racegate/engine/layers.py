@@ -16,8 +16,8 @@ def reset_counts(
     computed: Array,  # [R] int32, written
 ) -> None:
     """What the counts are before the first step."""
-    accepted[...] = 1
-    computed[...] = 0
+    k.fill(accepted, value=1)
+    k.fill(computed, value=0)
 
 
 def embed(k: Backend, input_ids: Array, hidden: Array, table: Array) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import Device, DeviceBuffer, Stream, Use, writes
-from racegate.engine.blocks import NULL_BLOCK
 from racegate.engine.buffers import Inputs, Twin, Work
 from racegate.engine.model import BatchShape
 from racegate.engine.preparation import StepView
@@ -102,7 +101,7 @@ class Padding:
         inputs = self.live.inputs
         self.device.launch(
             self.stream,
-            pad_tokens,
+            _pad_tokens,
             "pad_tokens",
             step=step,
             uses=(
@@ -128,7 +127,7 @@ class Padding:
         )
         self.device.launch(
             self.stream,
-            pad_rows,
+            _pad_rows,
             "pad_rows",
             step=step,
             uses=tuple(_writes_span(buffer, row, row_end) for buffer in buffers),
@@ -141,35 +140,9 @@ def _writes_span(buffer: DeviceBuffer, first: int, end: int) -> Use:
     return writes(buffer, mask=prefix_mask(end) ^ prefix_mask(first))
 
 
-def pad_tokens(
-    k: Backend,
-    query_start: Array,  # [R_max + 1] int32, written from `row` to `row_end`
-    input_ids: Array,  # [T_max] int32, written from `token` to before `token_end`
-    *,
-    row: int,
-    row_end: int,
-    token: int,
-    token_end: int,
-    stride: int,
-) -> None:
-    """The row starts of pad rows, and their tokens."""
-    for index in range(row, row_end + 1):
-        query_start[index] = token + stride * (index - row)
-    input_ids[token:token_end] = 0
+def _pad_tokens(k: Backend, *arrays: Array, **scalars: int) -> None:
+    k.pad_tokens(*arrays, **scalars)
 
 
-def pad_rows(
-    k: Backend,
-    block_table: Array,  # [R_max, M] int32, written from `row` to before `row_end`
-    window_table: Array,  # [R_max, ...] int32, the same
-    accepted: Array,  # [R_max] int32, the same
-    computed: Array,  # [R_max] int32, the same
-    *,
-    row: int,
-    row_end: int,
-) -> None:
-    """What selects the states and cache entries of pad rows: none."""
-    block_table[row:row_end] = NULL_BLOCK
-    window_table[row:row_end] = NULL_BLOCK
-    accepted[row:row_end] = 1
-    computed[row:row_end] = 0
+def _pad_rows(k: Backend, *arrays: Array, **scalars: int) -> None:
+    k.pad_rows(*arrays, **scalars)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -71,23 +72,25 @@ def _counting(like: Array) -> Array:
     return (like * 0 + 1).cumsum(0) - 1
 
 
+def _from_current_rows(
+    k: Backend,
+    input_ids: Array,
+    query_start: Array,
+    prev_positions: Array,  # [R] int32
+    draft_lens: Array,
+    next_token: Array,  # [R_max] int32
+    drafts: Array,  # [>= R, K] int32, by rows of this step
+) -> None:
+    """Tokens from each row's previous row, as they should be; drafts from its own."""
+    has_previous = prev_positions >= 0
+    rows = (_counting(prev_positions) + 1) * has_previous - 1
+    tokens = next_token[prev_positions.clip(0)]
+    k.scatter_inputs(input_ids, query_start, rows, draft_lens, tokens, drafts[: len(tokens)])
+
+
 def drafts_in_current_order(k: Backend) -> Kernel:
     """Each row takes the drafts at its own row instead of its previous one; tokens are right."""
-
-    def scatter_inputs(
-        input_ids: Array,
-        query_start: Array,
-        prev_positions: Array,  # [R] int32
-        draft_lens: Array,
-        next_token: Array,
-        drafts: Array,  # [R_max, K] int32
-    ) -> None:
-        has_previous = prev_positions >= 0
-        moved = drafts + 0
-        moved[prev_positions[has_previous]] = drafts[_counting(prev_positions)[has_previous]]
-        k.scatter_inputs(input_ids, query_start, prev_positions, draft_lens, next_token, moved)
-
-    return scatter_inputs
+    return partial(_from_current_rows, k)
 
 
 def drafts_packed(k: Backend) -> Kernel:
@@ -101,13 +104,11 @@ def drafts_packed(k: Backend) -> Kernel:
         next_token: Array,
         drafts: Array,  # [R_max, K] int32
     ) -> None:
-        has_previous = prev_positions >= 0
         flat = drafts.reshape(-1)
         first = draft_lens.cumsum(0) - draft_lens
         packed = flat[first[:, None] + _counting(flat[: drafts.shape[1]])]
-        moved = drafts + 0
-        moved[prev_positions[has_previous]] = packed[has_previous]
-        k.scatter_inputs(input_ids, query_start, prev_positions, draft_lens, next_token, moved)
+        rows = (input_ids, query_start, prev_positions, draft_lens, next_token)
+        _from_current_rows(k, *rows, packed)
 
     return scatter_inputs
 
