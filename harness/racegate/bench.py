@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,8 @@ from racegate.scenario import Request, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.sharing import SharedRuns
 from racegate.validation import validate
+
+COMMIT_VARIABLE = "RACEGATE_COMMIT"
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,12 +188,25 @@ def environment() -> dict[str, str]:
     """What a figure depends on."""
     return {
         "racegate": racegate.__version__,
+        "commit": _commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "system": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count()),
     }
+
+
+def _commit() -> str:
+    """The commit of the checkout that runs; a copy without its history may be told."""
+    if COMMIT_VARIABLE in os.environ:
+        return os.environ[COMMIT_VARIABLE]
+    command = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
 
 
 def _cpu_model() -> str:

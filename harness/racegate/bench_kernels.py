@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from racegate.bench import BenchEntry, BenchResult, environment
+from racegate.device.cuda_torch import gpu_environment
 from racegate_kernels.backend import Backend
 
 SHARE_TARGET = 0.85
@@ -63,17 +64,8 @@ COUNT_ROWS = (64, 1_024, 65_536)
 
 def run_kernel_bench(kernels: Backend) -> BenchResult:
     """On the current GPU, with what it and its software are called."""
-    import torch
-    import triton
-
-    gpu = {
-        "gpu": torch.cuda.get_device_name(),
-        "cuda": str(torch.version.cuda),
-        "torch": str(torch.__version__),
-        "triton": str(triton.__version__),
-    }
     entries = kernel_entries(kernels, DeviceClock())
-    return BenchResult(environment=environment() | gpu, results=tuple(entries))
+    return BenchResult(environment=environment() | gpu_environment(), results=tuple(entries))
 
 
 def kernel_entries(

@@ -34,6 +34,7 @@ from racegate.cli_common import (
 )
 from racegate.cli_faults import faults_app
 from racegate.cli_search import explain, fuzz, replay
+from racegate.cli_soak import soak
 from racegate.device.cuda_driver import NoCudaError
 from racegate.device.cuda_torch import open_cuda
 from racegate.device.pacing import Pacing
@@ -74,6 +75,7 @@ app.add_typer(scenarios_app, name="scenarios")
 app.command()(replay)
 app.command()(explain)
 app.command()(fuzz)
+app.command()(soak)
 
 BAD_INPUT = (
     ScenarioError,

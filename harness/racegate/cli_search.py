@@ -29,9 +29,9 @@ from racegate.explain import explain_failure, explain_pair
 from racegate.faults.catalogue import find_fault
 from racegate.fuzz import NOTHING_HAPPENED, Campaign, CampaignState, Live, Plan
 from racegate.gate import SCHEMA
-from racegate.replay import EXIT_CODES
+from racegate.replay import EXIT_CODES, worst_of
 from racegate.replay import replay as replay_witness
-from racegate.report.search import print_campaign, print_explanation, print_replay
+from racegate.report.search import print_campaign, print_explanation, print_replay, print_replays
 from racegate.scenario_file import load
 from racegate.schedule import parse_schedule
 from racegate.verdict import Verdict
@@ -41,26 +41,36 @@ WITNESS_SUFFIX = ".witness.json"
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A witness.")],
-    times: Annotated[int, typer.Option(min=1, help="How often.")] = 1,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Witnesses.")],
+    times: Annotated[int, typer.Option(min=1, help="How often each.")] = 1,
     device: DeviceOption = DeviceKind.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     json: JsonOption = None,
 ) -> None:
-    """Run a witness again: 1 reproduced, 4 not realised, 5 another signature, 6 nothing found."""
-    witness = load_witness(file)
+    """Run witnesses again: 1 reproduced, 4 not realised, 5 another signature, 6 nothing found; of
+    several the worst outcome.
+    """
+    witnesses = [load_witness(file) for file in files]
     site = site_of(device, pacing)
-    command = f"racegate replay {file}"
-    if site is not None:
-        command += f" --device {device} --pacing {pacing}"
+    options = "" if site is None else f" --device {device} --pacing {pacing}"
+    results = []
     with progress_bar() as progress:
-        progress.add_task("replaying", total=None)
-        result = replay_witness(witness, times=times, command=command, cuda=site)
+        task = progress.add_task("replaying", total=len(files))
+        for file, witness in zip(files, witnesses, strict=True):
+            progress.update(task, description=file.name)
+            command = f"racegate replay {file}{options}"
+            results.append(replay_witness(witness, times=times, command=command, cuda=site))
+            progress.advance(task)
     if json is not None:
-        write_json(json, msgspec.to_builtins(result))
-    if json != "-":
-        print_replay(stdout_console(), result)
-    raise typer.Exit(EXIT_CODES[result.outcome])
+        objects = [
+            {"file": f.name, **msgspec.to_builtins(r)} for f, r in zip(files, results, strict=True)
+        ]
+        write_json(json, objects[0] if len(files) == 1 else objects)
+    if json != "-" and len(files) == 1:
+        print_replay(stdout_console(), results[0])
+    elif json != "-":
+        print_replays(stdout_console(), files, results)
+    raise typer.Exit(EXIT_CODES[worst_of(result.outcome for result in results)])
 
 
 def explain(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -73,11 +74,10 @@ def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None 
         digests[digest_of(run, last.findings)] += 1
         seen[_outcome(last, witness)] += 1
     assert last is not None, "at least one replay"
-    order = (Outcome.NOT_REALISED, Outcome.NOTHING, Outcome.OTHER, Outcome.REPRODUCED)
     return Replay(
         schema="racegate/1",
         witness=witness.title,
-        outcome=next(outcome for outcome in order if seen[outcome]),
+        outcome=worst_of(seen),
         expected_signature=witness.signature,
         signature=signature_of(last.findings),
         times=times,
@@ -87,6 +87,12 @@ def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None 
         recorded_with=witness.versions,
         last=last,
     )
+
+
+def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
+    """The one to report of several."""
+    order = (Outcome.NOT_REALISED, Outcome.NOTHING, Outcome.OTHER, Outcome.REPRODUCED)
+    return min(outcomes, key=order.index)
 
 
 def _outcome(result: RunResult, witness: Witness) -> Outcome:

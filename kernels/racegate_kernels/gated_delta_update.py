@@ -10,12 +10,11 @@ import numpy as np
 
 from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import (
-    BLOCK_ELEMENTS,
     assert_dense,
     assert_row_major,
-    block_of,
     is_exact_tensor,
     output_of,
+    state_tile,
 )
 from racegate_kernels.numerics import (
     Array,
@@ -125,9 +124,8 @@ def gated_delta_update_triton(
     tokens, heads, head_size = v.shape
     state_size = q.shape[2]
     out = output_of(v, v.shape, rows=len(state_table))
-    block_n = triton.next_power_of_2(state_size)
-    block_p = block_of(head_size, most=max(1, BLOCK_ELEMENTS // block_n))
-    _gated_delta_update_kernel[(len(state_table), heads, triton.cdiv(head_size, block_p))](
+    tile = state_tile(head_size, state_size)
+    _gated_delta_update_kernel[(len(state_table), heads, triton.cdiv(head_size, tile.block_p))](
         q,
         k,
         v,
@@ -154,8 +152,9 @@ def gated_delta_update_triton(
         state_table.shape[1],
         HEAD_SIZE=head_size,
         STATE_SIZE=state_size,
-        BLOCK_P=block_p,
-        BLOCK_N=block_n,
+        BLOCK_P=tile.block_p,
+        BLOCK_N=tile.block_n,
+        num_warps=tile.warps,
         EXACT=is_exact_tensor(v),
     )
     return out

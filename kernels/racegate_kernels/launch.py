@@ -6,11 +6,14 @@ specialise (`do_not_specialize`): a batch of another size must not compile in th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from racegate_kernels._triton import triton
 from racegate_kernels.numerics import Array
 
 # Elements of a block a program holds at once: 32 registers per thread at 4 warps.
 BLOCK_ELEMENTS = 4096
+TILE_ELEMENTS, TILE_WARPS = 4096, 4
 
 
 def is_exact_tensor(x: Array) -> bool:
@@ -42,3 +45,19 @@ def assert_row_major(*tensors: Array) -> None:
     for x in tensors:
         dense = x.stride(-1) == 1 or x.shape[-1] == 1 or x.numel() == 0
         assert dense, f"{tuple(x.shape)=} {x.stride()=}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateTile:
+    """What a program of a state update holds in registers: rows of P, the whole of N."""
+
+    block_p: int
+    block_n: int
+    warps: int
+
+
+def state_tile(head_size: int, state_size: int) -> StateTile:
+    """The tile of a head's state [P, N] that one program updates."""
+    block_n = triton.next_power_of_2(state_size)
+    block_p = block_of(head_size, most=max(1, TILE_ELEMENTS // block_n))
+    return StateTile(block_p, block_n, TILE_WARPS)

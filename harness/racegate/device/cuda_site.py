@@ -25,6 +25,12 @@ class CudaSite:
         self._cuda = cuda
         self.pacing = pacing
         self._patience_s = patience_s
+        self._last: CudaDevice | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the watchdog had to end the last run."""
+        return self._last is not None and self._last.has_expired
 
     def device(
         self,
@@ -36,7 +42,7 @@ class CudaSite:
     ) -> CudaDevice:
         """A device for one run. exchange: kernels for other kernels (seeded faults)."""
         backend = self._cuda.backend
-        return CudaDevice(
+        self._last = CudaDevice(
             lanes,
             self._cuda,
             pacing=self.pacing,
@@ -45,3 +51,4 @@ class CudaSite:
             backend=backend if exchange is None else exchange(backend),
             patience_s=self._patience_s,
         )
+        return self._last

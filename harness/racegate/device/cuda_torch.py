@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,3 +195,26 @@ def open_cuda(index: int = 0) -> TorchDriver:
         ) from error
     torch.cuda.init()
     return TorchDriver(torch, cuda, index)
+
+
+def gpu_environment() -> dict[str, str]:
+    """What a figure from the current GPU depends on. The GPU is there."""
+    torch, triton = import_module("torch"), import_module("triton")
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "driver": _driver_version(),
+        "cuda": str(torch.version.cuda),
+        "torch": str(torch.__version__),
+        "triton": str(triton.__version__),
+        "cuda_bindings": version("cuda-bindings"),
+    }
+
+
+def _driver_version() -> str:
+    """Of the kernel module: its first line ends in it, or in a date behind it."""
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return "unknown"
+    numbers = re.findall(r"\b\d+\.\d+(?:\.\d+)*\b", first)
+    return numbers[0] if numbers else "unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -28,6 +29,17 @@ def print_replay(console: Console, result: Replay) -> None:
     same = "bit-identical" if result.digests == 1 else f"{result.digests} different runs"
     recorded = "as recorded" if result.matches_record else _other_record(result)
     console.print(f"{same}, {recorded}")
+
+
+def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replay]) -> None:
+    """One line per witness."""
+    table = Table("witness", "outcome", Column("replays", justify="right"), "signature", "runs")
+    for file, result in zip(files, results, strict=True):
+        count = f"{result.outcomes.get(result.outcome, 0)} of {result.times}"
+        same = "bit-identical" if result.digests == 1 else f"{result.digests} different"
+        seen = result.signature or "no finding"
+        table.add_row(file.name.partition(".")[0], result.outcome, count, seen, same)
+    console.print(table)
 
 
 def _other_record(result: Replay) -> str:

@@ -1,0 +1,195 @@
+"""Soak: held runs of correct scenarios on a GPU, until one hangs, is wrong, or differs from the
+virtual device; how a machine and its driver earn trust as a place to replay failures.
+
+A scenario runs eagerly, with everything late, with each lane late, and then with drawn holds. Paced
+eagerly a GPU owes the trace of the virtual device, realised holds included; left to itself only
+that no hold is given up which the run did not force.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import msgspec
+
+from racegate.bench import environment
+from racegate.check import Checker, RunResult
+from racegate.device.cuda_site import CudaSite
+from racegate.device.cuda_torch import gpu_environment, open_cuda
+from racegate.device.pacing import Pacing
+from racegate.explore.generate import generate_holds, seeded
+from racegate.scenario import Scenario
+from racegate.scenario_file import load
+from racegate.schedule import EAGER, LATE, Schedule, lane_late
+
+SCHEMA = "racegate/1"
+# A worker that says nothing for so long hangs: the watchdog ends a run that is held up in 10 s.
+SILENT_S_MAX = 120.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """runs: of all scenarios together, at least one of each schedule that is not drawn"""
+
+    runs: int
+    workers: int
+    seed: int
+    pacing: Pacing
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario. held: runs in which a hold named an operation
+
+    unrealised: runs in which a hold that named an operation did not keep it; expired: runs that the
+        watchdog had to end; wrong: runs with a finding; differing: runs that, paced eagerly, left
+        another trace than the virtual device
+    """
+
+    scenario: str
+    runs: int = 0
+    held: int = 0
+    unrealised: int = 0
+    expired: int = 0
+    wrong: int = 0
+    differing: int = 0
+    examples: tuple[str, ...] = ()
+
+    def plus(self, other: Tally) -> Tally:
+        """Both together, under this one's name."""
+        counts = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in ("runs", "held", "unrealised", "expired", "wrong", "differing")
+        }
+        return Tally(
+            scenario=self.scenario, examples=(self.examples + other.examples)[:5], **counts
+        )
+
+
+class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
+    """hung: scenarios whose worker fell silent; runs_per_second: held runs of all workers"""
+
+    schema: str
+    environment: dict[str, str]
+    plan: Plan
+    total: Tally
+    seconds: float
+    runs_per_second: float
+    hung: tuple[str, ...]
+    scenarios: tuple[Tally, ...]
+
+
+def schedules_for(lanes: Sequence[str], plan: Plan, *, share: int) -> list[Schedule]:
+    """The schedules of a scenario: the systematic ones, then drawn ones up to its share."""
+    schedules = [EAGER, LATE, *map(lane_late, lanes)]
+    drawn = range(max(0, share - len(schedules)))
+    return schedules + [generate_holds(seeded(plan.seed, number)) for number in drawn]
+
+
+def soak_scenario(scenario: Scenario, plan: Plan, site: CudaSite, *, share: int) -> Iterator[Tally]:
+    """One run after another."""
+    judge, virtual = Checker(scenario, cuda=site), Checker(scenario)
+    for schedule in schedules_for(judge.lanes, plan, share=share):
+        yield soak_once(judge, virtual, site, schedule)
+
+
+def soak_once(judge: Checker, virtual: Checker, site: CudaSite, schedule: Schedule) -> Tally:
+    """One schedule, on the GPU and, paced eagerly, beside the virtual device."""
+    run = judge.execute(schedule=schedule)
+    result = judge.judge(run, schedule=schedule)
+    differs = False
+    if site.pacing is Pacing.EAGER:
+        differs = run.trace != virtual.execute(schedule=schedule).trace
+    return Tally(
+        scenario=judge.scenario.name,
+        runs=1,
+        held=any(hold.matched for hold in result.holds),
+        unrealised=_is_unrealised(result),
+        expired=site.has_expired,
+        wrong=bool(result.findings),
+        differing=differs,
+        examples=(result_line(result),) if differs or result.findings else (),
+    )
+
+
+def _is_unrealised(result: RunResult) -> bool:
+    return any(hold.realised < hold.matched for hold in result.holds)
+
+
+def result_line(result: RunResult) -> str:
+    """A run in one line, for a person who wants to see it again."""
+    holds = " ".join(f'--hold "{text}"' for text in result.schedule)
+    return f"{result.scenario} {holds}: {result.verdict}"
+
+
+def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> SoakResult:
+    """All scenarios, shared out among processes that use one GPU."""
+    context = multiprocessing.get_context("spawn")
+    queue: Queue[bytes] = context.Queue()
+    share = -(-plan.runs // len(paths))
+    processes = [
+        context.Process(target=_work, args=(mine, plan, share, queue), daemon=True)
+        for worker in range(plan.workers)
+        if (mine := list(paths[worker :: plan.workers]))
+    ]
+    started = time.monotonic()
+    for process in processes:
+        process.start()
+    try:
+        tallies, done = _collect(queue, processes, on_run)
+    finally:
+        for process in processes:
+            process.terminate()
+    seconds = time.monotonic() - started
+    total = reduce(Tally.plus, tallies.values(), Tally(scenario="all"))
+    return SoakResult(
+        schema=SCHEMA,
+        environment=environment() | gpu_environment(),
+        plan=plan,
+        total=total,
+        seconds=seconds,
+        runs_per_second=total.runs / seconds,
+        hung=tuple(sorted({load(path).name for path in paths} - done)),
+        scenarios=tuple(tallies[name] for name in sorted(tallies)),
+    )
+
+
+def _collect(
+    queue: Queue[bytes], processes: Sequence[Any], on_run: Callable[[int], None]
+) -> tuple[dict[str, Tally], set[str]]:
+    """Adds up what workers say until all have ended, or nothing is heard any more: tallies, and the
+    names of the scenarios that came to their end.
+    """
+    tallies: dict[str, Tally] = {}
+    done: set[str] = set()
+    heard = time.monotonic()
+    while time.monotonic() - heard < SILENT_S_MAX:
+        try:
+            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=Tally | str)
+        except Empty:
+            if not any(process.is_alive() for process in processes) and queue.empty():
+                break
+            continue
+        heard = time.monotonic()
+        if isinstance(message, str):
+            done.add(message)
+            continue
+        known = tallies.get(message.scenario, Tally(scenario=message.scenario))
+        tallies[message.scenario] = known.plus(message)
+        on_run(sum(tally.runs for tally in tallies.values()))
+    return tallies, done
+
+
+def _work(paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
+    """One worker: a tally per run, and a scenario's name when it is done."""
+    site = CudaSite(open_cuda(), pacing=plan.pacing)
+    for path in paths:
+        scenario = load(path)
+        for tally in soak_scenario(scenario, plan, site, share=share):
+            queue.put(msgspec.msgpack.encode(tally))
+        queue.put(msgspec.msgpack.encode(scenario.name))
