@@ -108,17 +108,13 @@ def soak_once(judge: Checker, virtual: Checker, site: CudaSite, schedule: Schedu
     return Tally(
         scenario=judge.scenario.name,
         runs=1,
-        held=any(hold.matched for hold in result.holds),
-        unrealised=_is_unrealised(result),
-        expired=site.has_expired,
-        wrong=bool(result.findings),
-        differing=differs,
+        held=int(any(hold.matched for hold in result.holds)),
+        unrealised=int(any(hold.realised < hold.matched for hold in result.holds)),
+        expired=int(site.has_expired),
+        wrong=int(bool(result.findings)),
+        differing=int(differs),
         examples=(result_line(result),) if differs or result.findings else (),
     )
-
-
-def _is_unrealised(result: RunResult) -> bool:
-    return any(hold.realised < hold.matched for hold in result.holds)
 
 
 def result_line(result: RunResult) -> str:

@@ -30,6 +30,7 @@ from racegate_kernels.numerics import (
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
     first_behind,
+    kept_block,
     live_state,
     load_live_state,
     row_span,
@@ -217,34 +218,53 @@ def _gated_delta_update_kernel(
     b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
     # The live column may be among those written: every warp has read before any warp writes.
     tl.debug_barrier()
-    i_column = i_t * 0
+    p_inputs = (
+        p_q + i_head * stride_q_h + o_n,
+        p_k + i_head * stride_k_h + o_n,
+        p_v + i_head * stride_v_h + o_p,
+        p_b + i_head,
+        p_g + i_head,
+    )
+    strides = (stride_q_t, stride_k_t, stride_v_t, stride_b, stride_g)
+    masks = (m_p, m_n)
+    i_first = i_t
+    b_q, b_k, b_v, b, g = _token_inputs(p_inputs, strides, masks, i_t, end, EXACT)
+    i_block = kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks)
     while i_t < end:
-        i_token = i_t.to(tl.int64)
-        p_q_token = p_q + i_token * stride_q_t + i_head * stride_q_h
-        p_k_token = p_k + i_token * stride_k_t + i_head * stride_k_h
-        p_v_token = p_v + i_token * stride_v_t + i_head * stride_v_h
-        b_q = widen(tl.load(p_q_token + o_n, mask=m_n, other=0), EXACT)
-        b_k = widen(tl.load(p_k_token + o_n, mask=m_n, other=0), EXACT)
-        b_v = widen(tl.load(p_v_token + o_p, mask=m_p, other=0), EXACT)
-        b = widen(tl.load(p_b + i_token * stride_b + i_head), EXACT)
-        g = widen(tl.load(p_g + i_token * stride_g + i_head), EXACT)
+        # The next token's, before this one's stores: behind them they would wait for nothing else.
+        inputs = _token_inputs(p_inputs, strides, masks, i_t + 1, end, EXACT)
+        i_next = kept_block(p_table_row, i_t + 1, i_first, end, m_decode, columns, blocks)
         b_q, b_k, beta, decay = _gates_of(b_q, b_k, b, g + dt_bias, a_log, STATE_SIZE, EXACT)
         b_along = tl.sum(b_state * b_k[None, :], 1)
         b_kept = b_state - b_along[:, None] * (beta * b_k)[None, :]
         b_state = decay * b_kept + (beta * b_v)[:, None] * b_k[None, :]
-        p_out_token = p_out + (i_token * tl.num_programs(1) + i_head) * HEAD_SIZE
+        p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_out_token + o_p, tl.sum(b_state * b_q[None, :], 1), mask=m_p)
-        i_t += 1
-        m_kept = m_decode | (i_t == end)
-        i_block = slot_block(p_table_row, tl.where(m_decode, i_column, 0), columns, blocks)
-        m_store = tl.where(m_kept & (i_block > 0), m_tile, False)
+        m_store = tl.where(i_block > 0, m_tile, False)
         tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
-        i_column += 1
+        b_q, b_k, b_v, b, g = inputs
+        i_block = i_next
+        i_t += 1
     i_t = first_behind(i_row, end, tokens)
     while i_t < tokens:
         p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_out_token + o_p, 0, mask=m_p)
         i_t += 1
+
+
+@triton.jit
+def _token_inputs(p_inputs, strides, masks, i_t, end, EXACT: tl.constexpr):
+    """q, k, v, b and g of a token; zeros behind the row's last one."""
+    p_q, p_k, p_v, p_b, p_g = p_inputs
+    stride_q, stride_k, stride_v, stride_b, stride_g = strides
+    m_p, m_n = masks
+    i_token, m_in = i_t.to(tl.int64), i_t < end
+    b_q = tl.load(p_q + i_token * stride_q, mask=tl.where(m_in, m_n, False), other=0)
+    b_k = tl.load(p_k + i_token * stride_k, mask=tl.where(m_in, m_n, False), other=0)
+    b_v = tl.load(p_v + i_token * stride_v, mask=tl.where(m_in, m_p, False), other=0)
+    b = widen(tl.load(p_b + i_token * stride_b, mask=m_in, other=0), EXACT)
+    g = widen(tl.load(p_g + i_token * stride_g, mask=m_in, other=0), EXACT)
+    return widen(b_q, EXACT), widen(b_k, EXACT), widen(b_v, EXACT), b, g
 
 
 @triton.jit

@@ -27,6 +27,7 @@ from racegate_kernels.numerics import (
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
     first_behind,
+    kept_block,
     live_state,
     load_live_state,
     row_span,
@@ -207,30 +208,50 @@ def _mamba2_update_kernel(
     b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
     # The live column may be among those written: every warp has read before any warp writes.
     tl.debug_barrier()
-    i_column = i_t * 0
+    p_inputs = (
+        p_x + i_head * stride_x_h + o_p,
+        p_b + o_n,
+        p_c + o_n,
+        p_dt + i_head,
+    )
+    strides = (stride_x_t, stride_b, stride_c, stride_dt)
+    masks = (m_p, m_n)
+    i_first = i_t
+    b_x, b_b, b_c, dt = _token_inputs(p_inputs, strides, masks, i_t, end, EXACT)
+    i_block = kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks)
     while i_t < end:
-        i_token = i_t.to(tl.int64)
-        p_x_token = p_x + i_token * stride_x_t + i_head * stride_x_h
-        b_x = widen(tl.load(p_x_token + o_p, mask=m_p, other=0), EXACT)
-        b_b = widen(tl.load(p_b + i_token * stride_b + o_n, mask=m_n, other=0), EXACT)
-        b_c = widen(tl.load(p_c + i_token * stride_c + o_n, mask=m_n, other=0), EXACT)
-        dt = widen(tl.load(p_dt + i_token * stride_dt + i_head), EXACT)
+        # The next token's, before this one's stores: behind them they would wait for nothing else.
+        inputs = _token_inputs(p_inputs, strides, masks, i_t + 1, end, EXACT)
+        i_next = kept_block(p_table_row, i_t + 1, i_first, end, m_decode, columns, blocks)
         decay, scale = _decay_of(dt + dt_bias, a_log, EXACT)
         b_state = decay * b_state + (scale * b_x)[:, None] * b_b[None, :]
         b_y = tl.sum(b_state * b_c[None, :], 1) + skip * b_x
-        p_y_token = p_y + (i_token * tl.num_programs(1) + i_head) * HEAD_SIZE
+        p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, b_y, mask=m_p)
-        i_t += 1
-        m_kept = m_decode | (i_t == end)
-        i_block = slot_block(p_table_row, tl.where(m_decode, i_column, 0), columns, blocks)
-        m_store = tl.where(m_kept & (i_block > 0), m_tile, False)
+        m_store = tl.where(i_block > 0, m_tile, False)
         tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
-        i_column += 1
+        b_x, b_b, b_c, dt = inputs
+        i_block = i_next
+        i_t += 1
     i_t = first_behind(i_row, end, tokens)
     while i_t < tokens:
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, 0, mask=m_p)
         i_t += 1
+
+
+@triton.jit
+def _token_inputs(p_inputs, strides, masks, i_t, end, EXACT: tl.constexpr):
+    """x, B, C and dt of a token; zeros behind the row's last one."""
+    p_x, p_b, p_c, p_dt = p_inputs
+    stride_x, stride_b, stride_c, stride_dt = strides
+    m_p, m_n = masks
+    i_token, m_in = i_t.to(tl.int64), i_t < end
+    b_x = tl.load(p_x + i_token * stride_x, mask=tl.where(m_in, m_p, False), other=0)
+    b_b = tl.load(p_b + i_token * stride_b, mask=tl.where(m_in, m_n, False), other=0)
+    b_c = tl.load(p_c + i_token * stride_c, mask=tl.where(m_in, m_n, False), other=0)
+    dt = tl.load(p_dt + i_token * stride_dt, mask=m_in, other=0)
+    return widen(b_x, EXACT), widen(b_b, EXACT), widen(b_c, EXACT), widen(dt, EXACT)
 
 
 @triton.jit

@@ -126,6 +126,16 @@ def slot_block(p_table_row, i_column, columns, blocks):
 
 
 @triton.jit
+def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
+    """Where the state after a token is kept: a decode row keeps each in a column of its own, a
+    prefill row its last one in column 0; 0 for the others.
+    """
+    m_kept = (i_t < end) & (m_decode | (i_t + 1 == end))
+    i_column = tl.where(m_decode, i_t - i_first, 0)
+    return slot_block(p_table_row, tl.where(m_kept, i_column, -1), columns, blocks)
+
+
+@triton.jit
 def load_live_state(p_tile, m_tile, i_block, stride_block, computed, EXACT: tl.constexpr):
     """The tile a row starts from: poison without a block, zeros where nothing is computed."""
     m_load = tl.where(i_block > 0, m_tile, False)

@@ -246,8 +246,8 @@ class CudaDevice(QueuedDevice):
         latch = None
         if ticket is not None or is_follower:
             latch = self._latches.make(ticket)
-            self._latches.put(handle, latch)
             self._watchdog.start()
+            self._latches.put(handle, latch)
         work.put(handle)
         if not self._keeps_books:
             work.settle()
@@ -288,6 +288,7 @@ class CudaDevice(QueuedDevice):
 
     def wait_flag(self, stream: VirtualStream, flag: Any) -> None:
         self._keeps_books = True
+        self._watchdog.start()
         super().wait_flag(stream, flag)
         self._latches.put(self._handles[stream.index - 1], flag.latch)
 

@@ -1,0 +1,98 @@
+"""Soak on a driver without a GPU: silent on a right device, loud on one that does not hold, keep
+order or compute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import reduce
+from multiprocessing import get_context
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from numpy_backend import numpy_backend
+from sync_driver import SyncDriver
+
+from racegate.check import Checker
+from racegate.device.cuda_site import CudaSite
+from racegate.device.pacing import Pacing
+from racegate.schedule import LATE
+from racegate.soak import Plan, Tally, _collect, soak_once, soak_scenario
+from support import scenario
+
+NAME = "three-row-cycle"
+RUNS = 12
+
+
+def plan(pacing: Pacing = Pacing.EAGER) -> Plan:
+    return Plan(runs=RUNS, workers=1, seed=3, pacing=pacing)
+
+
+def tally_on(driver: Any, pacing: Pacing = Pacing.EAGER) -> Tally:
+    site = CudaSite(driver, pacing=pacing, patience_s=0.3)
+    tallies = soak_scenario(scenario(NAME), plan(pacing), site, share=RUNS)
+    return reduce(Tally.plus, tallies, Tally(scenario=NAME))
+
+
+@pytest.mark.parametrize("pacing", list(Pacing))
+def test_a_right_device_is_clean(pacing: Pacing) -> None:
+    tally = tally_on(SyncDriver(numpy_backend(), random=Random(1)), pacing)
+    assert (tally.runs, tally.wrong, tally.expired, tally.differing) == (RUNS, 0, 0, 0)
+    assert tally.held > RUNS // 2
+    assert tally.examples == ()
+
+
+class Loose(SyncDriver):
+    """Streams do not wait for words."""
+
+    def wait_word(self, stream: Any, words: Any, index: int) -> None:
+        pass
+
+
+def test_a_device_that_does_not_hold_differs_and_gives_up_holds() -> None:
+    tally = tally_on(Loose(numpy_backend()))
+    assert tally.unrealised > 0
+    assert tally.differing > 0
+    assert "--hold" in " ".join(tally.examples)
+
+
+def test_a_device_that_computes_wrongly_is_wrong() -> None:
+    right = numpy_backend()
+    driver = SyncDriver(
+        dataclasses.replace(right, accepted_count=lambda sampled, accepted: accepted.fill_(1))
+    )
+    assert tally_on(driver).wrong == RUNS
+
+
+class Blocking(SyncDriver):
+    """Every copy waits for the whole device."""
+
+    def copy(self, stream: Any, target: Any, source: Any) -> None:
+        super().copy(stream, target, source)
+        self.drain()
+
+
+def test_a_device_that_waits_unasked_has_to_be_ended() -> None:
+    site = CudaSite(Blocking(numpy_backend(), may_block=True), patience_s=0.3)
+    judge, virtual = Checker(scenario(NAME), cuda=site), Checker(scenario(NAME))
+    assert soak_once(judge, virtual, site, LATE).expired == 1
+
+
+class Dead:
+    def is_alive(self) -> bool:
+        return False
+
+
+def test_a_scenario_that_did_not_come_to_its_end_is_missing() -> None:
+    queue: Any = get_context("spawn").Queue()
+    for message in (Tally(scenario="a", runs=1), Tally(scenario="b", runs=1), "a"):
+        queue.put(msgspec.msgpack.encode(message))
+    queue.put(msgspec.msgpack.encode(Tally(scenario="a", runs=1)))
+    seen: list[int] = []
+    while queue.empty():
+        pass
+    tallies, done = _collect(queue, [Dead()], seen.append)
+    assert {name: tally.runs for name, tally in tallies.items()} == {"a": 2, "b": 1}
+    assert (done, seen) == ({"a"}, [1, 2, 3])
