@@ -1,7 +1,7 @@
 """Benchmarks of the kernels on a GPU, each as a share of the copy bandwidth of the same card.
 
-A state update moves what it must if it reads each row's live state once and writes the state after
-every token once; everything else it touches is small beside that. So the bytes are counted from the
+A state update moves what it must if it reads each row's live state once, writes the state after
+every token once, and reads and writes the tokens' vectors once. The bytes are counted from the
 sizes, not from the kernel.
 """
 
@@ -50,9 +50,26 @@ class UpdateSizes(msgspec.Struct, frozen=True, kw_only=True):
         return 4 * self.heads * self.head_size * self.state_size
 
     @property
-    def bytes_moved(self) -> int:
+    def states_moved_bytes(self) -> int:
         """The live states read, and one state written per token."""
         return self.rows * (2 + self.drafts) * self.state_bytes
+
+    def vectors_moved_bytes(self, per_head: int, per_token: int) -> int:
+        """The tokens' vectors, float32, of so many numbers per head and for all heads together."""
+        tokens = self.rows * (1 + self.drafts)
+        return 4 * tokens * (self.heads * per_head + per_token)
+
+
+def mamba2_bytes(sizes: UpdateSizes) -> int:
+    """x, dt and y per head; B and C for all heads."""
+    per_head = 2 * sizes.head_size + 1
+    return sizes.states_moved_bytes + sizes.vectors_moved_bytes(per_head, 2 * sizes.state_size)
+
+
+def gated_delta_bytes(sizes: UpdateSizes) -> int:
+    """q, k, v, b, g and the output per head."""
+    per_head = 2 * sizes.state_size + 2 * sizes.head_size + 2
+    return sizes.states_moved_bytes + sizes.vectors_moved_bytes(per_head, 0)
 
 
 # Production sizes.
@@ -81,13 +98,13 @@ def kernel_entries(
     """All of them, the copy bandwidth first."""
     bandwidth = copy_gb_per_second(clock, device=device, size_bytes=copy_bytes)
     entries = [_entry("copy_bandwidth", bandwidth, "GB/s", f"copy of {copy_bytes:,} bytes")]
-    for name, sizes, make in (
-        ("mamba2_update", mamba2, mamba2_job),
-        ("gated_delta_update", gated_delta, gated_delta_job),
+    for name, sizes, make, size_bytes in (
+        ("mamba2_update", mamba2, mamba2_job, mamba2_bytes(mamba2)),
+        ("gated_delta_update", gated_delta, gated_delta_job, gated_delta_bytes(gated_delta)),
     ):
         ms = clock.median_ms(make(kernels, sizes, device=device))
-        moved = sizes.bytes_moved / ms / 1e6
-        detail = f"{sizes.rows} rows, k {sizes.drafts}, {sizes.bytes_moved:,} bytes in {ms:.4g} ms"
+        moved = size_bytes / ms / 1e6
+        detail = f"{sizes.rows} rows, k {sizes.drafts}, {size_bytes:,} bytes in {ms:.4g} ms"
         entries.append(_entry(f"{name}_bandwidth", moved, "GB/s", detail))
         limit = f"of the copy bandwidth; target {SHARE_TARGET}"
         entries.append(_entry(f"{name}_share", moved / bandwidth, "ratio", limit))

@@ -234,14 +234,20 @@ def _gated_delta_update_kernel(
         # The next token's, before this one's stores: behind them they would wait for nothing else.
         inputs = _token_inputs(p_inputs, strides, masks, i_t + 1, end, EXACT)
         i_next = kept_block(p_table_row, i_t + 1, i_first, end, m_decode, columns, blocks)
-        b_q, b_k, beta, decay = _gates_of(b_q, b_k, b, g + dt_bias, a_log, STATE_SIZE, EXACT)
-        b_along = tl.sum(b_state * b_k[None, :], 1)
-        b_kept = b_state - b_along[:, None] * (beta * b_k)[None, :]
-        b_state = decay * b_kept + (beta * b_v)[:, None] * b_k[None, :]
+        k_scale, q_scale, beta, decay = _gates_of(
+            b_q, b_k, b, g + dt_bias, a_log, STATE_SIZE, EXACT
+        )
+        # S' q = a S q + change (k q): both sums are over the state as it was, side by side.
+        b_along = tl.sum(b_state * b_k[None, :], 1) * k_scale
+        b_seen = tl.sum(b_state * b_q[None, :], 1)
+        b_change = beta * (b_v - decay * b_along) * k_scale
+        b_out = (decay * b_seen + b_change * tl.sum(b_k * b_q, 0)) * q_scale
         p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
-        tl.store(p_out_token + o_p, tl.sum(b_state * b_q[None, :], 1), mask=m_p)
+        tl.store(p_out_token + o_p, b_out, mask=m_p)
+        b_state = decay * b_state + b_change[:, None] * b_k[None, :]
         m_store = tl.where(i_block > 0, m_tile, False)
-        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
+        # Read by the next step at the earliest: it need not stay in the cache.
+        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store, cache_modifier=".cs")
         b_q, b_k, b_v, b, g = inputs
         i_block = i_next
         i_t += 1
@@ -269,16 +275,17 @@ def _token_inputs(p_inputs, strides, masks, i_t, end, EXACT: tl.constexpr):
 
 @triton.jit
 def _gates_of(b_q, b_k, b, g, a_log, STATE_SIZE: tl.constexpr, EXACT: tl.constexpr):
-    """q, k as the rule uses them, beta and decay of a head."""
+    """Factors that normalise k and q, beta and decay of a head."""
     if EXACT:
         # beta even and the decay odd keep the update a bijection of the state: a corrupted state
         # stays corrupted.
+        k_scale = tl.full([], 1, tl.uint32)
+        q_scale = k_scale
         beta = mix(b) * 2
         decay = mix(g) | 1
     else:
-        b_k = b_k / tl.sqrt(tl.sum(b_k * b_k, 0) + T_EPSILON)
-        b_q = b_q / tl.sqrt(tl.sum(b_q * b_q, 0) + T_EPSILON)
-        b_q = b_q * (STATE_SIZE**-0.5)
+        k_scale = 1.0 / tl.sqrt(tl.sum(b_k * b_k, 0) + T_EPSILON)
+        q_scale = STATE_SIZE**-0.5 / tl.sqrt(tl.sum(b_q * b_q, 0) + T_EPSILON)
         beta = sigmoid(b)
         decay = tl.exp(-tl.exp(a_log) * softplus(g))
-    return b_q, b_k, beta, decay
+    return k_scale, q_scale, beta, decay

@@ -13,7 +13,9 @@ from racegate_kernels.numerics import Array
 
 # Elements of a block a program holds at once: 32 registers per thread at 4 warps.
 BLOCK_ELEMENTS = 4096
-TILE_ELEMENTS, TILE_WARPS = 4096, 4
+# Of a state update: 128 registers per thread. What a token needs beside the state is then shared by
+# many of its rows.
+TILE_ELEMENTS, TILE_WARPS = 8192, 2
 
 
 def is_exact_tensor(x: Array) -> bool:

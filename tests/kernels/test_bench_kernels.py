@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from kernel_twins import DEVICE
 
 from racegate.bench_kernels import (
     GATED_DELTA,
     MAMBA2,
     UpdateSizes,
+    gated_delta_bytes,
     gated_delta_job,
     kernel_entries,
+    mamba2_bytes,
     mamba2_job,
 )
 from racegate_kernels.backend import EAGER, triton_backend
@@ -34,9 +37,17 @@ class OnceClock:
 
 def test_bytes_are_one_read_and_a_write_per_token() -> None:
     assert SMALL.state_bytes == 4 * 2 * 4 * 8
-    assert SMALL.bytes_moved == 3 * (1 + 3) * SMALL.state_bytes
-    assert MAMBA2.bytes_moved == 256 * 5 * 4 * 128 * 64 * 128
-    assert GATED_DELTA.bytes_moved == 256 * 5 * 4 * 32 * 128 * 128
+    assert SMALL.states_moved_bytes == 3 * (1 + 3) * SMALL.state_bytes
+    assert MAMBA2.states_moved_bytes == 256 * 5 * 4 * 128 * 64 * 128
+    assert GATED_DELTA.states_moved_bytes == 256 * 5 * 4 * 32 * 128 * 128
+
+
+def test_bytes_of_vectors_are_those_of_the_arguments() -> None:
+    tokens, heads = 3 * 3, 2
+    mamba2 = 4 * tokens * (heads * 4 + 8 + 8 + heads + heads * 4)
+    assert mamba2_bytes(SMALL) == SMALL.states_moved_bytes + mamba2
+    gated_delta = 4 * tokens * heads * (8 + 8 + 4 + 1 + 1 + 4)
+    assert gated_delta_bytes(SMALL) == SMALL.states_moved_bytes + gated_delta
 
 
 def test_every_figure_stands_beside_its_limit() -> None:
@@ -44,7 +55,7 @@ def test_every_figure_stands_beside_its_limit() -> None:
     entries = kernel_entries(
         triton_backend(),
         clock,
-        device="cpu",
+        device=DEVICE,
         copy_bytes=1 << 12,
         mamba2=SMALL,
         gated_delta=SMALL,
@@ -53,8 +64,8 @@ def test_every_figure_stands_beside_its_limit() -> None:
     values = {entry.name: entry.value for entry in entries}
     assert clock.jobs == 3 + 2 * 3
     assert values["copy_bandwidth"] == pytest.approx(2 * (1 << 12) / 1e6)
-    assert values["mamba2_update_bandwidth"] == pytest.approx(SMALL.bytes_moved / 1e6)
-    share = SMALL.bytes_moved / (2 * (1 << 12))
+    assert values["mamba2_update_bandwidth"] == pytest.approx(mamba2_bytes(SMALL) / 1e6)
+    share = gated_delta_bytes(SMALL) / (2 * (1 << 12))
     assert values["gated_delta_update_share"] == pytest.approx(share)
     assert values["accepted_count_70_over_cat_argmax"] == 1.0
     assert all(entry.detail for entry in entries)
@@ -70,16 +81,16 @@ def test_the_jobs_do_the_whole_update(make: Callable[..., Callable[[], object]])
 
         def __getattr__(self, name: str) -> Callable[..., object]:
             def run(*tensors: object) -> object:
-                arrays = [tensor.numpy().copy() for tensor in tensors]  # type: ignore[attr-defined]
+                arrays = [tensor.cpu().numpy().copy() for tensor in tensors]  # type: ignore[attr-defined]
                 expected = getattr(EAGER, name)(*arrays)
                 found = getattr(triton_backend(), name)(*tensors)
-                seen.append((found.numpy(), expected))
-                seen.append((tensors[-6].numpy(), arrays[-6]))  # type: ignore[attr-defined]
+                seen.append((found.cpu().numpy(), expected))
+                seen.append((tensors[-6].cpu().numpy(), arrays[-6]))  # type: ignore[attr-defined]
                 return found
 
             return run
 
-    make(Both(), SMALL, device="cpu")()
+    make(Both(), SMALL, device=DEVICE)()
     for found, expected in seen:
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
     assert len(seen) == 2 and np.abs(seen[0][0]).max() > 0
