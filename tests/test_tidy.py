@@ -31,9 +31,9 @@ LAYERS = (
     ("check",),
     ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
-    ("gate", "bench", "bench_kernels", "fuzz", "effort", "mutate", "matrix", "truth_table"),
+    ("gate", "bench", "bench_kernels", "fuzz", "effort", "mutate", "matrix", "truth_table", "ab"),
     ("report",),
-    ("cli", "cli_common", "cli_faults", "cli_search"),
+    ("cli", "cli_ab", "cli_common", "cli_faults", "cli_search"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
