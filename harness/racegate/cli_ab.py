@@ -40,6 +40,7 @@ from racegate.device.cuda_torch import open_cuda
 from racegate.device.pacing import Pacing
 from racegate.replay import Outcome
 from racegate.report.ab import print_ab
+from racegate.scenario import CacheMode
 from racegate.witness import load_witness
 
 
@@ -58,6 +59,7 @@ def ab(
         int, typer.Option(min=8, max=4096, help="The mean length, but for --max-tokens.")
     ] = VOCAB_SIZE,
     size: Annotated[ModelSize, typer.Option(help="Of the model.")] = ModelSize.TINY,
+    cache: Annotated[CacheMode, typer.Option(help="Of every arm but the truth.")] = CacheMode.ALIGN,
     checked: Annotated[
         int, typer.Option(min=1, help="Generations of the truth compared with the CPU reference.")
     ] = CHECKED,
@@ -89,7 +91,7 @@ def ab(
         if out is None:
             fail("--only report needs --out DIR")
         folder = read_folder(out)
-        _end(summarise(folder, arm or folder.arms()), json)
+        _end(summarise(folder, _others(arm or folder.arms())), json)
     plan = Plan(
         device=device.value,
         generations=generations,
@@ -98,13 +100,19 @@ def ab(
         max_tokens=max_tokens,
         vocab_size=vocab,
         size=size,
+        cache_mode=cache,
         checked=checked,
         seed=seed,
     )
-    arms = tuple(one for one in dict.fromkeys(arm or ARMS) if one is not Arm.TRUTH)
+    arms = _others(arm or ARMS)
     with _folder(out, plan) as folder:
         _run(folder, arms, parse_part(part), seconds, witnesses)
         _end(summarise(folder, arms), json)
+
+
+def _others(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Each once, without the truth, which is always there."""
+    return tuple(arm for arm in dict.fromkeys(arms) if arm is not Arm.TRUTH)
 
 
 @contextmanager

@@ -107,9 +107,7 @@ def open_folder(path: Path, plan: Plan) -> Folder:
     if known != plan:
         wanted, there = msgspec.to_builtins(plan), msgspec.to_builtins(known)
         changes = [
-            f"{key} {there[key]}, not {wanted[key]}"
-            for key in wanted
-            if wanted != there and wanted[key] != there[key]
+            f"{key} {there[key]}, not {wanted[key]}" for key in wanted if wanted[key] != there[key]
         ]
         raise AbError(f"{path} holds another A/B run ({'; '.join(changes)}): take another folder")
     return Folder(path, plan)

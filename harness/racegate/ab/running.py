@@ -80,7 +80,8 @@ class Runner:
         units = list(self._missing())
         for number, (arm, wave) in enumerate(units, start=1):
             begun = time.perf_counter()
-            if self._is_late(begun - started):
+            # The first one always: every call gets further.
+            if number > 1 and self._is_late(begun - started):
                 return
             finished = self._run_one(arm, wave)
             now = time.perf_counter()

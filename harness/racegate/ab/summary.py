@@ -12,7 +12,7 @@ import msgspec
 from racegate.ab.folder import Folder, missing
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import Arm, Plan, engine_of
+from racegate.ab.workload import AbError, Arm, Plan, engine_of
 from racegate.engine.tracked import Finish
 
 SCHEMA = "racegate.ab/1"
@@ -149,6 +149,9 @@ def _truth_report(plan: Plan, truths: Sequence[TruthWave]) -> TruthReport:
 def _arm_report(
     plan: Plan, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
 ) -> ArmReport:
+    for wave in waves:
+        if wave.wave not in truths:
+            raise AbError(f"the truth of wave {wave.wave} is missing: run it again")
     ends = [_Ends(wave, truths[wave.wave]) for wave in waves]
     finished = [generation for end in ends for generation in end.finished]
     wrong = [one for one in finished if one.first_wrong >= 0]

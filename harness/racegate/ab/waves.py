@@ -23,8 +23,7 @@ from racegate.scenario import Scenario
 from racegate.schedule import EAGER
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
-REHEARSED_REQUESTS = 6
-REHEARSED_TOKENS = 6
+REHEARSED_TOKENS = 4
 
 
 class TruthError(Exception):
@@ -188,11 +187,13 @@ def run_arm(
 
 
 def rehearse(site: Site, plan: Plan, arm: Arm) -> None:
-    """A few short requests: kernels are compiled and loaded before anything is timed."""
+    """A wave that ends soon: kernels are compiled and loaded, for the sizes of the real ones,
+    before anything is timed.
+    """
     scenario = scenario_of(plan, 0, arm)
+    tokens = min(plan.max_tokens, REHEARSED_TOKENS)
     requests = tuple(
-        msgspec.structs.replace(request, max_tokens=min(plan.max_tokens, REHEARSED_TOKENS))
-        for request in scenario.requests[:REHEARSED_REQUESTS]
+        msgspec.structs.replace(request, max_tokens=tokens) for request in scenario.requests
     )
     scenario = msgspec.structs.replace(scenario, requests=requests)
     run_engine(site, scenario, arm.fault, truth_table(scenario, ((),) * len(requests)))

@@ -45,13 +45,25 @@ class AbError(Exception):
 
 
 class ModelSize(StrEnum):
+    """How long a step takes the GPU: with a tiny model it waits for the host, with a large one the
+    host gets ahead of it.
+    """
+
     TINY = "tiny"
     SMALL = "small"
+    LARGE = "large"
 
 
-SIZES: dict[ModelSize, dict[str, int]] = {
+SIZES: dict[ModelSize, dict[str, Any]] = {
     ModelSize.TINY: {"hidden_size": 8, "heads": 2, "head_size": 4, "state_size": 4},
     ModelSize.SMALL: {"hidden_size": 64, "heads": 4, "head_size": 16, "state_size": 16},
+    ModelSize.LARGE: {
+        "hidden_size": 256,
+        "heads": 8,
+        "head_size": 32,
+        "state_size": 64,
+        "layers": 4 * ModelSpec().layers,
+    },
 }
 
 
@@ -107,6 +119,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What all arms have in common. A folder belongs to one plan.
 
     wave: requests of one run of the engine, the last run perhaps with fewer
+    cache_mode: in align mode every accepted count travels over the host; without prefix caching
+        only those of rows without drafts in the step before, and nothing else makes the host wait
     checked: generations of the truth that are compared with the CPU reference
     """
 
@@ -117,6 +131,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_tokens: int = MAX_TOKENS
     vocab_size: int = VOCAB_SIZE
     size: ModelSize = ModelSize.TINY
+    cache_mode: CacheMode = CacheMode.ALIGN
     checked: int = CHECKED
     seed: int = 0
 
@@ -155,21 +170,21 @@ def _steps_max(plan: Plan) -> int:
 
 
 def engine_of(plan: Plan, arm: Arm) -> EngineSpec:
-    """Counts travel over the host (align), rows decode through graphs, and all rows find blocks."""
+    """Rows decode through graphs, and all of them find blocks."""
     longest = PROMPT_MAX + plan.max_tokens
     most = -(-(longest + 2 * (1 + DRAFTS)) // INTERVAL) * INTERVAL
     spec = EngineSpec(
         depth=2,
         draft_len_max=DRAFTS,
         drafter=DrafterKind.SCRIPTED,
-        cache_mode=CacheMode.ALIGN,
+        cache_mode=plan.cache_mode,
         rows_max=plan.rows,
         # Where all rows decode there is room for one prompt beside them, but not for all.
         tokens_per_step_max=(1 + DRAFTS) * plan.rows + 2 * INTERVAL,
         prefill_chunk_max=INTERVAL,
         block_size=BLOCK_SIZE,
         blocks=1 + plan.rows * (1 + most // BLOCK_SIZE),
-        state_blocks=1 + plan.rows * (1 + most // INTERVAL + DRAFTS),
+        state_blocks=1 + plan.rows * (1 + most // INTERVAL + DRAFTS),  # enough in every mode
         state_interval=INTERVAL,
         model_len_max=most,
         graph_mode=GraphMode.FULL_DECODE,

@@ -9,7 +9,7 @@ from racegate.ab.held import HeldRun
 from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
 from racegate.replay import Outcome
 
-SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "seed", "device")
+SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")
 
 
@@ -44,7 +44,7 @@ def print_ab(console: Console, report: AbReport) -> None:
 
 def _outcomes(report: AbReport) -> Table:
     right = [Column(name, justify="right") for name in _OUTCOMES]
-    table = Table(Column("arm"), *right, title="generations against the truth")
+    table = Table(Column("arm", overflow="fold"), *right, title="generations against the truth")
     for arm in report.arms:
         table.add_row(str(arm.arm), *_outcome_cells(arm))
     return table
@@ -54,10 +54,10 @@ _OUTCOMES = (
     "all",
     "lost",
     "wrong",
-    "first wrong at",
+    "first at",
     "shorter",
     "longer",
-    "row moves",
+    "moves",
     "steps",
     "seconds",
     "tokens/s",
@@ -84,7 +84,11 @@ def _lengths(report: AbReport) -> Table:
     """Counts of the truth, and of each arm with the difference to the truth of its generations."""
     names = (*(f"< {limit}" for limit in SHORT), "median", "stop", "max_tokens", "tokens")
     right = [Column(name, justify="right") for name in names]
-    table = Table(Column("arm"), *right, title="output lengths (difference to the truth)")
+    table = Table(
+        Column("arm", overflow="fold"),
+        *right,
+        title="output lengths (and how many more than the truth)",
+    )
     truth = report.truth.lengths
     table.add_row("truth", *_length_cells(truth, truth))
     for arm in report.arms:
