@@ -59,16 +59,27 @@ class Lazy(Random):
         return 0 if isinstance(options, tuple) else super().choice(options)
 
 
-@pytest.mark.parametrize("cache_mode", [CacheMode.ALIGN, CacheMode.NONE])
-def test_counts_that_land_late_spoil_rows_that_have_moved(
-    cache_mode: CacheMode, truth: TruthWave
-) -> None:
-    plan = msgspec.structs.replace(PLAN, cache_mode=cache_mode)
+def lazy_place() -> CudaPlace:
     driver = SyncDriver(numpy_backend(), random=Lazy(1))
-    where = CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
-    wrong = {arm: run_arm(where, plan, arm, truth, {}).wrong for arm in ARMS}
+    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
+
+
+def test_counts_that_land_late_spoil_rows_that_have_moved(truth: TruthWave) -> None:
+    wrong = {arm: run_arm(lazy_place(), PLAN, arm, truth, {}).wrong for arm in ARMS}
     assert wrong.pop(Arm.COPY_AFTER_ROW_MOVE) > 0
     assert set(wrong.values()) == {0}
+
+
+def test_without_prefix_caching_only_few_rows_ask_the_host() -> None:
+    # A request whose prompt has just ended has to move while its neighbours accept drafts: rare,
+    # as in production.
+    plan = msgspec.structs.replace(
+        PLAN, generations=80, wave=80, rows=8, max_tokens=32, cache_mode=CacheMode.NONE
+    )
+    truth = run_truth(lazy_place(), plan, 0, {})
+    found = run_arm(lazy_place(), plan, Arm.COPY_AFTER_ROW_MOVE, truth, {})
+    assert 0 < found.wrong < 8
+    assert run_arm(lazy_place(), plan, Arm.FAULT_FREE, truth, {}).wrong == 0
 
 
 def test_a_rehearsal_leaves_the_device_as_it_was(truth: TruthWave) -> None:
