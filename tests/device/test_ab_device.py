@@ -71,8 +71,7 @@ def test_counts_that_land_late_spoil_rows_that_have_moved(truth: TruthWave) -> N
 
 
 def test_without_prefix_caching_only_few_rows_ask_the_host() -> None:
-    # A request whose prompt has just ended has to move while its neighbours accept drafts: rare,
-    # as in production.
+    # A request whose prompt has just ended has to move, to where another accepted drafts: rare.
     plan = msgspec.structs.replace(
         PLAN, generations=80, wave=80, rows=8, max_tokens=32, cache_mode=CacheMode.NONE
     )

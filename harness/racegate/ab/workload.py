@@ -45,25 +45,21 @@ class AbError(Exception):
 
 
 class ModelSize(StrEnum):
-    """How long a step takes the GPU: with a tiny model it waits for the host, with a large one the
-    host gets ahead of it.
+    """How long a step takes the GPU: with a tiny model it waits for the host, with a huge one the
+    host waits for it. Few layers, so that the host has little to launch.
     """
 
     TINY = "tiny"
     SMALL = "small"
     LARGE = "large"
+    HUGE = "huge"
 
 
 SIZES: dict[ModelSize, dict[str, Any]] = {
     ModelSize.TINY: {"hidden_size": 8, "heads": 2, "head_size": 4, "state_size": 4},
     ModelSize.SMALL: {"hidden_size": 64, "heads": 4, "head_size": 16, "state_size": 16},
-    ModelSize.LARGE: {
-        "hidden_size": 256,
-        "heads": 8,
-        "head_size": 32,
-        "state_size": 64,
-        "layers": 4 * ModelSpec().layers,
-    },
+    ModelSize.LARGE: {"hidden_size": 1024, "heads": 16, "head_size": 64, "state_size": 64},
+    ModelSize.HUGE: {"hidden_size": 2048, "heads": 32, "head_size": 64, "state_size": 64},
 }
 
 
