@@ -31,9 +31,20 @@ LAYERS = (
     ("check",),
     ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
-    ("gate", "bench", "bench_kernels", "fuzz", "effort", "mutate", "matrix", "truth_table", "soak"),
+    (
+        "gate",
+        "bench",
+        "bench_kernels",
+        "fuzz",
+        "effort",
+        "mutate",
+        "matrix",
+        "truth_table",
+        "soak",
+        "ab",
+    ),
     ("report",),
-    ("cli", "cli_common", "cli_faults", "cli_search", "cli_soak"),
+    ("cli", "cli_ab", "cli_common", "cli_faults", "cli_search", "cli_soak"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

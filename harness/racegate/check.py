@@ -40,7 +40,7 @@ from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_qu
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.run import Run
-from racegate.scenario import Numerics, Scenario
+from racegate.scenario import Numerics, Request, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations, vacuous
 from racegate.trace import HoldOutcome
@@ -354,6 +354,11 @@ class Checker:
             parts.append(f"--fault {fault.name}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
         return " ".join(parts)
+
+
+def plain_tokens(scenario: Scenario, request: Request) -> tuple[int, ...]:
+    """What plain decoding on the CPU delivers for a request, by the reference."""
+    return plain_decode(scenario, request)
 
 
 def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:

@@ -11,9 +11,11 @@ import msgspec
 import typer
 from rich.table import Table
 
+from racegate.ab.workload import AbError
 from racegate.bench import run_bench
 from racegate.bench_kernels import run_kernel_bench
 from racegate.check import Checker, CheckError, RunResult
+from racegate.cli_ab import ab
 from racegate.cli_common import (
     Audit,
     AuditOption,
@@ -76,8 +78,10 @@ app.command()(replay)
 app.command()(explain)
 app.command()(fuzz)
 app.command()(soak)
+app.command()(ab)
 
 BAD_INPUT = (
+    AbError,
     ScenarioError,
     ScheduleError,
     FaultError,

@@ -134,6 +134,8 @@ class Request(Record, frozen=True, kw_only=True):
     accepts: per draft round, the accepted token count the scripted drafter aims at (cycled).
     stop_after: the delivered token that acts as end of sequence; the scheduler learns it only from
         the output.
+    stop_token: the request ends with the first delivered token that equals it, as with an EOS id;
+        this too the scheduler learns only from the output.
     grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them; 0 forbids none
     """
 
@@ -142,6 +144,7 @@ class Request(Record, frozen=True, kw_only=True):
     prompt: tuple[int, ...]
     max_tokens: int
     stop_after: int | None = None
+    stop_token: int | None = None
     accepts: tuple[int, ...] = (1,)
     temperature: float = 0.0
     seed: int = 0

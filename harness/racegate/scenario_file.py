@@ -36,6 +36,7 @@ class RequestEntry(Record, frozen=True, kw_only=True):
     shares_tokens: int = 0
     max_tokens: int = 8
     stop_after: int | None = None
+    stop_token: int | None = None
     accepts: tuple[int, ...] | None = None
     temperature: float = 0.0
     seed: int | None = None
@@ -178,6 +179,7 @@ def _request_from_entry(
         prompt=prompt,
         max_tokens=entry.max_tokens,
         stop_after=entry.stop_after,
+        stop_token=entry.stop_token,
         accepts=accepts,
         temperature=entry.temperature,
         seed=draw(file.seed, f"seed:{entry.name}", 0) if entry.seed is None else entry.seed,

@@ -159,6 +159,11 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
         require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
         modulus, vocab_size = request.grammar_modulus, scenario.model.vocab_size
         require(
+            request.stop_token is None or 0 <= request.stop_token < vocab_size,
+            f"{path}.stop_token",
+            f"must be 0..{vocab_size - 1}",
+        )
+        require(
             modulus == 0 or 2 <= modulus <= vocab_size,
             f"{path}.grammar_modulus",
             f"must be 0, or 2..{vocab_size}",

@@ -18,9 +18,17 @@ def plain_decode(scenario: Scenario, request: Request) -> tuple[int, ...]:
     """The tokens delivered for a request that is neither aborted nor cut off."""
     first = len(request.prompt)
     path = Path(build_model(scenario.model), request)
-    return path.tokens(first, first + output_len(request))
+    last = first
+    while not is_last(request, path.token(last), count=last + 1 - first):
+        last += 1
+    return path.tokens(first, last + 1)
 
 
-def output_len(request: Request) -> int:
-    """How many tokens are delivered before the request finishes."""
-    return request.max_tokens if request.stop_after is None else request.stop_after
+def is_last(request: Request, token: int, *, count: int) -> bool:
+    """Whether the request finishes with this token, the count-th that is delivered."""
+    return count == request.max_tokens or is_stop(request, token, count=count)
+
+
+def is_stop(request: Request, token: int, *, count: int) -> bool:
+    """Whether the request stops by itself with this token, the count-th that is delivered."""
+    return count == request.stop_after or token == request.stop_token

@@ -9,7 +9,7 @@ import msgspec
 
 from racegate.scenario import Abort, Budget, CacheMode, DraftLimit, Dummy, Preempt, Scenario
 from racegate_reference.blocks import Blocks, Hit
-from racegate_reference.decoding import output_len
+from racegate_reference.decoding import is_last, is_stop
 from racegate_reference.events import Events
 from racegate_reference.frames import Entry, Frame, Result
 from racegate_reference.rows import region_of
@@ -254,11 +254,12 @@ class Scheduler:
             self._keep_boundary(tracked, result)
 
     def _deliver(self, tracked: Tracked, tokens: Iterable[int]) -> None:
-        limit = output_len(tracked.request)
+        request = tracked.request
         for token in tokens:
             tracked.delivered.append(token)
-            if len(tracked.delivered) == limit:
-                stopped = limit == tracked.request.stop_after
+            count = len(tracked.delivered)
+            if is_last(request, token, count=count):
+                stopped = is_stop(request, token, count=count)
                 self._finish(tracked, "stop" if stopped else "max_tokens")
                 return
 

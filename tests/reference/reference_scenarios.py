@@ -141,6 +141,7 @@ def _random_request(random: Random, name: str, base: list[int], vocab_size: int)
         temperature=random.choice((0.0, 0.0, 0.5, 1.0)),
         seed=random.randrange(2**32),
         grammar_modulus=random.choice((0, 0, 2, vocab_size)),
+        stop_token=random.choice((None, None, None, random.randrange(vocab_size))),
     )
 
 

@@ -70,6 +70,11 @@ def test_a_shared_prefix_is_shared() -> None:
             "$.requests[0].stop_after",
             "1..max",
         ),
+        (
+            ("max_tokens = 3", "max_tokens = 3\nstop_token = 97"),
+            "$.requests[0].stop_token",
+            "0..96",
+        ),
         (("max_tokens = 3", "max_tokens = 3\naccepts = [0]"), "$.requests[0].accepts", "counts of"),
         (("max_tokens = 3", "max_tokens = 200"), "$.requests[0]", "model_len_max is 96"),
         (

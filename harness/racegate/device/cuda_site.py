@@ -8,6 +8,7 @@ from racegate.device.chooser import HoldChooser
 from racegate.device.cuda import CudaDevice
 from racegate.device.cuda_driver import CudaDriver
 from racegate.device.pacing import PATIENCE_S, Pacing
+from racegate.device.recorder import Recorder
 from racegate.schedule import Schedule
 from racegate_kernels.backend import Backend
 
@@ -39,8 +40,11 @@ class CudaSite:
         schedule: Schedule,
         dropped: frozenset[str] = frozenset(),
         exchange: Callable[[Backend], Backend] | None = None,
+        recorder: Recorder | None = None,
     ) -> CudaDevice:
-        """A device for one run. exchange: kernels for other kernels (seeded faults)."""
+        """A device for one run. exchange: kernels for other kernels (seeded faults); recorder:
+        another than the device's own.
+        """
         backend = self._cuda.backend
         self._last = CudaDevice(
             lanes,
@@ -48,6 +52,7 @@ class CudaSite:
             pacing=self.pacing,
             chooser=HoldChooser(schedule),
             dropped=dropped,
+            recorder=recorder,
             backend=backend if exchange is None else exchange(backend),
             patience_s=self._patience_s,
         )

@@ -132,3 +132,8 @@ class NullRecorder(Recorder):
 
     def query(self, version: Version) -> None:
         pass
+
+    def misowned(
+        self, name: str, step: int, buffer: str, row: int, expected: Owner, actual: Owner | None
+    ) -> None:
+        pass

@@ -74,7 +74,7 @@ class Tracked:
         request = self.request
         for taken, token in enumerate(tokens, start=1):
             self.tokens.append(token)
-            if self.delivered == request.stop_after:
+            if self.delivered == request.stop_after or token == request.stop_token:
                 self.finish = Finish.STOP
             elif self.delivered == request.max_tokens:
                 self.finish = Finish.MAX_TOKENS

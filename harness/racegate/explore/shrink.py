@@ -133,6 +133,8 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
         yield other(temperature=0.0)
     if request.stop_after is not None:
         yield other(stop_after=None)
+    if request.stop_token is not None:
+        yield other(stop_token=None)
     if request.grammar_modulus:
         yield other(grammar_modulus=0)
     for length in _smaller(len(request.prompt), 1):
