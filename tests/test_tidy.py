@@ -31,7 +31,9 @@ LAYERS = (
     ("check",),
     ("search", "selfcheck"),
     ("minimise", "replay", "explain", "sharing", "stateful", "kills"),
-    ("gate", "bench", "bench_kernels", "fuzz", "effort", "mutate", "matrix", "truth_table"),
+    ("gate", "bench", "fuzz", "effort", "mutate", "matrix", "truth_table"),
+    ("bench_intervals", "bench_loads", "bench_kernels", "bench_trace"),
+    ("bench_engine", "bench_overhead", "bench_cuda"),
     ("report",),
     ("cli", "cli_common", "cli_faults", "cli_search"),
 )

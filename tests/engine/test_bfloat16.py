@@ -1,6 +1,4 @@
-"""bfloat16 is for measuring speed: everything that judges refuses it, and says what to do; the engine
-runs it on CUDA.
-"""
+"""bfloat16 is for measuring speed: everything that judges refuses it, and says what to do."""
 
 from __future__ import annotations
 

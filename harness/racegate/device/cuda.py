@@ -128,9 +128,10 @@ class CudaDevice(QueuedDevice):
             if self._staging.nbytes < part.nbytes:
                 size = min(STAGE_BYTES, max(part.nbytes, 2 * self._staging.nbytes))
                 self._staging = self._cuda.pinned((size,), np.uint8)
-            staged = self._staging[: part.nbytes].view(values.dtype)
-            staged[...] = part
-            self._cuda.copy(self._setup, target[first : first + len(part)], staged)
+            staged = self._staging[: part.nbytes]
+            staged[...] = part.view(np.uint8)
+            place = target[first : first + len(part)]
+            self._cuda.copy(self._setup, place, staged.view(values.dtype))
             self._wait_for_setup()
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
@@ -178,7 +179,7 @@ class CudaDevice(QueuedDevice):
             return
         full_name = f"kernel:{name}@{step}"
         work = Work(
-            accesses=tuple(accesses_of(launch)),
+            accesses=tuple(accesses_of(launch)) if self.recorder.is_recording else (),
             put=partial(self._cuda.run, work=launch_work(launch, self._backend)),
             settle=pass_owners(self._launcher, (launch,), full_name, step),
         )
@@ -202,7 +203,8 @@ class CudaDevice(QueuedDevice):
         self, stream: VirtualStream, graph: CudaGraph, *, step: int, masks: Mapping[str, int]
     ) -> None:
         full_name = f"graph:{graph.name}@{step}"
-        launches = graph.resolved(masks)
+        # A graph knows no owners: without a recorder nobody asks which rows it touches.
+        launches = graph.resolved(masks) if self.recorder.is_recording else []
         work = Work(
             accesses=union_of(access for launch in launches for access in accesses_of(launch)),
             put=partial(self._cuda.replay, graph=graph.handle),
