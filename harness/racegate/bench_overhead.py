@@ -14,16 +14,17 @@ from racegate.check import Checker, RunResult
 from racegate.device.cuda_driver import CudaDriver
 from racegate.device.cuda_site import CudaSite
 from racegate.device.latches import Latches
-from racegate.device.pacing import Pacing
+from racegate.device.pacing import PATIENCE_S, Pacing
 from racegate.device.recorder import NullRecorder, Recorder
+from racegate.device.watchdog import Watchdog
 from racegate.explore.generate import generate_holds, seeded
 from racegate.schedule import Schedule
 from racegate.sharing import SharedRuns
 
 # So many latches stand behind a closed one at once: far fewer than a stream takes before the host
 # blocks, which alone could open it.
-LATCHES = 100
-LATCH_ROUNDS = 20
+LATCHES = 50
+LATCH_ROUNDS = 40
 HELD_TARGET = 20
 DRAWN = 400
 
@@ -66,13 +67,21 @@ def latch_entries(
     """A latch put on a stream, and one that a stream meets open: many of them against none."""
     cuda.begin()
     stream, latches = cuda.stream(), Latches(cuda, cuda.stream())
+    watchdog = Watchdog(seconds=PATIENCE_S, on_expiry=latches.expire)
+    watchdog.start()
     host_us, device_us = [], []
-    for _ in range(LATCH_ROUNDS):
-        _, empty_ms = _behind_a_gate(cuda, timer, latches, stream, count=0, now=now)
-        host_s, full_ms = _behind_a_gate(cuda, timer, latches, stream, count=LATCHES, now=now)
-        host_us.append(1e6 * host_s / LATCHES)
-        device_us.append(1e3 * (full_ms - empty_ms) / LATCHES)
-    cuda.drain()
+    try:
+        for _ in range(LATCH_ROUNDS):
+            watchdog.beat()
+            _, empty_ms = _behind_a_gate(cuda, timer, latches, stream, count=0, now=now)
+            host_s, full_ms = _behind_a_gate(cuda, timer, latches, stream, count=LATCHES, now=now)
+            host_us.append(1e6 * host_s / LATCHES)
+            device_us.append(1e3 * (full_ms - empty_ms) / LATCHES)
+    finally:
+        watchdog.stop()
+        latches.expire()
+        cuda.drain()
+    assert not watchdog.has_expired, "the host was blocked behind a latch"
     detail = f"median of {LATCH_ROUNDS} rounds of {LATCHES} latches"
     return [
         _entry("latch_put_host_us", statistics.median(host_us), "us", f"per latch put; {detail}"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
-
-import msgspec
 
 from racegate.bench_intervals import Span
 
@@ -33,7 +32,7 @@ class TorchTracer:
                 job()
             path = Path(folder) / "trace.json"
             profiler.export_chrome_trace(str(path))
-            return spans_of(msgspec.json.decode(path.read_bytes()))
+            return spans_of(json.loads(path.read_bytes()))
 
 
 def spans_of(exported: Any) -> list[Span]:

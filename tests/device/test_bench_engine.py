@@ -220,8 +220,8 @@ class FakeTimer:
 def test_latches_are_put_and_passed() -> None:
     driver = SyncDriver(numpy_backend())
     found = values(latch_entries(driver, FakeTimer(), now=Ticks()))
-    assert found == {"latch_put_host_us": pytest.approx(10.0), "latch_open_device_us": 0.0}
-    assert driver.latched == 20 * (100 + 2)
+    assert found == {"latch_put_host_us": pytest.approx(20.0), "latch_open_device_us": 0.0}
+    assert driver.latched == 40 * (50 + 2)
 
 
 def test_held_schedules_are_judged_and_realised() -> None:
