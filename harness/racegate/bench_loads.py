@@ -60,10 +60,10 @@ SMALL = EngineLoad(
     bound="host",
     model=ModelSpec(
         numerics=Numerics.EXACT,
-        layers=(_M, _M, _G, _A) * 6,
+        layers=(_M, _M, _G, _A) * 7,
         vocab_size=1024,
-        hidden_size=256,
-        heads=8,
+        hidden_size=128,
+        heads=4,
         head_size=32,
         state_size=32,
     ),
