@@ -131,8 +131,10 @@ class EngineBench:
         depth: int,
         recorder: Callable[[tuple[str, ...]], Recorder] = NullRecorder,
     ) -> Iterator[SteadyEngine]:
-        """An engine that has been warmed up."""
-        # Graphs keep memory, and engines hang together in circles.
+        """An engine that has been warmed up. The caller forgets it behind the block: a graph that
+        is destroyed while another is captured spoils the capture.
+        """
+        # Engines hang together in circles.
         gc.collect()
         scenario = self._scenario(load, batch=batch, depth=depth)
         lanes = lanes_of(scenario)
@@ -184,6 +186,7 @@ class EngineBench:
             for depth in DEPTHS:
                 with self.steady(load, batch=batch, depth=depth) as steady:
                     rounds[depth].append(steady.measure(load.steps))
+                del steady
         entries = [
             entry
             for depth in DEPTHS
@@ -197,6 +200,7 @@ class EngineBench:
         for depth in reversed(DEPTHS):
             with self.steady(load, batch=batch, depth=depth) as steady:
                 spans = self._tracer.trace(steady.traced)
+            del steady
             name = f"{_name(load, batch)}_depth{depth}"
             idle = idle_of(spans, last=LAST_KERNEL, skip=TRACED_SKIP)
             if idle is None:

@@ -56,6 +56,7 @@ def recording_entries(bench: EngineBench, load: EngineLoad, batch: int) -> list[
         for kind, taken in zip(kinds, medians, strict=True):
             with bench.steady(load, batch=batch, depth=2, recorder=kind) as steady:
                 taken.append(statistics.median(steady.measure(load.steps).seconds))
+            del steady
     bare, recorded = (1e3 * statistics.median(taken) for taken in medians)
     detail = f"{load.name} model, batch {batch}, depth 2: {recorded:.4g} ms to {bare:.4g} ms a step"
     return [_entry("recording_over_bare", recorded / bare, "ratio", detail)]

@@ -294,10 +294,13 @@ def _bench_cuda(part: BenchPart, seconds: float) -> BenchResult:
     """Job by job; every figure is on standard error as soon as it is known."""
     jobs = cuda_jobs(open_cuda(), part=part, seconds=seconds)
     entries: list[BenchEntry] = []
-    with progress_bar() as progress:
+    progress = progress_bar()
+    # A thread that draws would take its time from the steps that are measured.
+    progress.live.auto_refresh = False
+    with progress:
         task = progress.add_task("bench", total=len(jobs))
         for job in jobs:
-            progress.update(task, description=job.name)
+            progress.update(task, description=job.name, refresh=True)
             for entry in run_job(job):
                 entries.append(entry)
                 figure = f"{entry.name} {entry.value:.6g} {entry.unit}  ({entry.detail})"

@@ -4,6 +4,7 @@ clock that ticks a millisecond and a profiler that saw what the test says.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from itertools import count
 from random import Random
@@ -33,6 +34,7 @@ from racegate.bench_overhead import held_entries, latch_entries, recording_entri
 from racegate.bench_trace import spans_of
 from racegate.device.cuda import CudaDevice
 from racegate.device.recorder import NullRecorder, Recorder
+from racegate.engine.engine import AsyncEngine
 from racegate.engine.weights import make_weights
 from racegate.scenario import ModelSpec, Numerics
 from racegate_kernels.backend import triton_backend
@@ -110,6 +112,23 @@ def test_depths_take_turns_on_new_engines(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(EngineBench, "_scenario", staticmethod(scenario))
     bench().step_entries(TINY, 2)
     assert made == [1, 2, 1, 2]
+
+
+def test_no_engine_outlives_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[int] = []
+    init = CudaDevice.__init__
+
+    def counted(self: Any, *args: Any, **options: Any) -> None:
+        alive.append(sum(type(thing) is AsyncEngine for thing in gc.get_objects()))
+        init(self, *args, **options)
+
+    gc.collect()
+    monkeypatch.setattr(CudaDevice, "__init__", counted)
+    one = bench(profiled())
+    one.step_entries(TINY, 2)
+    one.idle_entries(TINY, 2)
+    recording_entries(one, TINY, 2)
+    assert alive == [0] * 10
 
 
 def test_every_measured_step_replays_the_graph_and_all_requests_stay() -> None:
