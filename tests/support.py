@@ -6,10 +6,12 @@ from functools import cache
 from pathlib import Path
 
 from racegate.check import Checker
-from racegate.scenario import Scenario
+from racegate.scenario import Numerics, Scenario
 from racegate.scenario_file import load
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
+# What a reference computes.
+JUDGED = tuple(numerics for numerics in Numerics if numerics.is_judged)
 NAMES = sorted(path.stem.replace("_", "-") for path in SCENARIOS.glob("*.toml"))
 
 

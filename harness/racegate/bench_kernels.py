@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from racegate.bench import BenchEntry, BenchResult, environment
-from racegate.device.cuda_torch import gpu_environment
+from racegate.bench import BenchEntry
 from racegate_kernels.backend import Backend
 
 SHARE_TARGET = 0.85
@@ -77,12 +76,6 @@ MAMBA2 = UpdateSizes(rows=256, drafts=3, heads=128, head_size=64, state_size=128
 GATED_DELTA = UpdateSizes(rows=256, drafts=3, heads=32, head_size=128, state_size=128)
 COPY_BYTES = 1 << 32
 COUNT_ROWS = (64, 1_024, 65_536)
-
-
-def run_kernel_bench(kernels: Backend) -> BenchResult:
-    """On the current GPU, with what it and its software are called."""
-    entries = kernel_entries(kernels, DeviceClock())
-    return BenchResult(environment=environment() | gpu_environment(), results=tuple(entries))
 
 
 def kernel_entries(

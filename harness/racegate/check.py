@@ -40,7 +40,7 @@ from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_qu
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.run import Run
-from racegate.scenario import Numerics, Request, Scenario
+from racegate.scenario import UNJUDGED, Numerics, Request, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations, vacuous
 from racegate.trace import HoldOutcome
@@ -117,6 +117,8 @@ class Checker:
     def __init__(
         self, scenario: Scenario, *, replay: str = "", cuda: CudaSite | None = None
     ) -> None:
+        if not scenario.model.numerics.is_judged:
+            raise CheckError(f"{scenario.name}: numerics {scenario.model.numerics} {UNJUDGED}")
         resolved = resolve(scenario)
         self.scenario, self.reference, notes = _decidable(resolved.scenario)
         self.warnings = (*resolved.warnings, *notes)

@@ -28,6 +28,9 @@ from racegate.soak import soak as run_soak
 
 def soak(
     runs: Annotated[int, typer.Option(min=1, help="How many runs, of all scenarios.")] = 1_000,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Begin no run after so many seconds.")
+    ] = None,
     workers: WorkersOption = 1,
     seed: SeedOption = 1,
     pacing: PacingOption = Pacing.EAGER,
@@ -39,7 +42,7 @@ def soak(
     """
     paths = scenario_paths(scenarios)
     open_cuda()
-    plan = Plan(runs=runs, workers=workers, seed=seed, pacing=pacing)
+    plan = Plan(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
     with progress_bar() as progress:
         task = progress.add_task("soak", total=runs)
         result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))

@@ -33,8 +33,25 @@ class ScenarioError(Exception):
 
 
 class Numerics(StrEnum):
+    """bfloat16: weights, residual stream and caches in bfloat16, arithmetic and recurrent states in
+    float32. For measuring speed on CUDA: no reference computes it, so no oracle can judge it.
+    """
+
     EXACT = "exact"
     FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is a reference to compare with."""
+        return self is not Numerics.BFLOAT16
+
+
+# What to do about numerics that nothing judges.
+UNJUDGED = (
+    "is for measuring speed on CUDA (racegate bench --device cuda): no reference computes it, so "
+    "no oracle could judge a run; use exact or float32"
+)
 
 
 class LayerKind(StrEnum):

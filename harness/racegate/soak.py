@@ -8,6 +8,7 @@ that no hold is given up which the run did not force.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,15 +36,18 @@ SILENT_S_MAX = 120.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: of all scenarios together, at least one of each schedule that is not drawn"""
+    """runs: of all scenarios together, at least one of each schedule that is not drawn; seconds:
+    no run begins later
+    """
 
     runs: int
+    seconds: float | None
     workers: int
     seed: int
     pacing: Pacing
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """One scenario. held: runs in which a hold named an operation
 
     unrealised: runs in which a hold that named an operation did not keep it; expired: runs that the
@@ -71,8 +75,15 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class _At(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From a worker: the scenario it begins, or nothing if it has ended."""
+
+    worker: int
+    scenario: str | None
+
+
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
-    """hung: scenarios whose worker fell silent; runs_per_second: held runs of all workers"""
+    """hung: where workers were that fell silent; runs_per_second: of all workers together"""
 
     schema: str
     environment: dict[str, str]
@@ -128,16 +139,16 @@ def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> So
     context = multiprocessing.get_context("spawn")
     queue: Queue[bytes] = context.Queue()
     share = -(-plan.runs // len(paths))
+    shares = [list(paths[worker :: plan.workers]) for worker in range(plan.workers)]
     processes = [
-        context.Process(target=_work, args=(mine, plan, share, queue), daemon=True)
-        for worker in range(plan.workers)
-        if (mine := list(paths[worker :: plan.workers]))
+        context.Process(target=_work, args=(worker, mine, plan, share, queue), daemon=True)
+        for worker, mine in enumerate(shares)
     ]
     started = time.monotonic()
     for process in processes:
         process.start()
     try:
-        tallies, done = _collect(queue, processes, on_run)
+        tallies, at = _collect(queue, processes, on_run)
     finally:
         for process in processes:
             process.terminate()
@@ -150,42 +161,48 @@ def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> So
         total=total,
         seconds=seconds,
         runs_per_second=total.runs / seconds,
-        hung=tuple(sorted({load(path).name for path in paths} - done)),
+        hung=tuple(sorted(at.values())),
         scenarios=tuple(tallies[name] for name in sorted(tallies)),
     )
 
 
 def _collect(
     queue: Queue[bytes], processes: Sequence[Any], on_run: Callable[[int], None]
-) -> tuple[dict[str, Tally], set[str]]:
-    """Adds up what workers say until all have ended, or nothing is heard any more: tallies, and the
-    names of the scenarios that came to their end.
+) -> tuple[dict[str, Tally], dict[int, str]]:
+    """Adds up what workers say until all have ended, or nothing is heard any more: tallies, and
+    where each worker is that did not come to its end.
     """
     tallies: dict[str, Tally] = {}
-    done: set[str] = set()
+    at = dict.fromkeys(range(len(processes)), "before its first scenario")
     heard = time.monotonic()
-    while time.monotonic() - heard < SILENT_S_MAX:
+    while at and time.monotonic() - heard < SILENT_S_MAX:
         try:
-            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=Tally | str)
+            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=Tally | _At)
         except Empty:
             if not any(process.is_alive() for process in processes) and queue.empty():
                 break
             continue
         heard = time.monotonic()
-        if isinstance(message, str):
-            done.add(message)
+        if isinstance(message, _At):
+            at.pop(message.worker)
+            if message.scenario is not None:
+                at[message.worker] = message.scenario
             continue
         known = tallies.get(message.scenario, Tally(scenario=message.scenario))
         tallies[message.scenario] = known.plus(message)
         on_run(sum(tally.runs for tally in tallies.values()))
-    return tallies, done
+    return tallies, at
 
 
-def _work(paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
-    """One worker: a tally per run, and a scenario's name when it is done."""
+def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
+    """One worker: where it is, and a tally per run."""
     site = CudaSite(open_cuda(), pacing=plan.pacing)
+    end = math.inf if plan.seconds is None else time.monotonic() + plan.seconds
     for path in paths:
         scenario = load(path)
+        queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=scenario.name)))
         for tally in soak_scenario(scenario, plan, site, share=share):
             queue.put(msgspec.msgpack.encode(tally))
-        queue.put(msgspec.msgpack.encode(scenario.name))
+            if time.monotonic() >= end:
+                break
+    queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=None)))

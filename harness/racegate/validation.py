@@ -12,6 +12,7 @@ from racegate.scenario import (
     STATE_BYTES_MAX,
     STEPS_MAX,
     TOKENS_MAX,
+    UNJUDGED,
     Abort,
     Budget,
     DraftLimit,
@@ -52,6 +53,7 @@ def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
 
 def _validate_model(model: ModelSpec, require: Require) -> None:
     require(1 <= len(model.layers) <= 16, "$.model.layers", "must name 1..16 layers")
+    require(model.numerics.is_judged, "$.model.numerics", f"{model.numerics} {UNJUDGED}")
     require(0 <= model.seed < 1 << 32, "$.model.seed", "must be 0..2^32-1")
     require(2 <= model.vocab_size <= 4096, "$.model.vocab_size", "must be 2..4096")
     for name in ("hidden_size", "heads", "head_size", "state_size"):

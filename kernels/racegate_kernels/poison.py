@@ -23,8 +23,9 @@ T_POISON_U32 = tl.constexpr(POISON_U32)
 
 def poison_of(dtype: Any) -> Any:
     """The poison value of a NumPy dtype."""
-    kind = np.dtype(dtype).kind
-    return {"i": POISON_I32, "u": POISON_U32, "f": POISON_FLOAT}[kind]
+    # To NumPy bfloat16 is a void type: it does not know what the bits mean.
+    kinds = {"i": POISON_I32, "u": POISON_U32, "f": POISON_FLOAT, "V": POISON_FLOAT}
+    return kinds[np.dtype(dtype).kind]
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.scenario import LayerKind, ModelSpec
+from racegate.scenario import UNJUDGED, LayerKind, ModelSpec, ScenarioError
 from racegate.scenario import Numerics as NumericsKind
 from racegate_reference.numbers import Array, Exact, Float, Numerics
 from racegate_reference.parameters import (
@@ -69,6 +69,8 @@ class Output:
 
 def build_model(spec: ModelSpec) -> Model:
     """The model of a scenario, with all parameters drawn."""
+    if not spec.numerics.is_judged:
+        raise ScenarioError("scenario", "$.model.numerics", f"{spec.numerics} {UNJUDGED}")
     numerics: Numerics = Exact() if spec.numerics is NumericsKind.EXACT else Float()
 
     def draw(shapes: Shapes, prefix: str) -> Mapping[str, Array]:

@@ -7,9 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from racegate.bench import BenchEntry
+from racegate.bench_cuda import BenchJob, BenchPart
+from racegate.cli import app
 from racegate.device.cuda_driver import NoCudaError
 from racegate.device.cuda_torch import open_cuda
 
@@ -47,3 +52,36 @@ def test_without_cuda_bindings_it_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", None)
     with pytest.raises(NoCudaError, match=r"cuda-bindings.*`\.\[gpu\]` installed"):
         open_cuda()
+
+
+def test_the_part_is_for_a_gpu() -> None:
+    result = racegate("bench", "--part", "engine")
+    assert result.returncode == 2
+    assert "add --device cuda" in result.stderr
+
+
+def test_a_job_that_fails_costs_its_own_figures_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken() -> list[BenchEntry]:
+        raise RuntimeError("CUDA out of memory")
+
+    def whole() -> list[BenchEntry]:
+        return [BenchEntry(name="figure", value=2.0, unit="ms", detail="[target] 1")]
+
+    def jobs(cuda: object, *, part: BenchPart, seconds: float) -> list[BenchJob]:
+        assert (part, seconds) == (BenchPart.ENGINE, 1.5)
+        return [BenchJob(name="one", measure=broken), BenchJob(name="other", measure=whole)]
+
+    monkeypatch.setattr("racegate.cli.open_cuda", object)
+    monkeypatch.setattr("racegate.cli.cuda_jobs", jobs)
+    monkeypatch.setattr("racegate.cli.gpu_environment", lambda: {"gpu": "none"})
+    path = tmp_path / "bench.json"
+    command = ["bench", "--device", "cuda", "--part", "engine", "--seconds", "1.5"]
+    result = CliRunner().invoke(app, [*command, "--json", str(path)])
+    assert result.exit_code == 3
+    assert "figure 2 ms  ([target] 1)" in result.stderr
+    found = msgspec.json.decode(path.read_bytes())
+    assert found["environment"]["gpu"] == "none"
+    assert [entry["name"] for entry in found["results"]] == ["one_failed", "figure"]
+    assert found["results"][0]["detail"] == "RuntimeError: CUDA out of memory"

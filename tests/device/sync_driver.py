@@ -109,12 +109,12 @@ class SyncDriver:
         return np.empty(shape, dtype)
 
     def memory(self, shape: tuple[int, ...], dtype: Any) -> torch.Tensor:
-        kind = torch.float32 if np.dtype(dtype).kind == "f" else torch.int32
-        return torch.empty(shape, dtype=kind)
+        name = np.dtype(dtype).name
+        return torch.empty(shape, dtype=getattr(torch, "int32" if name == "uint32" else name))
 
     def copy(self, stream: SyncStream, target: Memory, source: Memory) -> None:
         assert isinstance(target, torch.Tensor) or isinstance(source, torch.Tensor)
-        to, origin = _words(target), _words(source)
+        to, origin = _bytes(target), _bytes(source)
         assert to.shape == origin.shape
 
         def move() -> None:
@@ -123,7 +123,8 @@ class SyncDriver:
         self._put(stream, move)
 
     def fill(self, stream: SyncStream, target: torch.Tensor, word: int) -> None:
-        self._put(stream, lambda: _words(target).fill(word))
+        to, pattern = _bytes(target), np.array([word], np.uint32).view(np.uint8)
+        self._put(stream, lambda: np.copyto(to, np.resize(pattern, to.shape)))
 
     def run(self, stream: SyncStream, work: Callable[[], None]) -> None:
         self._put(stream, work)
@@ -195,11 +196,13 @@ class SyncDriver:
             raise StuckError("the host waits for what only the host could let happen")
 
 
-def _words(memory: Memory) -> np.ndarray:
-    """The memory as 32-bit words."""
-    array = memory if isinstance(memory, np.ndarray) else memory.numpy()
-    assert array.flags.c_contiguous
-    return array.reshape(-1).view(np.uint32)
+def _bytes(memory: Memory) -> np.ndarray:
+    """The memory as bytes."""
+    if isinstance(memory, torch.Tensor):
+        assert memory.is_contiguous()
+        return memory.reshape(-1).view(torch.uint8).numpy()
+    assert memory.flags.c_contiguous
+    return memory.reshape(-1).view(np.uint8)
 
 
 def _nothing() -> None:

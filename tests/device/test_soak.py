@@ -19,7 +19,7 @@ from racegate.check import Checker
 from racegate.device.cuda_site import CudaSite
 from racegate.device.pacing import Pacing
 from racegate.schedule import LATE
-from racegate.soak import Plan, Tally, _collect, soak_once, soak_scenario
+from racegate.soak import Plan, Tally, _At, _collect, soak_once, soak_scenario
 from support import scenario
 
 NAME = "three-row-cycle"
@@ -27,7 +27,7 @@ RUNS = 12
 
 
 def plan(pacing: Pacing = Pacing.EAGER) -> Plan:
-    return Plan(runs=RUNS, workers=1, seed=3, pacing=pacing)
+    return Plan(runs=RUNS, seconds=None, workers=1, seed=3, pacing=pacing)
 
 
 def tally_on(driver: Any, pacing: Pacing = Pacing.EAGER) -> Tally:
@@ -85,14 +85,22 @@ class Dead:
         return False
 
 
-def test_a_scenario_that_did_not_come_to_its_end_is_missing() -> None:
+def test_a_worker_that_did_not_come_to_its_end_hung_where_it_was() -> None:
     queue: Any = get_context("spawn").Queue()
-    for message in (Tally(scenario="a", runs=1), Tally(scenario="b", runs=1), "a"):
+    messages = (
+        _At(worker=0, scenario="a"),
+        _At(worker=1, scenario="b"),
+        Tally(scenario="a", runs=1),
+        Tally(scenario="b", runs=1),
+        Tally(scenario="a", runs=1),
+        _At(worker=0, scenario=None),
+    )
+    for message in messages:
         queue.put(msgspec.msgpack.encode(message))
-    queue.put(msgspec.msgpack.encode(Tally(scenario="a", runs=1)))
-    seen: list[int] = []
     while queue.empty():
         pass
-    tallies, done = _collect(queue, [Dead()], seen.append)
+    seen: list[int] = []
+    tallies, at = _collect(queue, [Dead(), Dead(), Dead()], seen.append)
     assert {name: tally.runs for name, tally in tallies.items()} == {"a": 2, "b": 1}
-    assert (done, seen) == ({"a"}, [1, 2, 3])
+    assert at == {1: "b", 2: "before its first scenario"}
+    assert seen == [1, 2, 3]

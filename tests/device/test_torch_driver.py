@@ -10,16 +10,20 @@ from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
 from numpy_backend import numpy_backend
 
 from racegate.check import Checker
+from racegate.device.cuda import CudaDevice
+from racegate.device.cuda_driver import bits_of
 from racegate.device.cuda_site import CudaSite
 from racegate.device.cuda_torch import CudaError, TorchDriver
 from racegate.device.pacing import Pacing
 from racegate.verdict import Verdict
+from racegate_kernels.poison import poison_of
 from support import checker
 
 
@@ -80,6 +84,11 @@ class FakeApi:
         kind.from_address(target)[:] = [word] * count
         return (self.status,)
 
+    def cuMemsetD16Async(self, target: int, half: int, count: int, stream: int) -> tuple[Status]:
+        kind = ctypes.c_uint16 * count
+        kind.from_address(target)[:] = [half] * count
+        return (self.status,)
+
     def cuStreamWaitValue32(
         self, stream: int, address: int, value: int, flags: int
     ) -> tuple[Status]:
@@ -98,7 +107,7 @@ def fake_torch() -> SimpleNamespace:
         Event=FakeEvent,
         CUDAGraph=FakeGraph,
     )
-    kinds = {name: getattr(torch, name) for name in ("uint8", "int32", "float32")}
+    kinds = {name: getattr(torch, name) for name in ("uint8", "int32", "float32", "bfloat16")}
     return SimpleNamespace(cuda=cuda, empty=empty, device=lambda *names: names, **kinds)
 
 
@@ -155,3 +164,32 @@ def test_streams_are_kept_from_run_to_run(driver: TorchDriver) -> None:
     first = {driver.stream().cuda_stream for _ in range(5)}
     driver.begin()
     assert {driver.stream().cuda_stream for _ in range(5)} == first
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8])
+def test_short_elements_take_two_bytes_and_fill_to_the_last(
+    count: int, driver: TorchDriver
+) -> None:
+    stream, dtype = driver.stream(), np.dtype(ml_dtypes.bfloat16)
+    host, memory = driver.pinned((count,), dtype), driver.memory((count,), dtype)
+    behind = driver.memory((1,), np.int32)
+    behind.fill_(5)
+    assert (memory.dtype, memory.nbytes, host.nbytes) == (torch.bfloat16, 2 * count, 2 * count)
+    driver.fill(stream, memory, bits_of(poison_of(dtype), dtype))
+    driver.copy(stream, host, memory)
+    assert memory.isnan().all() and np.isnan(host.astype(np.float32)).all()
+    assert behind.tolist() == [5]
+
+
+def test_constants_are_staged_in_pieces(
+    driver: TorchDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("racegate.device.cuda.STAGE_BYTES", 32)
+    device = CudaDevice(("compute",), driver)
+    for dtype in (np.int32, np.float32, ml_dtypes.bfloat16):
+        values = np.arange(51).reshape(17, 3).astype(dtype)
+        constant: Any = device.constant("values", values)
+        assert constant.shape == (17, 3) and constant.dtype == np.dtype(dtype)
+        assert constant.storage.tensor.to(torch.int64).tolist() == values.astype(int).tolist()
+        assert len(device._staging) <= 32
+    device.close()

@@ -107,10 +107,12 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "attention_gate", [model(n.tokens, inner)], {}
     yield "rotary", [x, token], {}
     yield "argmax", [model(n.rows, n.vocab)], {}
-    window = model(BLOCKS, inner, n.width - 1 + n.drafts)
+    # What is kept from step to step stays in float32 where the rest is in bfloat16.
+    kept = torch.float32 if dtype is torch.bfloat16 else dtype
+    window = tensor(BLOCKS, inner, n.width - 1 + n.drafts, dtype=kept)
     yield "conv_update", [projected(inner), model(inner, n.width), window, row, *counts], {}
     table = tensor(n.rows, n.table + columns)[:, n.table :]
-    state = model(BLOCKS, n.heads, n.head_size, n.state_size)
+    state = tensor(BLOCKS, n.heads, n.head_size, n.state_size, dtype=kept)
     b, dt = projected(n.state_size), projected(n.heads)
     yield "mamba2_update", [x, b, b, dt, *heads, state, table, *counts], {}
     q = projected(n.heads, n.state_size)

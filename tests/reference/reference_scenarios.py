@@ -22,7 +22,6 @@ from racegate.scenario import (
     GraphMode,
     LayerKind,
     ModelSpec,
-    Numerics,
     Planning,
     Preempt,
     Request,
@@ -31,6 +30,7 @@ from racegate.scenario import (
     Zeroing,
 )
 from racegate.validation import validate
+from support import JUDGED
 
 SMALL = ModelSpec(
     layers=(LayerKind.MAMBA2, LayerKind.GATED_DELTA, LayerKind.ATTENTION),
@@ -76,7 +76,7 @@ LAYERS = st.lists(st.sampled_from(LayerKind), min_size=1, max_size=3).map(tuple)
 def model_specs(**fixed: Any) -> SearchStrategy[ModelSpec]:
     """Small models with any layers, in both numerics."""
     fields: dict[str, SearchStrategy[Any]] = {
-        "numerics": st.sampled_from(Numerics),
+        "numerics": st.sampled_from(JUDGED),
         "layers": LAYERS,
         "seed": st.integers(0, 2**32 - 1),
         "vocab_size": st.integers(2, 12),
@@ -106,7 +106,7 @@ def random_scenario(random: Random) -> Scenario:
     k = fixed.get(drafter, random.randint(0, 3))
     model = msgspec.structs.replace(
         SMALL,
-        numerics=random.choice(tuple(Numerics)),
+        numerics=random.choice(JUDGED),
         layers=random.choice((SMALL.layers, SMALL.layers[:1], SMALL.layers[1:])),
         seed=random.randrange(2**32),
         vocab_size=random.choice((2, 5, 12)),

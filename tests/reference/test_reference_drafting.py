@@ -15,6 +15,7 @@ from racegate_reference.drafting import Drafter, Sampled, make_drafter
 from racegate_reference.model import Model, build_model
 from racegate_reference.numbers import Array
 from racegate_reference.paths import Path
+from support import JUDGED
 
 ASKED = request(prompt=(1, 0, 1), temperature=0.5)
 
@@ -108,7 +109,7 @@ def test_scripted_entries_are_words_in_float_too() -> None:
     assert scripted.entries(2, 5).dtype == np.uint32
 
 
-@pytest.mark.parametrize("numerics", Numerics)
+@pytest.mark.parametrize("numerics", JUDGED)
 def test_extract_hidden_states_drafts_what_was_sampled_first(numerics: Numerics) -> None:
     model = build_model(ModelSpec(numerics=numerics))
     path = Path(model, ASKED)

@@ -28,6 +28,7 @@ from racegate_reference.engine import run_reference
 from racegate_reference.model import Recurrent, build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
+from support import JUDGED
 
 
 def busy(**engine: Any) -> Scenario:
@@ -150,7 +151,7 @@ DRAFT_LENS = {
 }
 
 
-@pytest.mark.parametrize("numerics", Numerics)
+@pytest.mark.parametrize("numerics", JUDGED)
 @pytest.mark.parametrize("cache_mode", CacheMode)
 @pytest.mark.parametrize("drafter", DrafterKind)
 @pytest.mark.parametrize("zeroing", Zeroing)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from racegate.device.chooser import HoldChooser, Ticket
-from racegate.device.cuda_driver import WORD_BYTES, CudaDriver, bits_of
+from racegate.device.cuda_driver import CudaDriver, Tensor, bits_of
 from racegate.device.cuda_memory import (
     CudaEvent,
     CudaFlag,
@@ -48,6 +48,8 @@ from racegate.edge import Edge
 from racegate.trace import HoldOutcome, Trace
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
+
+STAGE_BYTES = 64 << 20
 
 
 class CudaDevice(QueuedDevice):
@@ -84,6 +86,7 @@ class CudaDevice(QueuedDevice):
         self._capturing: CudaGraph | None = None
         self._events: list[Any] = []
         self._storages = 0
+        self._staging = np.empty(0, np.uint8)
         self._pools = StoragePools()
         self._is_finished = False
 
@@ -111,13 +114,25 @@ class CudaDevice(QueuedDevice):
         return VirtualBuffer(name, storage, stream.index)
 
     def constant(self, name: str, values: np.ndarray) -> VirtualBuffer:
-        assert values.dtype.itemsize == WORD_BYTES, f"{name} is {values.dtype}"
-        staged = self._cuda.pinned(values.shape, values.dtype)
-        staged[...] = values
         tensor = self._cuda.memory(values.shape, values.dtype)
-        self._cuda.copy(self._setup, tensor, staged)
-        self._wait_for_setup()
+        self._stage(tensor.reshape(-1), values.reshape(-1))
         return VirtualBuffer(name, self._storage(stand_in(values.shape, values.dtype), tensor), 0)
+
+    def _stage(self, target: Tensor, values: np.ndarray) -> None:
+        """Copies flat values through pinned memory, in pieces: weights are larger than what the
+        host should pin.
+        """
+        most = STAGE_BYTES // values.itemsize
+        for first in range(0, len(values), most):
+            part = values[first : first + most]
+            if self._staging.nbytes < part.nbytes:
+                size = min(STAGE_BYTES, max(part.nbytes, 2 * self._staging.nbytes))
+                self._staging = self._cuda.pinned((size,), np.uint8)
+            staged = self._staging[: part.nbytes]
+            staged[...] = part.view(np.uint8)
+            place = target[first : first + len(part)]
+            self._cuda.copy(self._setup, place, staged.view(values.dtype))
+            self._wait_for_setup()
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
         storage = self._storage(self._cuda.pinned(shape, dtype), None)
@@ -164,7 +179,7 @@ class CudaDevice(QueuedDevice):
             return
         full_name = f"kernel:{name}@{step}"
         work = Work(
-            accesses=tuple(accesses_of(launch)),
+            accesses=tuple(accesses_of(launch)) if self.recorder.is_recording else (),
             put=partial(self._cuda.run, work=launch_work(launch, self._backend)),
             settle=pass_owners(self._launcher, (launch,), full_name, step),
         )
@@ -188,7 +203,8 @@ class CudaDevice(QueuedDevice):
         self, stream: VirtualStream, graph: CudaGraph, *, step: int, masks: Mapping[str, int]
     ) -> None:
         full_name = f"graph:{graph.name}@{step}"
-        launches = graph.resolved(masks)
+        # A graph knows no owners: without a recorder nobody asks which rows it touches.
+        launches = graph.resolved(masks) if self.recorder.is_recording else []
         work = Work(
             accesses=union_of(access for launch in launches for access in accesses_of(launch)),
             put=partial(self._cuda.replay, graph=graph.handle),

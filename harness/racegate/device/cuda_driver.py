@@ -1,8 +1,8 @@
 """CudaDriver: everything that CudaDevice asks of CUDA, and nothing else touches it.
 
 The logic of a device (holds, latches, cones, traces) is tested against another driver, which runs
-on CPU tensors. Host memory is handed about as NumPy arrays, device memory as torch tensors; every
-element has 32 bits, and uint32 is int32 on the device (torch has no full uint32 arithmetic).
+on CPU tensors. Host memory is handed about as NumPy arrays, device memory as torch tensors of the
+same dtype, but for uint32, which is int32 on the device (torch has no full uint32 arithmetic).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CudaDriver(Protocol):
         ...
 
     def fill(self, stream: Any, target: Tensor, word: int) -> None:
-        """Asynchronous: every element gets these 32 bits."""
+        """Asynchronous: these 32 bits over and over; a last element may get half."""
         ...
 
     def run(self, stream: Any, work: Callable[[], None]) -> None:
@@ -96,5 +96,5 @@ class CudaDriver(Protocol):
 
 
 def bits_of(value: Any, dtype: Any) -> int:
-    """The 32 bits of a value of this dtype."""
-    return int(np.array(value, dtype).view(np.uint32))
+    """32 bits of memory that holds nothing but a value of this dtype."""
+    return int(np.full(WORD_BYTES // np.dtype(dtype).itemsize, value, dtype).view(np.uint32)[0])

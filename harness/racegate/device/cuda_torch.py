@@ -26,6 +26,10 @@ ALIGNMENT_BYTES = 256
 # Read when CUDA starts: as many queues as torch makes streams.
 CONNECTIONS = "32"
 
+# The name of a NumPy dtype -> torch's of device memory.
+_KINDS = {"int32": "int32", "uint32": "int32", "float32": "float32", "bfloat16": "bfloat16"}
+HALF_BYTES = 2
+
 GET_ONE = "run with --device virtual, or on a machine with an NVIDIA GPU and `.[gpu]` installed"
 
 
@@ -107,14 +111,14 @@ class TorchDriver:
             stream.synchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        taken = self._pinned.take(math.prod(shape) * WORD_BYTES).numpy()
+        taken = self._pinned.take(math.prod(shape) * np.dtype(dtype).itemsize).numpy()
         array: np.ndarray = taken.view(dtype).reshape(shape)
         return array
 
     def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
-        torch = self._torch
-        kind = torch.float32 if np.dtype(dtype).kind == "f" else torch.int32
-        return self._memory.take(math.prod(shape) * WORD_BYTES).view(kind).view(shape)
+        kind = getattr(self._torch, _KINDS[np.dtype(dtype).name])
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return self._memory.take(size).view(kind).view(shape)
 
     def copy(self, stream: Any, target: Memory, source: Memory) -> None:
         size = _bytes_in(source)
@@ -124,9 +128,12 @@ class TorchDriver:
             self._call("cuMemcpyAsync", _address(target), _address(source), size, handle)
 
     def fill(self, stream: Any, target: Tensor, word: int) -> None:
-        count = target.numel()
-        if count:
-            self._call("cuMemsetD32Async", _address(target), word, count, stream.cuda_stream)
+        size, address, handle = _bytes_in(target), _address(target), stream.cuda_stream
+        if size % WORD_BYTES:
+            half = word & 0xFFFF
+            self._call("cuMemsetD16Async", address, half, size // HALF_BYTES, handle)
+        elif size:
+            self._call("cuMemsetD32Async", address, word, size // WORD_BYTES, handle)
 
     def run(self, stream: Any, work: Callable[[], None]) -> None:
         with self._torch.cuda.stream(stream):
@@ -171,8 +178,7 @@ def _address(memory: Memory) -> int:
 
 
 def _bytes_in(memory: Memory) -> int:
-    count = memory.size if isinstance(memory, np.ndarray) else memory.numel()
-    return int(count) * WORD_BYTES
+    return int(memory.nbytes)
 
 
 def open_cuda(index: int = 0) -> TorchDriver:

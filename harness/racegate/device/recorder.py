@@ -38,7 +38,12 @@ class Version:
 
 
 class Recorder:
-    """Vector clocks per lane, and the list of trace events."""
+    """Vector clocks per lane, and the list of trace events.
+
+    is_recording: whether it is worth working out what an operation touches
+    """
+
+    is_recording = True
 
     def __init__(self, lanes: tuple[str, ...]) -> None:
         self.lanes = ("host", *lanes)
@@ -117,6 +122,8 @@ class Recorder:
 
 class NullRecorder(Recorder):
     """Records nothing: the bare engine, for measuring what recording costs."""
+
+    is_recording = False
 
     def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
         pass

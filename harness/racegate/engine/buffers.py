@@ -9,6 +9,7 @@ import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
 from racegate.engine.block_tables import ceil_div
+from racegate.engine.weights import quantity_of
 from racegate.scenario import DrafterKind, Numerics, Scenario
 
 
@@ -24,12 +25,19 @@ class Sizes:
     columns: int
     state_columns: int
     hidden: int
-    exact: bool
+    numerics: Numerics
 
     @property
     def quantity(self) -> Any:
-        """The dtype of model quantities."""
-        return np.uint32 if self.exact else np.float32
+        """The dtype of weights, hidden states and caches."""
+        return quantity_of(self.numerics)
+
+    @property
+    def state(self) -> Any:
+        """The dtype of recurrent states and windows, which production keeps in float32: every step
+        rounds them again.
+        """
+        return np.uint32 if self.numerics is Numerics.EXACT else np.float32
 
 
 def sizes_of(scenario: Scenario) -> Sizes:
@@ -45,7 +53,7 @@ def sizes_of(scenario: Scenario) -> Sizes:
         columns=ceil_div(engine.model_len_max + k, engine.block_size),
         state_columns=state_columns,
         hidden=scenario.model.hidden_size,
-        exact=scenario.model.numerics is Numerics.EXACT,
+        numerics=scenario.model.numerics,
     )
 
 

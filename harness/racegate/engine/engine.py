@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 
 import msgspec
+import numpy as np
 
 from racegate.device.protocol import Device
 from racegate.engine.counters import Counters
@@ -32,7 +33,10 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AsyncEngine:
-    """A scheduler and a runner with up to `depth` steps in flight."""
+    """A scheduler and a runner with up to `depth` steps in flight.
+
+    weights: of the model, by name; drawn from its seed by default
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class AsyncEngine:
         truth: Mapping[str, tuple[int, ...]],
         parts: EngineParts | None = None,
         probe: Probe | None = None,
+        weights: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self._scenario = scenario
         self._device = device
@@ -56,6 +61,7 @@ class AsyncEngine:
             truth=truth,
             counters=self._counters,
             probe=self._probe,
+            weights=weights,
         )
         self._frames: deque[Frame] = deque()
         self._scheduled: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,14 +38,26 @@ class BatchShape:
 
 
 class Model:
-    """Parameters and pools. States, windows and caches are named by layer index."""
+    """Parameters and pools. States, windows and caches are named by layer index.
 
-    def __init__(self, scenario: Scenario, device: Device, stream: Stream, *, sizes: Sizes) -> None:
+    weights: by name, of the shapes of `parameter_shapes`; drawn from the model seed by default
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        device: Device,
+        stream: Stream,
+        *,
+        sizes: Sizes,
+        weights: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self._scenario = scenario
         self._device = device
         self._stream = stream
         has_mtp = scenario.engine.drafter is DrafterKind.MTP
-        weights = make_weights(scenario.model, has_mtp=has_mtp)
+        drawn = make_weights(scenario.model, has_mtp=has_mtp) if weights is None else weights
+        weights = dict(drawn)
         if has_mtp:
             # The product with a concatenation is a sum of two products: no concatenation on the
             # device.
@@ -66,10 +79,10 @@ class Model:
             self.caches[index] = self._pool(f"kv.{index}", shape, sizes.quantity)
             return
         shape = (engine.state_blocks, model.heads, model.head_size, model.state_size)
-        self.states[index] = self._pool(f"state.{index}", shape, sizes.quantity)
+        self.states[index] = self._pool(f"state.{index}", shape, sizes.state)
         keys = model.state_size if kind is LayerKind.MAMBA2 else model.heads * model.state_size
         shape = (engine.state_blocks, inner + 2 * keys, model.conv_width - 1 + sizes.drafts)
-        self.windows[index] = self._pool(f"conv.{index}", shape, sizes.quantity)
+        self.windows[index] = self._pool(f"conv.{index}", shape, sizes.state)
 
     def _pool(self, name: str, shape: tuple[int, ...], dtype: Any) -> DeviceBuffer:
         return self._device.device_buffer(name, shape, dtype, stream=self._stream)

@@ -56,6 +56,7 @@ class Runner:
         truth: Mapping[str, tuple[int, ...]],
         counters: Counters,
         probe: Probe,
+        weights: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self._scenario = scenario
         self._device = device
@@ -66,7 +67,7 @@ class Runner:
         sizes = sizes_of(scenario)
         self._inputs = make_inputs(device, compute, sizes)
         self._work = make_work(device, compute, sizes)
-        self._model = Model(scenario, device, compute, sizes=sizes)
+        self._model = Model(scenario, device, compute, sizes=sizes, weights=weights)
         self._drafter = make_drafter(
             scenario, device, compute, self._model, sizes=sizes, truth=truth, parts=parts
         )

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 
 from racegate.scenario import LayerKind, ModelSpec, Numerics
 from racegate_kernels.numerics import GOLDEN, mix_eager
+
+
+def quantity_of(numerics: Numerics) -> Any:
+    """The dtype of model quantities in memory."""
+    match numerics:
+        case Numerics.EXACT:
+            return np.uint32
+        case Numerics.FLOAT32:
+            return np.float32
+        case Numerics.BFLOAT16:
+            return ml_dtypes.bfloat16
 
 
 def parameter_shapes(model: ModelSpec, *, has_mtp: bool) -> dict[str, tuple[tuple[int, ...], int]]:
@@ -53,7 +67,7 @@ def parameter_shapes(model: ModelSpec, *, has_mtp: bool) -> dict[str, tuple[tupl
 
 
 def make_weights(model: ModelSpec, *, has_mtp: bool) -> dict[str, np.ndarray]:
-    """All parameters, uint32 in exact and float32 otherwise."""
+    """All parameters, of the dtype that the numerics ask for."""
     shapes = parameter_shapes(model, has_mtp=has_mtp)
     return {name: _parameter(model, name, *value) for name, value in shapes.items()}
 
@@ -64,8 +78,8 @@ def _parameter(model: ModelSpec, name: str, shape: tuple[int, ...], fan_in: int)
     bits: np.ndarray = mix_eager(mix_eager(seed) + index * GOLDEN).reshape(shape)
     if model.numerics is Numerics.EXACT:
         return bits
-    scaled: np.ndarray = ((bits / 2.0**31 - 1.0) * np.sqrt(3.0 / fan_in)).astype(np.float32)
-    return scaled
+    scaled: np.ndarray = (bits / 2.0**31 - 1.0) * np.sqrt(3.0 / fan_in)
+    return scaled.astype(quantity_of(model.numerics))
 
 
 def _fnv(text: str) -> int:
