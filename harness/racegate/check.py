@@ -25,6 +25,7 @@ from racegate.engine.engine import AsyncEngine, EngineResult
 from racegate.engine.lanes import lanes_of
 from racegate.engine.probe import NullProbe, Probe
 from racegate.engine.recording import RecordingProbe
+from racegate.engine.weights import make_weights
 from racegate.faults.fault import Fault
 from racegate.findings import (
     from_conflicts,
@@ -40,7 +41,7 @@ from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_qu
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.run import Run
-from racegate.scenario import UNJUDGED, Numerics, Request, Scenario
+from racegate.scenario import UNJUDGED, DrafterKind, Numerics, Request, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.stats import Stats, make_stats, unmet_expectations, vacuous
 from racegate.trace import HoldOutcome
@@ -127,6 +128,8 @@ class Checker:
         self._cuda = cuda
         self._rehearsed: set[str | None] = set()
         self.truth = truth(self.scenario)
+        has_mtp = self.scenario.engine.drafter is DrafterKind.MTP
+        self._weights = make_weights(self.scenario.model, has_mtp=has_mtp)
         self.plain = {
             request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
         }
@@ -221,6 +224,7 @@ class Checker:
             truth=self.truth,
             parts=parts,
             probe=probe,
+            weights=self._weights,
         )
 
     def execute_bare(self) -> EngineResult:
@@ -228,7 +232,9 @@ class Checker:
         measured against this.
         """
         device = VirtualDevice(self.lanes, recorder=NullRecorder(self.lanes))
-        engine = AsyncEngine(self.scenario, device, truth=self.truth, probe=NullProbe())
+        engine = AsyncEngine(
+            self.scenario, device, truth=self.truth, probe=NullProbe(), weights=self._weights
+        )
         result = engine.run()
         device.finish()
         return result

@@ -2,8 +2,7 @@
 virtual device; how a machine and its driver earn trust as a place to replay failures.
 
 A scenario runs eagerly, with everything late, with each lane late, and then with drawn holds. Paced
-eagerly a GPU owes the trace of the virtual device, realised holds included; left to itself only
-that no hold is given up which the run did not force.
+eagerly a GPU owes the trace of the virtual device, with the same holds realised.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from itertools import count
 from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
@@ -23,12 +23,13 @@ import msgspec
 from racegate.bench import environment
 from racegate.check import Checker, RunResult
 from racegate.device.cuda_site import CudaSite
-from racegate.device.cuda_torch import gpu_environment, open_cuda
+from racegate.device.cuda_torch import gpu_count, gpu_environment, open_cuda
 from racegate.device.pacing import Pacing
 from racegate.explore.generate import generate_holds, seeded
 from racegate.scenario import Scenario
 from racegate.scenario_file import load
 from racegate.schedule import EAGER, LATE, Schedule, lane_late
+from racegate.trace import Trace
 
 SCHEMA = "racegate/1"
 # A worker that says nothing for so long hangs: the watchdog ends a run that is held up in 10 s.
@@ -48,11 +49,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """One scenario. held: runs in which a hold named an operation
+    """One scenario.
 
-    unrealised: runs in which a hold that named an operation did not keep it; expired: runs that the
-        watchdog had to end; wrong: runs with a finding; differing: runs that, paced eagerly, left
-        another trace than the virtual device
+    held: runs in which a hold named an operation; unrealised: those in which the program itself
+        gave one up, because something had to wait for what it held
+    expired: runs that the watchdog had to end; wrong: runs with a finding; differing: runs that,
+        paced eagerly, left another trace than the virtual device
     """
 
     scenario: str
@@ -95,27 +97,32 @@ class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: tuple[Tally, ...]
 
 
-def schedules_for(lanes: Sequence[str], plan: Plan, *, share: int) -> list[Schedule]:
-    """The schedules of a scenario: the systematic ones, then drawn ones up to its share."""
-    schedules = [EAGER, LATE, *map(lane_late, lanes)]
-    drawn = range(max(0, share - len(schedules)))
-    return schedules + [generate_holds(seeded(plan.seed, number)) for number in drawn]
+def schedules_for(lanes: Sequence[str], seed: int) -> Iterator[Schedule]:
+    """The schedules of a scenario: the systematic ones, then drawn ones without end."""
+    yield from (EAGER, LATE, *map(lane_late, lanes))
+    for number in count():
+        yield generate_holds(seeded(seed, number))
 
 
 def soak_scenario(scenario: Scenario, plan: Plan, site: CudaSite, *, share: int) -> Iterator[Tally]:
-    """One run after another."""
+    """One run after another, the first eager; a schedule that would hold nothing is no run."""
     judge, virtual = Checker(scenario, cuda=site), Checker(scenario)
-    for schedule in schedules_for(judge.lanes, plan, share=share):
-        yield soak_once(judge, virtual, site, schedule)
+    runs = 0
+    for schedule in schedules_for(judge.lanes, plan.seed):
+        expected = virtual.execute(schedule=schedule).trace
+        if runs > 0 and not any(hold.matched for hold in expected.holds):
+            continue
+        yield soak_once(judge, site, schedule, expected)
+        runs += 1
+        if runs == share:
+            return
 
 
-def soak_once(judge: Checker, virtual: Checker, site: CudaSite, schedule: Schedule) -> Tally:
-    """One schedule, on the GPU and, paced eagerly, beside the virtual device."""
+def soak_once(judge: Checker, site: CudaSite, schedule: Schedule, expected: Trace) -> Tally:
+    """One schedule on the GPU. expected: the virtual device's trace"""
     run = judge.execute(schedule=schedule)
     result = judge.judge(run, schedule=schedule)
-    differs = False
-    if site.pacing is Pacing.EAGER:
-        differs = run.trace != virtual.execute(schedule=schedule).trace
+    differs = site.pacing is Pacing.EAGER and run.trace != expected
     return Tally(
         scenario=judge.scenario.name,
         runs=1,
@@ -135,7 +142,7 @@ def result_line(result: RunResult) -> str:
 
 
 def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> SoakResult:
-    """All scenarios, shared out among processes that use one GPU."""
+    """All scenarios, shared out among processes, and these among the GPUs of the machine."""
     context = multiprocessing.get_context("spawn")
     queue: Queue[bytes] = context.Queue()
     share = -(-plan.runs // len(paths))
@@ -196,7 +203,7 @@ def _collect(
 
 def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
     """One worker: where it is, and a tally per run."""
-    site = CudaSite(open_cuda(), pacing=plan.pacing)
+    site = CudaSite(open_cuda(worker % gpu_count()), pacing=plan.pacing)
     end = math.inf if plan.seconds is None else time.monotonic() + plan.seconds
     for path in paths:
         scenario = load(path)

@@ -49,6 +49,7 @@ from racegate.trace import HoldOutcome, Trace
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
+# Pinned at most for what goes to the device in pieces; what is much smaller is pinned whole.
 STAGE_BYTES = 64 << 20
 
 
@@ -87,6 +88,7 @@ class CudaDevice(QueuedDevice):
         self._events: list[Any] = []
         self._storages = 0
         self._staging = np.empty(0, np.uint8)
+        self._is_set_up = True
         self._pools = StoragePools()
         self._is_finished = False
 
@@ -109,7 +111,7 @@ class CudaDevice(QueuedDevice):
         if storage is None:
             tensor = self._cuda.memory(shape, dtype)
             self._cuda.fill(self._setup, tensor, bits_of(poison_of(dtype), dtype))
-            self._wait_for_setup()
+            self._is_set_up = False
             storage = self._storage(stand_in(shape, dtype), tensor)
         return VirtualBuffer(name, storage, stream.index)
 
@@ -119,20 +121,25 @@ class CudaDevice(QueuedDevice):
         return VirtualBuffer(name, self._storage(stand_in(values.shape, values.dtype), tensor), 0)
 
     def _stage(self, target: Tensor, values: np.ndarray) -> None:
-        """Copies flat values through pinned memory, in pieces: weights are larger than what the
-        host should pin.
+        """Copies flat values through pinned memory. Weights go in pieces: they are larger than what
+        the host should pin.
         """
+        if values.nbytes <= STAGE_BYTES // 64:
+            self._copy_staged(target, values, self._cuda.pinned((values.nbytes,), np.uint8))
+            return
+        if self._staging.nbytes == 0:
+            self._staging = self._cuda.pinned((STAGE_BYTES,), np.uint8)
         most = STAGE_BYTES // values.itemsize
         for first in range(0, len(values), most):
             part = values[first : first + most]
-            if self._staging.nbytes < part.nbytes:
-                size = min(STAGE_BYTES, max(part.nbytes, 2 * self._staging.nbytes))
-                self._staging = self._cuda.pinned((size,), np.uint8)
-            staged = self._staging[: part.nbytes]
-            staged[...] = part.view(np.uint8)
-            place = target[first : first + len(part)]
-            self._cuda.copy(self._setup, place, staged.view(values.dtype))
+            self._copy_staged(target[first : first + len(part)], part, self._staging)
             self._wait_for_setup()
+
+    def _copy_staged(self, target: Tensor, values: np.ndarray, staging: np.ndarray) -> None:
+        staged = staging[: values.nbytes]
+        staged[...] = values.view(np.uint8)
+        self._cuda.copy(self._setup, target, staged.view(values.dtype))
+        self._is_set_up = False
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
         storage = self._storage(self._cuda.pinned(shape, dtype), None)
@@ -148,6 +155,14 @@ class CudaDevice(QueuedDevice):
         """The setup stream has no latches."""
         event = self._done(self._setup)
         self._cuda.synchronize(event)
+        self._events.append(event)
+
+    def _set_up(self) -> None:
+        """What was made since the last time is there before anything that follows on a stream."""
+        self._is_set_up = True
+        event = self._done(self._setup)
+        for handle in self._handles:
+            self._cuda.wait(handle, event)
         self._events.append(event)
 
     def free(self, buffer: VirtualBuffer, *, step: int) -> None:
@@ -194,6 +209,7 @@ class CudaDevice(QueuedDevice):
         finally:
             self._capturing = None
         self._watchdog.beat()
+        self._wait_for_setup()
         graph.handle = self._cuda.capture(
             partial(_all, [launch_work(launch, self._backend) for launch in graph.launches]),
             rehearsal=partial(_all, [on_zeros(launch, self._backend) for launch in graph.launches]),
@@ -257,6 +273,8 @@ class CudaDevice(QueuedDevice):
     def _put(self, stream: VirtualStream, name: str, work: Work, ticket: Ticket | None) -> None:
         """Hands work to the device, behind a latch if it may not run at once."""
         self._watchdog.beat()
+        if not self._is_set_up:
+            self._set_up()
         handle = self._handles[stream.index - 1]
         is_follower = bool(stream.queue) and self._pacing is Pacing.EAGER
         latch = None

@@ -203,6 +203,11 @@ def open_cuda(index: int = 0) -> TorchDriver:
     return TorchDriver(torch, cuda, index)
 
 
+def gpu_count() -> int:
+    """GPUs of this machine."""
+    return int(import_module("torch").cuda.device_count())
+
+
 def gpu_environment() -> dict[str, str]:
     """What a figure from the current GPU depends on. The GPU is there."""
     torch, triton = import_module("torch"), import_module("triton")
