@@ -40,23 +40,24 @@ class CudaError(RuntimeError):
 class _Arena:
     """Memory in large pieces, handed out from their front and taken back all at once."""
 
-    def __init__(self, allocate: Callable[[int], Tensor]) -> None:
+    def __init__(self, allocate: Callable[[int], Memory]) -> None:
         self._allocate = allocate
-        self._pieces: list[Tensor] = []
+        self._pieces: list[tuple[Memory, int]] = []
         self._piece = 0
         self._used = 0
 
     def reset(self) -> None:
         self._piece = self._used = 0
 
-    def take(self, size: int) -> Tensor:
+    def take(self, size: int) -> Memory:
         """So many bytes."""
         length = -(-max(size, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         while True:
             if self._piece == len(self._pieces):
-                self._pieces.append(self._allocate(max(length, PIECE_BYTES)))
-            piece = self._pieces[self._piece]
-            if self._used + length <= len(piece):
+                most = max(length, PIECE_BYTES)
+                self._pieces.append((self._allocate(most), most))
+            piece, most = self._pieces[self._piece]
+            if self._used + length <= most:
                 first = self._used
                 self._used += length
                 return piece[first : first + size]
@@ -69,11 +70,13 @@ class TorchDriver:
     def __init__(self, torch: Any, cuda: Any, index: int) -> None:
         self._torch = torch
         self._cuda = cuda
+        self._success = cuda.CUresult.CUDA_SUCCESS
+        self._at_least = int(cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ)
         self._device = torch.device("cuda", index)
         torch.cuda.set_device(self._device)
         self._streams: list[Any] = []
         self._spare: list[Any] = []
-        self._pinned = _Arena(partial(torch.empty, dtype=torch.uint8, pin_memory=True))
+        self._pinned = _Arena(self._pin)
         self._memory = _Arena(partial(torch.empty, dtype=torch.uint8, device=self._device))
         self._capture_stream = torch.cuda.Stream(self._device)
         self.backend: Backend = triton_backend()
@@ -111,9 +114,15 @@ class TorchDriver:
             stream.synchronize()
 
     def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        taken = self._pinned.take(math.prod(shape) * np.dtype(dtype).itemsize).numpy()
+        taken = self._pinned.take(math.prod(shape) * np.dtype(dtype).itemsize)
         array: np.ndarray = taken.view(dtype).reshape(shape)
         return array
+
+    def _pin(self, size: int) -> np.ndarray:
+        pinned: np.ndarray = self._torch.empty(
+            size, dtype=self._torch.uint8, pin_memory=True
+        ).numpy()
+        return pinned
 
     def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
         kind = getattr(self._torch, _KINDS[np.dtype(dtype).name])
@@ -140,9 +149,8 @@ class TorchDriver:
             work()
 
     def wait_word(self, stream: Any, words: np.ndarray, index: int) -> None:
-        flags = self._cuda.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
         address = _address(words) + index * WORD_BYTES
-        self._call("cuStreamWaitValue32", stream.cuda_stream, address, 1, int(flags))
+        self._call("cuStreamWaitValue32", stream.cuda_stream, address, 1, self._at_least)
 
     def store(self, words: np.ndarray, index: int, value: int) -> None:
         words[index] = value
@@ -167,14 +175,16 @@ class TorchDriver:
 
     def _call(self, name: str, *args: Any) -> None:
         (status, *_) = getattr(self._cuda, name)(*args)
-        if status != self._cuda.CUresult.CUDA_SUCCESS:
+        if status != self._success:
             raise CudaError(f"{name} failed: {status}")
 
 
 def _address(memory: Memory) -> int:
-    assert memory.flags.c_contiguous if isinstance(memory, np.ndarray) else memory.is_contiguous()
-    address = memory.ctypes.data if isinstance(memory, np.ndarray) else memory.data_ptr()
-    return int(address)
+    if isinstance(memory, np.ndarray):
+        assert memory.flags.c_contiguous
+        return int(memory.__array_interface__["data"][0])
+    assert memory.is_contiguous()
+    return int(memory.data_ptr())
 
 
 def _bytes_in(memory: Memory) -> int:

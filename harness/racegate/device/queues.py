@@ -186,7 +186,8 @@ class QueuedDevice:
         while moved:
             moved = False
             for stream in self._in_order:
-                moved |= self._advance(stream)
+                if stream.queue:
+                    moved |= self._advance(stream)
 
     def _advance(self, stream: VirtualStream) -> bool:
         moved = False
