@@ -27,7 +27,7 @@ test: $(STAMP) lint
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
-	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu tests/gpu
+	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu tests/gpu tests/kernels
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ LAYERS = (
     ("engine",),
     ("oracles", "faults"),
     ("explore",),
-    ("run", "checkpoint"),
+    ("run", "checkpoint", "environment"),
     ("findings", "stats"),
     ("check",),
     ("search", "selfcheck"),
@@ -35,7 +35,7 @@ LAYERS = (
     ("bench_intervals", "bench_loads", "bench_kernels", "bench_trace"),
     ("bench_engine", "bench_overhead", "bench_cuda"),
     ("report",),
-    ("cli", "cli_ab", "cli_common", "cli_faults", "cli_search", "cli_soak"),
+    ("cli", "cli_ab", "cli_common", "cli_faults", "cli_report", "cli_search", "cli_soak"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

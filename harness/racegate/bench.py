@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from random import Random
 
 import msgspec
-import numpy as np
 
-import racegate
 from racegate.check import Checker
 from racegate.device.stepping import Stepper
+from racegate.environment import environment
 from racegate.explore.abstract import AbstractProgram, random_program, run_program
 from racegate.explore.generate import generate_holds, seeded
 from racegate.explore.samplers import PctStepper, PosStepper, RandomStepper
@@ -25,8 +20,6 @@ from racegate.scenario import Request, Scenario
 from racegate.schedule import EAGER, Schedule
 from racegate.sharing import SharedRuns
 from racegate.validation import validate
-
-COMMIT_VARIABLE = "RACEGATE_COMMIT"
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,38 +175,3 @@ PEERS = (
     _peer("frontrun_dpor", 689, "two threads, no tensors, best case"),
     _peer("loom", 1500, "tokio's pool, estimate from public CI times"),
 )
-
-
-def environment() -> dict[str, str]:
-    """What a figure depends on."""
-    return {
-        "racegate": racegate.__version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu": _cpu_model(),
-        "cores": str(os.cpu_count()),
-    }
-
-
-def _commit() -> str:
-    """The commit of the checkout that runs; a copy without its history may be told."""
-    if COMMIT_VARIABLE in os.environ:
-        return os.environ[COMMIT_VARIABLE]
-    command = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return "unknown"
-    return found.stdout.strip() or "unknown"
-
-
-def _cpu_model() -> str:
-    """The name Linux gives the processor; what Python knows elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor())

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from racegate.ab.workload import AbError
-from racegate.bench import BenchEntry, BenchResult, environment, run_bench
+from racegate.bench import BenchEntry, BenchResult, run_bench
 from racegate.bench_cuda import BenchPart, cuda_jobs, has_failed, run_job
 from racegate.check import Checker, CheckError, RunResult
 from racegate.cli_ab import ab
@@ -35,11 +35,13 @@ from racegate.cli_common import (
     write_json,
 )
 from racegate.cli_faults import faults_app
+from racegate.cli_report import report
 from racegate.cli_search import explain, fuzz, replay
 from racegate.cli_soak import soak
 from racegate.device.cuda_driver import NoCudaError
-from racegate.device.cuda_torch import gpu_environment, open_cuda
+from racegate.device.cuda_torch import open_cuda
 from racegate.device.pacing import Pacing
+from racegate.environment import environment_of
 from racegate.faults.catalogue import FaultError, find_fault
 from racegate.faults.fault import Fault
 from racegate.fuzz import CampaignError
@@ -55,6 +57,7 @@ from racegate.gate import (
 from racegate.matrix import MatrixError
 from racegate.minimise import minimise, witness_of
 from racegate.oracles.paths import ExplainError
+from racegate.report.gpu import ReportError
 from racegate.report.text import print_gate, print_run
 from racegate.request_log import scenario_file_for
 from racegate.scenario import Scenario, ScenarioError
@@ -78,10 +81,12 @@ app.command()(replay)
 app.command()(explain)
 app.command()(fuzz)
 app.command()(soak)
+app.command()(report)
 app.command()(ab)
 
 BAD_INPUT = (
     AbError,
+    ReportError,
     ScenarioError,
     ScheduleError,
     FaultError,
@@ -312,4 +317,4 @@ def _bench_cuda(part: BenchPart, seconds: float) -> BenchResult:
                 figure = f"{entry.name} {entry.value:.6g} {entry.unit}  ({entry.detail})"
                 progress.console.print(figure, markup=False, highlight=False, soft_wrap=True)
             progress.advance(task)
-    return BenchResult(environment=environment() | gpu_environment(), results=tuple(entries))
+    return BenchResult(environment=environment_of("cuda"), results=tuple(entries))

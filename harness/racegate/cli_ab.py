@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from racegate.ab.environment import environment_of
 from racegate.ab.folder import Folder, open_folder, read_folder
 from racegate.ab.held import run_held, witness_path
 from racegate.ab.running import Done, Part, Runner, parse_part
@@ -38,6 +37,7 @@ from racegate.cli_common import DeviceKind, JsonOption, fail, stdout_console, wr
 from racegate.device.cuda_site import CudaSite
 from racegate.device.cuda_torch import open_cuda
 from racegate.device.pacing import Pacing
+from racegate.environment import environment_of
 from racegate.replay import Outcome
 from racegate.report.ab import print_ab
 from racegate.scenario import CacheMode

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from racegate.bench import environment
 from racegate.cli_common import (
     BudgetOption,
     JsonOption,
@@ -21,6 +20,7 @@ from racegate.cli_common import (
     write_text,
 )
 from racegate.effort import measure
+from racegate.environment import environment
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.gate import SCHEMA, load_all, scenario_paths

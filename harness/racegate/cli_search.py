@@ -25,11 +25,12 @@ from racegate.cli_common import (
     write_json,
 )
 from racegate.device.pacing import Pacing
+from racegate.environment import environment_of
 from racegate.explain import explain_failure, explain_pair
 from racegate.faults.catalogue import find_fault
 from racegate.fuzz import NOTHING_HAPPENED, Campaign, CampaignState, Live, Plan
 from racegate.gate import SCHEMA
-from racegate.replay import EXIT_CODES, worst_of
+from racegate.replay import EXIT_CODES, Replay, worst_of
 from racegate.replay import replay as replay_witness
 from racegate.report.search import print_campaign, print_explanation, print_replay, print_replays
 from racegate.scenario_file import load
@@ -62,15 +63,24 @@ def replay(
             results.append(replay_witness(witness, times=times, command=command, cuda=site))
             progress.advance(task)
     if json is not None:
-        objects = [
-            {"file": f.name, **msgspec.to_builtins(r)} for f, r in zip(files, results, strict=True)
-        ]
-        write_json(json, objects[0] if len(files) == 1 else objects)
+        write_json(json, _replay_object(files, results, device))
     if json != "-" and len(files) == 1:
         print_replay(stdout_console(), results[0])
     elif json != "-":
         print_replays(stdout_console(), files, results)
     raise typer.Exit(EXIT_CODES[worst_of(result.outcome for result in results)])
+
+
+def _replay_object(files: list[Path], results: list[Replay], device: DeviceKind) -> Any:
+    """One replay whole; several without their last runs."""
+    if len(files) == 1:
+        return msgspec.to_builtins(results[0])
+    objects = []
+    for file, result in zip(files, results, strict=True):
+        fields = msgspec.to_builtins(result)
+        del fields["last"]
+        objects.append({"file": file.name, **fields})
+    return {"schema": SCHEMA, "environment": environment_of(device), "replays": objects}
 
 
 def explain(

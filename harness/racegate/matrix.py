@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from racegate.bench import environment
 from racegate.check import Checker
+from racegate.environment import environment
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.kills import (

@@ -47,6 +47,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     witness: str
+    fault: str | None
+    holds: tuple[str, ...]
     outcome: Outcome
     expected_signature: str
     signature: str | None
@@ -77,6 +79,8 @@ def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None 
     return Replay(
         schema="racegate/1",
         witness=witness.title,
+        fault=witness.fault,
+        holds=witness.holds,
         outcome=worst_of(seen),
         expected_signature=witness.signature,
         signature=signature_of(last.findings),

@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from racegate.bench import environment
 from racegate.check import Checker, RunResult
 from racegate.device.cuda_site import CudaSite
-from racegate.device.cuda_torch import gpu_count, gpu_environment, open_cuda
+from racegate.device.cuda_torch import gpu_count, open_cuda
 from racegate.device.pacing import Pacing
+from racegate.environment import environment_of
 from racegate.explore.generate import generate_holds, seeded
 from racegate.scenario import Scenario
 from racegate.scenario_file import load
@@ -163,7 +163,7 @@ def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> So
     total = reduce(Tally.plus, tallies.values(), Tally(scenario="all"))
     return SoakResult(
         schema=SCHEMA,
-        environment=environment() | gpu_environment(),
+        environment=environment_of("cuda"),
         plan=plan,
         total=total,
         seconds=seconds,

@@ -194,7 +194,7 @@ def _conv_update_kernel(
         p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
         tl.store(p_out, act(b_sum, EXACT), mask=(o_t < length)[:, None] & m_c)
         i_first += BLOCK_T
-    i_first = first_behind(i_row, end, tokens)
+    i_first = first_behind(i_row, tl.num_programs(0), end, tokens)
     while i_first < tokens:
         o_t = i_first + tl.arange(0, BLOCK_T)
         p_out = p_convolved + o_t.to(tl.int64)[:, None] * CHANNELS + o_c

@@ -126,7 +126,7 @@ def gated_delta_update_triton(
     state_size = q.shape[2]
     out = output_of(v, v.shape, rows=len(state_table))
     tile = state_tile(head_size, state_size)
-    _gated_delta_update_kernel[(len(state_table), heads, triton.cdiv(head_size, tile.block_p))](
+    _gated_delta_update_kernel[(triton.cdiv(head_size, tile.block_p), heads, len(state_table))](
         q,
         k,
         v,
@@ -196,13 +196,14 @@ def _gated_delta_update_kernel(
     BLOCK_N: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """One program per (row, head, tile of P).
+    """One program per (tile of P, head, row): the tiles of a head, which read the same keys and
+    queries, run side by side.
 
     The tile stays in registers while the row's tokens pass. No autotune: a trial run would
     overwrite the state.
     """
-    i_row, i_head = tl.program_id(0), tl.program_id(1)
-    o_p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
+    i_row, i_head = tl.program_id(2), tl.program_id(1)
+    o_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     o_n = tl.arange(0, BLOCK_N)
     m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
     m_tile = m_p[:, None] & m_n[None, :]
@@ -251,7 +252,7 @@ def _gated_delta_update_kernel(
         b_q, b_k, b_v, b, g = inputs
         i_block = i_next
         i_t += 1
-    i_t = first_behind(i_row, end, tokens)
+    i_t = first_behind(i_row, tl.num_programs(2), end, tokens)
     while i_t < tokens:
         p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_out_token + o_p, 0, mask=m_p)

@@ -234,7 +234,7 @@ def _mamba2_update_kernel(
         b_x, b_b, b_c, dt = inputs
         i_block = i_next
         i_t += 1
-    i_t = first_behind(i_row, end, tokens)
+    i_t = first_behind(i_row, tl.num_programs(0), end, tokens)
     while i_t < tokens:
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, 0, mask=m_p)

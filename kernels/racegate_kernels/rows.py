@@ -99,9 +99,9 @@ def row_span(p_query_start, i_row, tokens):
 
 
 @triton.jit
-def first_behind(i_row, end, tokens):
+def first_behind(i_row, rows, end, tokens):
     """First token behind the last row, which that row's programs set to 0; others have none."""
-    return tl.where(i_row == tl.num_programs(0) - 1, tl.maximum(end, 0), tokens)
+    return tl.where(i_row == rows - 1, tl.maximum(end, 0), tokens)
 
 
 @triton.jit

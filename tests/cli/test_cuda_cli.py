@@ -75,7 +75,7 @@ def test_a_job_that_fails_costs_its_own_figures_alone(
 
     monkeypatch.setattr("racegate.cli.open_cuda", object)
     monkeypatch.setattr("racegate.cli.cuda_jobs", jobs)
-    monkeypatch.setattr("racegate.cli.gpu_environment", lambda: {"gpu": "none"})
+    monkeypatch.setattr("racegate.cli.environment_of", lambda device: {"gpu": "none"})
     path = tmp_path / "bench.json"
     command = ["bench", "--device", "cuda", "--part", "engine", "--seconds", "1.5"]
     result = CliRunner().invoke(app, [*command, "--json", str(path)])

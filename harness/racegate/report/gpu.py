@@ -1,0 +1,187 @@
+"""The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
+
+Files of the folder, each the output of a command: `bench*.json` (figures of a later name replace
+those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import FaultKind
+from racegate.report.templating import render
+
+PAGE = "README.md"
+BATCHES = (8, 64, 256)
+
+
+class ReportError(Exception):
+    """A folder without what the page needs: says which file or figure."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that has a limit. is_least: the limit is the least, not the most"""
+
+    name: str
+    value: float
+    limit: float
+    is_least: bool
+    shown: str
+
+    @property
+    def is_met(self) -> bool:
+        return self.value >= self.limit if self.is_least else self.value <= self.limit
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is met, or by how much it is not."""
+        if self.is_met:
+            return "yes"
+        return f"**no**, by {abs(self.value - self.limit) / self.limit:.1%}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFolder:
+    """What the files hold, as decoded."""
+
+    figures: Mapping[str, Mapping[str, Any]]
+    replays: Sequence[Mapping[str, Any]]
+    soaks: Sequence[Mapping[str, Any]]
+    comparisons: Sequence[Mapping[str, Any]]
+    environments: Mapping[str, Mapping[str, str]]
+
+    def value(self, name: str) -> float:
+        """Of a benchmark's figure."""
+        if name not in self.figures:
+            raise ReportError(f"no bench*.json holds the figure {name}")
+        return float(self.figures[name]["value"])
+
+
+def load_folder(folder: Path) -> GpuFolder:
+    """All files of a folder. Raises ReportError."""
+    benches = [_read(path) for path in sorted(folder.glob("bench*.json"))]
+    soaks = [_read(path) for path in sorted(folder.glob("soak*.json"))]
+    comparisons = [_read(path) for path in sorted(folder.glob("ab_*.json"))]
+    replay = _read(folder / "replay.json")
+    if not (benches and soaks and comparisons):
+        raise ReportError(f"{folder}: holds no bench*.json, soak*.json or ab_*.json")
+    environments = {path.name: _environment(_read(path)) for path in sorted(folder.glob("*.json"))}
+    return GpuFolder(
+        figures={entry["name"]: entry for bench in benches for entry in bench["results"]},
+        replays=replay["replays"],
+        soaks=soaks,
+        comparisons=comparisons,
+        environments=environments,
+    )
+
+
+def _read(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ReportError(f"{path}: cannot be read: {error}") from error
+
+
+def _environment(content: Mapping[str, Any]) -> Mapping[str, str]:
+    found = content.get("environment") or content["environments"][0]
+    return {name: found[name] for name in sorted(found)}
+
+
+def targets(folder: GpuFolder) -> list[Target]:
+    """Every figure with a limit, in the order of the page."""
+    value = folder.value
+    large = [f"engine_large_b{batch}" for batch in BATCHES]
+    small = [f"engine_small_b{batch}" for batch in BATCHES]
+    counts = [f"accepted_count_{rows}_over_cat_argmax" for rows in (64, 1_024, 65_536)]
+    return [
+        *_held_targets(folder),
+        _least("Mamba2 update, share of the copy bandwidth", value("mamba2_update_share"), 0.85),
+        _least("gated delta, the same", value("gated_delta_update_share"), 0.85),
+        _least("accepted count over cat + argmax, least of three sizes", _low(value, counts), 1.3),
+        _least("GPU-bound: depth 1 over depth 2, least", _ratio(value, large), 1.03),
+        _least("host-bound: depth 1 over depth 2, least", _ratio(value, small), 1.3),
+        _most("GPU-bound: idle between steps, most", _idle(value, large), 0.02),
+        _least("held schedules per second", value("cuda_held_schedules_per_second"), 20.0),
+    ]
+
+
+def _held_targets(folder: GpuFolder) -> list[Target]:
+    ordering = [replay for replay in folder.replays if is_ordering(replay)]
+    shares = [replay["outcomes"].get("reproduced", 0) / replay["times"] for replay in ordering]
+    totals = [soak["total"] for soak in folder.soaks]
+    ended = sum(total["expired"] for total in totals) + sum(len(s["hung"]) for s in folder.soaks)
+    wrong = sum(total["wrong"] + total["differing"] for total in totals)
+    return [
+        _least(f"replays reproduced, least of {len(ordering)} ordering faults", min(shares), 0.99),
+        _least("held runs", float(held_runs(folder)), 10_000.0),
+        _most("of them hung, or ended by the watchdog", float(ended), 0.0),
+        _most("runs of correct engines that were wrong or left another trace", float(wrong), 0.0),
+    ]
+
+
+def is_ordering(replay: Mapping[str, Any]) -> bool:
+    """Whether a witness is of a fault of order."""
+    return find_fault(replay["fault"]).kind is FaultKind.ORDERING
+
+
+def held_runs(folder: GpuFolder) -> int:
+    """Runs in which an operation was held: of the soak, and replays of witnesses with holds."""
+    soaked: int = sum(soak["total"]["held"] for soak in folder.soaks)
+    replayed: int = sum(replay["times"] for replay in folder.replays if replay["holds"])
+    return soaked + replayed
+
+
+def _low(value: Callable[[str], float], names: Iterable[str]) -> float:
+    return min(value(name) for name in names)
+
+
+def _ratio(value: Callable[[str], float], names: Iterable[str]) -> float:
+    return _low(value, [f"{name}_depth1_over_depth2" for name in names])
+
+
+def _idle(value: Callable[[str], float], names: Iterable[str]) -> float:
+    return max(value(f"{name}_depth2_idle_between_steps_share") for name in names)
+
+
+def _least(name: str, value: float, limit: float) -> Target:
+    return Target(
+        name=name,
+        value=value,
+        limit=limit,
+        is_least=True,
+        shown=f"{_short(value)} (at least {_short(limit)})",
+    )
+
+
+def _most(name: str, value: float, limit: float) -> Target:
+    return Target(
+        name=name,
+        value=value,
+        limit=limit,
+        is_least=False,
+        shown=f"{_short(value)} (at most {_short(limit)})",
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 or value == int(value) else f"{value:.3g}"
+
+
+def render_gpu(folder: GpuFolder) -> str:
+    """The page."""
+    return render(
+        "gpu.md.j2",
+        folder=folder,
+        targets=targets(folder),
+        batches=BATCHES,
+        short=_short,
+        held=held_runs(folder),
+        ordering=[replay for replay in folder.replays if is_ordering(replay)],
+        same_bits=sum(bool(replay["matches_record"]) for replay in folder.replays),
+    )

@@ -1,0 +1,75 @@
+"""The page of GPU figures: it says what its files say, and which limits are missed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from racegate.cli import app
+from racegate.report.gpu import PAGE, ReportError, load_folder, render_gpu, targets
+
+COMMITTED = Path(__file__).parents[2] / "reports" / "gpu"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(COMMITTED, tmp_path / "gpu"))
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_committed_page_is_what_its_files_give() -> None:
+    page = (COMMITTED / PAGE).read_text(encoding="utf-8")
+    assert page == render_gpu(load_folder(COMMITTED))
+
+
+def test_the_command_writes_the_page(folder: Path) -> None:
+    (folder / PAGE).unlink()
+    result = CliRunner().invoke(app, ["report", str(folder)])
+    assert result.exit_code == 0
+    assert (folder / PAGE).read_text() == (COMMITTED / PAGE).read_text()
+    assert "held schedules per second" in result.stdout
+
+
+def test_a_limit_that_is_missed_is_said_with_by_how_much(folder: Path) -> None:
+    bench = msgspec.json.decode((folder / "bench.json").read_bytes())
+    for entry in bench["results"]:
+        if entry["name"] == "mamba2_update_share":
+            entry["value"] = 0.68
+    (folder / "bench.json").write_bytes(msgspec.json.encode(bench))
+    row = "| Mamba2 update, share of the copy bandwidth | 0.68 (at least 0.85) | **no**, by 20.0% |"
+    assert row in render_gpu(load_folder(folder))
+
+
+def test_figures_of_a_later_file_replace_those_of_an_earlier_one(folder: Path) -> None:
+    entry = {"name": "mamba2_update_share", "value": 0.5, "unit": "ratio", "detail": "again"}
+    bench = msgspec.json.decode((folder / "bench.json").read_bytes()) | {"results": [entry]}
+    (folder / "bench_zz.json").write_bytes(msgspec.json.encode(bench))
+    assert load_folder(folder).value("mamba2_update_share") == 0.5
+
+
+def test_one_run_that_hung_is_a_limit_missed(folder: Path) -> None:
+    change(folder / "soak.json", '"hung": []', '"hung": ["two-row-cycle"]')
+    (hung,) = [t for t in targets(load_folder(folder)) if t.name.startswith("of them hung")]
+    assert (hung.value, hung.is_met) == (1, False)
+
+
+@pytest.mark.parametrize("name", ["replay.json", "soak.json", "bench.json"])
+def test_a_missing_file_is_named(name: str, folder: Path) -> None:
+    (folder / name).unlink()
+    with pytest.raises(ReportError, match=r"replay\.json|soak\*\.json|figure mamba2"):
+        render_gpu(load_folder(folder))
+
+
+def test_a_file_that_is_no_json_is_named(folder: Path) -> None:
+    (folder / "ab_align.json").write_text("{")
+    with pytest.raises(ReportError, match=r"ab_align\.json: cannot be read"):
+        load_folder(folder)
