@@ -31,10 +31,17 @@ def racegate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [("run", SCENARIO), ("replay", WITNESS), ("bench",)], ids=lambda c: c[0]
+    "command",
+    [
+        ("run", SCENARIO, "--device", "cuda"),
+        ("replay", WITNESS, "--device", "cuda"),
+        ("bench", "--device", "cuda"),
+        ("soak", "--runs", "10"),
+    ],
+    ids=lambda c: c[0],
 )
 def test_without_a_gpu_it_says_what_to_do(command: tuple[str, ...]) -> None:
-    result = racegate(*command, "--device", "cuda", "--json", "-")
+    result = racegate(*command, "--json", "-")
     assert result.returncode == 2
     assert result.stdout == ""
     assert "needs a GPU" in result.stderr

@@ -131,6 +131,21 @@ class TestReplay:
         assert result.returncode == 1
         assert "not the bits of the recorded run" in result.stdout
 
+    def test_of_several_the_worst_is_the_exit_code(self, witness: Witness, tmp_path: Path) -> None:
+        names = ("accepted-copy-after-row-move", "correction-partial-fields")
+        paths = [str(SCENARIOS / "witnesses" / f"{name}.witness.json") for name in names]
+        result = racegate("replay", *paths, "--times", "2")
+        assert result.returncode == 1
+        assert result.stdout.count("2 of 2") == 2
+        mended = self.write(load_witness(Path(paths[1])), tmp_path, fault=None)
+        shown = json_of("replay", paths[0], mended, code=6)
+        assert "commit" in shown["environment"]
+        first, second = shown["replays"]
+        assert (first["file"], first["fault"]) == (f"{names[0]}.witness.json", names[0])
+        assert first["holds"] == ["d2h:accepted_counts@C.0 until host:condense@C.1"]
+        assert (first["outcome"], second["outcome"]) == ("reproduced", "nothing found")
+        assert "last" not in first
+
     def test_run_writes_a_witness(self, tmp_path: Path) -> None:
         path = tmp_path / "new.witness.json"
         fault = "accepted-copy-after-row-move"

@@ -30,7 +30,7 @@ CONNECTIONS = "32"
 _KINDS = {"int32": "int32", "uint32": "int32", "float32": "float32", "bfloat16": "bfloat16"}
 HALF_BYTES = 2
 
-GET_ONE = "run with --device virtual, or on a machine with an NVIDIA GPU and `.[gpu]` installed"
+GET_ONE = "take --device virtual, or a machine with an NVIDIA GPU and `.[gpu]` installed"
 
 
 class CudaError(RuntimeError):
@@ -197,17 +197,17 @@ def open_cuda(index: int = 0) -> TorchDriver:
     try:
         torch = import_module("torch")
     except ImportError as error:
-        raise NoCudaError(f"--device cuda needs torch ({error}): {GET_ONE}") from error
+        raise NoCudaError(f"CUDA needs torch ({error}): {GET_ONE}") from error
     if not torch.cuda.is_available():
         raise NoCudaError(
-            f"--device cuda needs a GPU, and torch {torch.__version__} sees none (a build without "
+            f"this needs a GPU, and torch {torch.__version__} sees none (a build without "
             f"CUDA, no GPU, or no driver): {GET_ONE}"
         )
     try:
         cuda = import_module("cuda.bindings.driver")
     except ImportError as error:
         raise NoCudaError(
-            f"--device cuda holds operations through cuda-bindings ({error}): {GET_ONE}"
+            f"CUDA holds operations through cuda-bindings ({error}): {GET_ONE}"
         ) from error
     torch.cuda.init()
     return TorchDriver(torch, cuda, index)

@@ -1,7 +1,8 @@
 """The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
 
 Files of the folder, each the output of a command: `bench*.json` (figures of a later name replace
-those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`.
+those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; and
+`tuning.json`, what else was tried for a kernel.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class GpuFolder:
     replays: Sequence[Mapping[str, Any]]
     soaks: Sequence[Mapping[str, Any]]
     comparisons: Sequence[Mapping[str, Any]]
+    tuning: Sequence[Mapping[str, Any]]
     environments: Mapping[str, Mapping[str, str]]
 
     def value(self, name: str) -> float:
@@ -77,6 +79,7 @@ def load_folder(folder: Path) -> GpuFolder:
         replays=replay["replays"],
         soaks=soaks,
         comparisons=comparisons,
+        tuning=_read(folder / "tuning.json")["results"],
         environments=environments,
     )
 
@@ -175,9 +178,15 @@ def _short(value: float) -> str:
 
 def render_gpu(folder: GpuFolder) -> str:
     """The page."""
+    shares = {
+        (tried["variant"], (tried["block_p"], tried["warps"])): tried["share_of_states"]
+        for tried in folder.tuning
+        if tried["kernel"] == "gated_delta_update"
+    }
     return render(
         "gpu.md.j2",
         folder=folder,
+        shares=shares,
         targets=targets(folder),
         batches=BATCHES,
         short=_short,
