@@ -12,7 +12,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from itertools import count
+from itertools import count, cycle
 from multiprocessing.queues import Queue
 from pathlib import Path
 from queue import Empty
@@ -78,7 +78,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class _At(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From a worker: the scenario it begins, or nothing if it has ended."""
+    """From a worker: the scenario that it is about to run, or nothing if it has ended."""
 
     worker: int
     scenario: str | None
@@ -202,14 +202,15 @@ def _collect(
 
 
 def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
-    """One worker: where it is, and a tally per run."""
+    """One worker: where it is, and a tally per run, one of each scenario in turn."""
     site = CudaSite(open_cuda(worker % gpu_count()), pacing=plan.pacing)
     end = math.inf if plan.seconds is None else time.monotonic() + plan.seconds
-    for path in paths:
-        scenario = load(path)
-        queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=scenario.name)))
-        for tally in soak_scenario(scenario, plan, site, share=share):
+    soaked = [soak_scenario(load(path), plan, site, share=share) for path in paths]
+    for number in cycle(range(len(paths))) if paths else ():
+        queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=paths[number].stem)))
+        tally = next(soaked[number], None)
+        if tally is not None:
             queue.put(msgspec.msgpack.encode(tally))
-            if time.monotonic() >= end:
-                break
+        if tally is None or time.monotonic() >= end:
+            break
     queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=None)))

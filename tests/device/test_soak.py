@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import reduce
-from multiprocessing import get_context
+from queue import Queue
 from random import Random
 from typing import Any
 
@@ -19,8 +19,8 @@ from racegate.check import Checker
 from racegate.device.cuda_site import CudaSite
 from racegate.device.pacing import Pacing
 from racegate.schedule import LATE
-from racegate.soak import Plan, Tally, _At, _collect, soak_once, soak_scenario
-from support import scenario
+from racegate.soak import Plan, Tally, _At, _collect, _work, soak_once, soak_scenario
+from support import SCENARIOS, scenario
 
 NAME = "three-row-cycle"
 RUNS = 12
@@ -87,7 +87,7 @@ class Dead:
 
 
 def test_a_worker_that_did_not_come_to_its_end_hung_where_it_was() -> None:
-    queue: Any = get_context("spawn").Queue()
+    queue: Any = Queue()
     messages = (
         _At(worker=0, scenario="a"),
         _At(worker=1, scenario="b"),
@@ -98,10 +98,25 @@ def test_a_worker_that_did_not_come_to_its_end_hung_where_it_was() -> None:
     )
     for message in messages:
         queue.put(msgspec.msgpack.encode(message))
-    while queue.empty():
-        pass
     seen: list[int] = []
     tallies, at = _collect(queue, [Dead(), Dead(), Dead()], seen.append)
     assert {name: tally.runs for name, tally in tallies.items()} == {"a": 2, "b": 1}
     assert at == {1: "b", 2: "before its first scenario"}
     assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(None, ["a", "b"] * 2), (0.0, ["a"])])
+def test_a_worker_takes_its_scenarios_in_turn(
+    seconds: float | None, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("racegate.soak.open_cuda", lambda index: SyncDriver(numpy_backend()))
+    monkeypatch.setattr("racegate.soak.gpu_count", lambda: 1)
+    names = {"a": "two-row-cycle", "b": "stop-token"}
+    paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names.values()]
+    queue: Any = Queue()
+    asked = Plan(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
+    _work(0, paths, asked, 2, queue)
+    tallies, at = _collect(queue, [Dead()], lambda _: None)
+    assert at == {}
+    seen = {name: tallies[name].runs for name in tallies}
+    assert seen == {names[letter]: runs.count(letter) for letter in set(runs)}
