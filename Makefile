@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
 
-.PHONY: setup gate test test-gpu lint matrix mutants bench clean
+.PHONY: setup gate test test-gpu gpu-report lint matrix mutants bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,15 @@ test: $(STAMP) lint
 test-gpu: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu tests/gpu tests/kernels
+
+# Measures again what reports/gpu is made of, but for the generations of `racegate ab`, which take
+# ten minutes on eight GPUs. A witness that is reproduced is a finding: exit code 1.
+gpu-report: $(STAMP)
+	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
+		--json reports/gpu/replay.json; test $$? -eq 1
+	$(BIN)/racegate soak --runs 10000 --workers $(GPUS) --json reports/gpu/soak.json
+	$(BIN)/racegate bench --device cuda --json reports/gpu/bench.json
+	$(BIN)/racegate report reports/gpu
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
