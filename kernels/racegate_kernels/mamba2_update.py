@@ -32,7 +32,9 @@ from racegate_kernels.rows import (
     load_live_state,
     row_span,
     slot_block,
+    state_columns,
     store_states,
+    sum_of_rows,
     token_rows,
     zeros_behind,
 )
@@ -192,10 +194,11 @@ def _mamba2_update_kernel(
     """
     i_row, i_head = tl.program_id(0), tl.program_id(1)
     o_p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
-    o_n = tl.arange(0, BLOCK_N)
+    o_n = state_columns(BLOCK_N)
     m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
-    m_tile = m_p[:, None] & m_n[None, :]
-    p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
+    m_tile = m_p[None, :, None] & m_n[:, None, :]
+    o_row = (i_head * HEAD_SIZE + o_p) * STATE_SIZE
+    p_tile = p_state + o_row[None, :, None] + o_n[:, None, :]
     p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
     i_t, end = row_span(p_query_start, i_row, tokens)
     m_decode = tl.load(p_is_decode + i_row) != 0
@@ -224,8 +227,8 @@ def _mamba2_update_kernel(
         inputs = _token_inputs(p_inputs, strides, masks, i_t + 1, end, EXACT)
         i_next = kept_block(p_table_row, i_t + 1, i_first, end, m_decode, columns, blocks)
         decay, scale = _decay_of(dt + dt_bias, a_log, EXACT)
-        b_state = decay * b_state + (scale * b_x)[:, None] * b_b[None, :]
-        b_y = tl.sum(b_state * b_c[None, :], 1) + skip * b_x
+        b_state = decay * b_state + (scale * b_x)[None, :, None] * b_b[:, None, :]
+        b_y = sum_of_rows(b_state * b_c[:, None, :]) + skip * b_x
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, b_y, mask=m_p)
         m_store = tl.where(i_block > 0, m_tile, False)
