@@ -6,7 +6,7 @@ async_engine_mechanism sections 5.1 and 8.3.
 from __future__ import annotations
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv
 from racegate_kernels.numerics import Array
 
 BLOCK_R = 64
@@ -48,7 +48,7 @@ def _launch(sampled: Array, accepted: Array, *, first_hole: bool) -> None:
     assert_row_major(sampled)
     assert_dense(accepted)
     rows, columns = sampled.shape
-    _accepted_count_kernel[(triton.cdiv(rows, BLOCK_R),)](
+    _accepted_count_kernel[(cdiv(rows, BLOCK_R),)](
         sampled,
         accepted,
         sampled.stride(0),

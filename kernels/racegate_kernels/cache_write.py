@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv
 from racegate_kernels.numerics import Array
 
 BLOCK_T = 16
@@ -30,7 +30,7 @@ def cache_write_triton(entries: Array, slot_mapping: Array, cache: Array) -> Non
     tokens, width = entries.shape
     blocks, block_size, _ = cache.shape
     block_e = block_of(width, most=256)
-    _cache_write_kernel[(triton.cdiv(tokens, BLOCK_T), triton.cdiv(width, block_e))](
+    _cache_write_kernel[(cdiv(tokens, BLOCK_T), cdiv(width, block_e))](
         entries,
         slot_mapping,
         cache,

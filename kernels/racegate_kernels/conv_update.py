@@ -15,6 +15,7 @@ from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
     block_of,
+    cdiv,
     is_exact_tensor,
     output_of,
 )
@@ -109,7 +110,7 @@ def conv_update_triton(
     (tokens, channels), width, capacity = x.shape, weight.shape[1], window.shape[2]
     convolved = output_of(x, (tokens, channels), rows=len(window_block))
     block_c = block_of(channels, most=128)
-    _conv_update_kernel[(len(window_block), triton.cdiv(channels, block_c))](
+    _conv_update_kernel[(len(window_block), cdiv(channels, block_c))](
         x,
         weight,
         window,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense
+from racegate_kernels.launch import assert_dense, cdiv, power_of_two
 from racegate_kernels.numerics import Array
 from racegate_kernels.poison import load_or_poison
 from racegate_kernels.rows import gather_eager
@@ -77,7 +77,7 @@ def correct_computed_triton(
         *previous,
         len(prev_positions),
         rows_max,
-        BLOCK=triton.next_power_of_2(rows_max),
+        BLOCK=power_of_two(rows_max),
     )
 
 
@@ -86,7 +86,7 @@ def select_accepted_triton(
 ) -> None:
     """The same on torch tensors."""
     assert_dense(accepted, accepted_host, prev_positions, prev_valid_count)
-    _select_accepted_kernel[(triton.cdiv(len(prev_positions), BLOCK),)](
+    _select_accepted_kernel[(cdiv(len(prev_positions), BLOCK),)](
         accepted,
         accepted_host,
         prev_positions,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense
+from racegate_kernels.launch import assert_dense, cdiv
 from racegate_kernels.numerics import Array
 from racegate_kernels.rows import T_ROW_BLOCK
 
@@ -60,7 +60,7 @@ def draft_inputs_triton(
     rows = (query_start, draft_lens, valid_count, next_token, last_index)
     assert_dense(input_ids, shifted_ids, *rows)
     tokens = len(input_ids)
-    _draft_inputs_kernel[(max(triton.cdiv(tokens, BLOCK_T), 1),)](
+    _draft_inputs_kernel[(max(cdiv(tokens, BLOCK_T), 1),)](
         input_ids,
         query_start,
         draft_lens,

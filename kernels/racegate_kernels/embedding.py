@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, block_of, is_exact_tensor
+from racegate_kernels.launch import assert_dense, block_of, cdiv, is_exact_tensor
 from racegate_kernels.numerics import Array, widen
 from racegate_kernels.poison import poison_of, poisoned
 
@@ -31,7 +31,7 @@ def embedding_triton(token_ids: Array, embed: Array) -> Array:
     tokens, (vocab_size, width) = len(token_ids), embed.shape
     rows = embed.new_empty((tokens, width))
     block = block_of(width, most=1024)
-    _embedding_kernel[(tokens, triton.cdiv(width, block))](
+    _embedding_kernel[(tokens, cdiv(width, block))](
         token_ids, embed, rows, vocab_size, WIDTH=width, BLOCK=block, EXACT=is_exact_tensor(embed)
     )
     return rows

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import BLOCK_ELEMENTS, assert_row_major, block_of, is_exact_tensor
+from racegate_kernels.launch import (
+    BLOCK_ELEMENTS,
+    assert_row_major,
+    block_of,
+    cdiv,
+    is_exact_tensor,
+)
 from racegate_kernels.numerics import Array, gated, is_exact, mix_eager, sigmoid_eager, widen
 
 
@@ -25,7 +31,7 @@ def gate_triton(y: Array, z: Array) -> Array:
     out = y.new_empty((tokens, size))
     block_d = block_of(size, most=1024)
     block_t = BLOCK_ELEMENTS // block_d
-    _gate_kernel[(triton.cdiv(tokens, block_t), triton.cdiv(size, block_d))](
+    _gate_kernel[(cdiv(tokens, block_t), cdiv(size, block_d))](
         y,
         z,
         out,

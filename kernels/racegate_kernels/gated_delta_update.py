@@ -12,6 +12,7 @@ from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
+    cdiv,
     is_exact_tensor,
     output_of,
     state_tile,
@@ -129,7 +130,7 @@ def gated_delta_update_triton(
     state_size = q.shape[2]
     out = output_of(v, v.shape, rows=len(state_table))
     tile = state_tile(head_size, state_size)
-    _gated_delta_update_kernel[(triton.cdiv(head_size, tile.block_p), heads, len(state_table))](
+    _gated_delta_update_kernel[(cdiv(head_size, tile.block_p), heads, len(state_table))](
         q,
         k,
         v,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major
+from racegate_kernels.launch import assert_dense, assert_row_major, cdiv
 from racegate_kernels.numerics import Array
 from racegate_kernels.poison import T_POISON_I32
 from racegate_kernels.rows import T_ROW_BLOCK, gather_eager
@@ -57,7 +57,7 @@ def scatter_inputs_triton(
     assert_dense(input_ids, query_start, prev_positions, draft_lens, prev_next_token)
     assert_row_major(prev_drafts)
     assert len(prev_drafts) == len(prev_next_token), f"{len(prev_drafts)=} {len(prev_next_token)=}"
-    _scatter_inputs_kernel[(triton.cdiv(len(input_ids), BLOCK_T),)](
+    _scatter_inputs_kernel[(cdiv(len(input_ids), BLOCK_T),)](
         input_ids,
         query_start,
         prev_positions,

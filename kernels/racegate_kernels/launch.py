@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from racegate_kernels._triton import triton
 from racegate_kernels.numerics import Array
 
 # Elements of a block a program holds at once: 32 registers per thread at 4 warps.
@@ -23,9 +22,19 @@ def is_exact_tensor(x: Array) -> bool:
     return not x.is_floating_point()
 
 
+def cdiv(size: int, block: int) -> int:
+    """Blocks that a size takes. (Triton's own inspects its arguments, microseconds a call.)"""
+    return -(-size // block)
+
+
+def power_of_two(size: int) -> int:
+    """The least power of two that is not below a size of at least 1."""
+    return 1 << (size - 1).bit_length()
+
+
 def block_of(size: int, *, most: int = BLOCK_ELEMENTS) -> int:
     """The block length, a power of two, for a dimension of this size."""
-    return min(triton.next_power_of_2(max(size, 1)), most)
+    return min(power_of_two(max(size, 1)), most)
 
 
 def output_of(x: Array, shape: tuple[int, ...], *, rows: int) -> Array:
@@ -60,6 +69,6 @@ class StateTile:
 
 def state_tile(head_size: int, state_size: int) -> StateTile:
     """The tile of a head's state [P, N] that one program updates."""
-    block_n = triton.next_power_of_2(state_size)
+    block_n = power_of_two(state_size)
     block_p = block_of(head_size, most=max(1, TILE_ELEMENTS // block_n))
     return StateTile(block_p, block_n, TILE_WARPS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of, is_exact_tensor
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv, is_exact_tensor
 from racegate_kernels.numerics import Array, widen
 
 
@@ -32,7 +32,7 @@ def linear_triton(x: Array, weight: Array) -> Array:
     assert_dense(weight)
     out = flat.new_empty((len(flat), size_out))
     block_out, block_in = block_of(size_out, most=64), block_of(size_in, most=64)
-    _linear_kernel[(len(flat), triton.cdiv(size_out, block_out))](
+    _linear_kernel[(len(flat), cdiv(size_out, block_out))](
         flat,
         weight,
         out,

@@ -11,6 +11,7 @@ from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
+    cdiv,
     is_exact_tensor,
     output_of,
     state_tile,
@@ -120,7 +121,7 @@ def mamba2_update_triton(
     state_size = b.shape[1]
     y = output_of(x, x.shape, rows=len(state_table))
     tile = state_tile(head_size, state_size)
-    _mamba2_update_kernel[(len(state_table), heads, triton.cdiv(head_size, tile.block_p))](
+    _mamba2_update_kernel[(len(state_table), heads, cdiv(head_size, tile.block_p))](
         x,
         b,
         c,

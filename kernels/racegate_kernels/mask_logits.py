@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, block_of, is_exact_tensor
+from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, block_of, cdiv, is_exact_tensor
 from racegate_kernels.numerics import Array, is_exact
 
 WORD_BITS = 32
@@ -33,10 +33,10 @@ def mask_logits_triton(logits: Array, mask: Array) -> None:
     """The same on torch tensors."""
     assert_dense(logits, mask)
     rows, columns, vocab_size = logits.shape
-    words = triton.cdiv(vocab_size, WORD_BITS)
+    words = cdiv(vocab_size, WORD_BITS)
     assert mask.shape == (rows, columns, words), f"{tuple(mask.shape)=} {tuple(logits.shape)=}"
     block = block_of(words, most=BLOCK_ELEMENTS // WORD_BITS)
-    _mask_logits_kernel[(rows * columns, triton.cdiv(words, block))](
+    _mask_logits_kernel[(rows * columns, cdiv(words, block))](
         logits,
         mask,
         VOCAB=vocab_size,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv
 from racegate_kernels.numerics import Array
 
 BLOCK_R = 64
@@ -55,7 +55,7 @@ def next_token_triton(
     assert_row_major(sampled)
     assert_dense(discarded, backup_token, next_token, valid_count)
     rows, columns = sampled.shape
-    _next_token_kernel[(triton.cdiv(rows, BLOCK_R),)](
+    _next_token_kernel[(cdiv(rows, BLOCK_R),)](
         sampled,
         discarded,
         backup_token,

@@ -8,7 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import BLOCK_ELEMENTS, assert_row_major, is_exact_tensor
+from racegate_kernels.launch import (
+    BLOCK_ELEMENTS,
+    assert_row_major,
+    cdiv,
+    is_exact_tensor,
+    power_of_two,
+)
 from racegate_kernels.numerics import Array, is_exact, mix, mix_eager, widen
 
 EPSILON = 1e-6
@@ -46,9 +52,9 @@ def norm_triton(x: Array) -> Array:
     flat = x.reshape(-1, size)
     assert_row_major(flat)
     normed = flat.new_empty(flat.shape)
-    block_d = triton.next_power_of_2(size)
+    block_d = power_of_two(size)
     block_rows = max(1, BLOCK_ELEMENTS // block_d)
-    _norm_kernel[(triton.cdiv(len(flat), block_rows),)](
+    _norm_kernel[(cdiv(len(flat), block_rows),)](
         flat,
         normed,
         flat.stride(0),

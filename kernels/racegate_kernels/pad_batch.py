@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major
+from racegate_kernels.launch import assert_dense, assert_row_major, cdiv
 from racegate_kernels.numerics import Array
 
 BLOCK = 128
@@ -47,7 +47,7 @@ def pad_tokens_triton(
     """The same on torch tensors."""
     assert_dense(query_start, input_ids)
     length = max(row_end + 1 - row, token_end - token, 1)
-    _pad_tokens_kernel[(triton.cdiv(length, BLOCK),)](
+    _pad_tokens_kernel[(cdiv(length, BLOCK),)](
         query_start, input_ids, row, row_end, token, token_end, stride, BLOCK=BLOCK
     )
 

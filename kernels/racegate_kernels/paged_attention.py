@@ -8,7 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, assert_row_major, is_exact_tensor
+from racegate_kernels.launch import (
+    BLOCK_ELEMENTS,
+    assert_dense,
+    assert_row_major,
+    is_exact_tensor,
+    power_of_two,
+)
 from racegate_kernels.numerics import Array, is_exact, widen
 from racegate_kernels.poison import poison_of, poisoned
 from racegate_kernels.rows import row_of_token, token_rows, zeros_behind
@@ -87,7 +93,7 @@ def paged_attention_triton(
     assert_dense(cache, query_start, seq_lens, positions)
     tokens, heads, head_size = q.shape
     out = q.new_empty(q.shape)
-    block_p = triton.next_power_of_2(head_size)
+    block_p = power_of_two(head_size)
     _paged_attention_kernel[(tokens, heads)](
         q,
         cache,

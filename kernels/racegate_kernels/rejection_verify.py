@@ -9,7 +9,7 @@ import numpy as np
 
 from racegate_kernels._triton import tl, triton
 from racegate_kernels.argmax import argmax
-from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, block_of, is_exact_tensor
+from racegate_kernels.launch import BLOCK_ELEMENTS, assert_dense, block_of, cdiv, is_exact_tensor
 from racegate_kernels.numerics import GOLDEN, T_GOLDEN, Array, is_exact, mix, mix_eager, widen
 from racegate_kernels.poison import load_or_poison
 from racegate_kernels.rows import gather_eager
@@ -113,7 +113,7 @@ def rejection_verify_triton(
         BLOCK=block_of(vocab_size, most=BLOCK_ELEMENTS),
         EXACT=is_exact_tensor(logits),
     )
-    _verify_kernel[(triton.cdiv(rows, BLOCK_R),)](
+    _verify_kernel[(cdiv(rows, BLOCK_R),)](
         drawn,
         logit_index,
         input_ids,

@@ -10,7 +10,14 @@ import math
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of, is_exact_tensor
+from racegate_kernels.launch import (
+    assert_dense,
+    assert_row_major,
+    block_of,
+    cdiv,
+    is_exact_tensor,
+    power_of_two,
+)
 from racegate_kernels.numerics import (
     POSITION,
     T_POSITION,
@@ -55,9 +62,9 @@ def rotary_triton(x: Array, positions: Array) -> Array:
     assert_row_major(x)
     assert_dense(positions)
     turned = x.new_empty(x.shape)
-    block_p = triton.next_power_of_2(max(head_size, 2))
+    block_p = power_of_two(max(head_size, 2))
     block_h = block_of(heads, most=max(1, 1024 // block_p))
-    _rotary_kernel[(tokens, triton.cdiv(heads, block_h))](
+    _rotary_kernel[(tokens, cdiv(heads, block_h))](
         x,
         positions,
         turned,

@@ -9,7 +9,7 @@ import numpy as np
 
 from racegate_kernels._triton import tl, triton
 from racegate_kernels.cache_write import cache_write_eager
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv
 from racegate_kernels.numerics import (
     DIGEST,
     GOLDEN,
@@ -103,7 +103,7 @@ def scripted_draft_triton(
     assert_row_major(block_table, drafts)
     tokens, (blocks, block_size, _) = len(shifted_ids), cache.shape
     # Two kernels, because a row's digest needs entries that several programs write.
-    _scripted_entries_kernel[(triton.cdiv(tokens, BLOCK_T),)](
+    _scripted_entries_kernel[(cdiv(tokens, BLOCK_T),)](
         shifted_ids,
         positions,
         slot_mapping,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of
+from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv
 from racegate_kernels.numerics import Array
 
 BLOCK_R = 64
@@ -95,7 +95,7 @@ def migrate_states_triton(state: Array, source: Array, target: Array) -> None:
     assert_dense(state[0], source, target)
     size = state[0].numel()
     block = block_of(size)
-    _migrate_states_kernel[(len(source), triton.cdiv(size, block))](
+    _migrate_states_kernel[(len(source), cdiv(size, block))](
         state, source, target, state.stride(0), len(state), SIZE=size, BLOCK=block
     )
 
@@ -107,7 +107,7 @@ def migrate_windows_triton(
     assert_dense(window, source, target, offset)
     blocks, channels, capacity = window.shape
     block_c = block_of(channels, most=256)
-    _migrate_windows_kernel[(len(source), triton.cdiv(channels, block_c))](
+    _migrate_windows_kernel[(len(source), cdiv(channels, block_c))](
         window,
         source,
         target,
@@ -143,7 +143,7 @@ def boundary_plan_triton(
     assert_dense(*read, *written)
     assert_row_major(state_table)
     rows = len(accepted)
-    _boundary_plan_kernel[(triton.cdiv(rows, BLOCK_R),)](
+    _boundary_plan_kernel[(cdiv(rows, BLOCK_R),)](
         *read,
         state_table,
         *written,

@@ -6,7 +6,7 @@ Serves states, windows and paged caches alike: of a pool only its first dimensio
 from __future__ import annotations
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, block_of
+from racegate_kernels.launch import assert_dense, block_of, cdiv
 from racegate_kernels.numerics import Array
 
 
@@ -24,7 +24,7 @@ def zero_blocks_triton(pool: Array, blocks: Array) -> None:
     assert_dense(pool[0], blocks)
     size = pool[0].numel()
     block = block_of(size)
-    _zero_blocks_kernel[(len(blocks), triton.cdiv(size, block))](
+    _zero_blocks_kernel[(len(blocks), cdiv(size, block))](
         pool, blocks, pool.stride(0), len(pool), SIZE=size, BLOCK=block
     )
 
