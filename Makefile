@@ -34,7 +34,9 @@ test-gpu: $(STAMP)
 gpu-report: $(STAMP)
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
 		--json reports/gpu/replay.json; test $$? -eq 1
-	$(BIN)/racegate soak --runs 10000 --workers $(GPUS) --json reports/gpu/soak.json
+	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --json reports/gpu/soak.json
+	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --pacing natural \
+		--json reports/gpu/soak_natural.json
 	$(BIN)/racegate bench --device cuda --json reports/gpu/bench.json
 	$(BIN)/racegate report reports/gpu
 
