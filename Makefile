@@ -32,6 +32,8 @@ test-gpu: $(STAMP)
 # Measures again what reports/gpu is made of, but for the generations of `racegate ab`, which take
 # ten minutes on eight GPUs. A witness that is reproduced is a finding: exit code 1.
 gpu-report: $(STAMP)
+	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu --gpu-report reports/gpu/tests.json \
+		tests/gpu tests/kernels
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
 		--json reports/gpu/replay.json; test $$? -eq 1
 	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --json reports/gpu/soak.json

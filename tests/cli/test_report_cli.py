@@ -56,6 +56,18 @@ def test_figures_of_a_later_file_replace_those_of_an_earlier_one(folder: Path) -
     assert load_folder(folder).value("mamba2_update_share") == 0.5
 
 
+def test_tests_of_a_gpu_are_counted_by_function(folder: Path) -> None:
+    counts = {
+        "tests/gpu/test_gpu_engine.py::test_every_witness_replays": {"passed": 48, "failed": 1},
+        "tests/kernels/test_fill.py::test_fill": {"passed": 1},
+    }
+    content = {"environment": {"gpu": "some"}, "tests": counts}
+    (folder / "tests.json").write_bytes(msgspec.json.encode(content))
+    page = render_gpu(load_folder(folder))
+    assert "| every witness replays | 48 | 1 |" in page
+    assert "| fill |" not in page
+
+
 def test_one_run_that_hung_is_a_limit_missed(folder: Path) -> None:
     change(folder / "soak.json", '"hung": []', '"hung": ["two-row-cycle"]')
     (hung,) = [t for t in targets(load_folder(folder)) if t.name.startswith("of them hung")]

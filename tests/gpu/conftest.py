@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from racegate.device.cuda_torch import TorchDriver, open_cuda
+from racegate.environment import environment_of
 
 # The conformance suite is the one of the other devices.
 sys.path.insert(0, str(Path(__file__).parents[1] / "device"))
+
+
+REPORT = "--gpu-report"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        REPORT, metavar="FILE", help="write how many tests of each kind passed, as JSON"
+    )
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Counts by test function, with what they were made on."""
+    path = config.getoption(REPORT)
+    if path is None or hasattr(config, "workerinput"):
+        return
+    counts: dict[str, Counter[str]] = {}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            name = report.nodeid.partition("[")[0]
+            counts.setdefault(name, Counter())[outcome] += 1
+    device = "cuda" if why_not() is None else "virtual"
+    content = {"schema": "racegate/1", "environment": environment_of(device), "tests": counts}
+    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def why_not() -> str | None:

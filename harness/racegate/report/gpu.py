@@ -1,8 +1,8 @@
 """The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
 
 Files of the folder, each the output of a command: `bench*.json` (figures of a later name replace
-those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; and
-`tuning.json`, what else was tried for a kernel.
+those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; what else was
+tried for a kernel, `tuning.json`; and, if there is one, `tests.json` of the tests' `--gpu-report`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class GpuFolder:
     soaks: Sequence[Mapping[str, Any]]
     comparisons: Sequence[Mapping[str, Any]]
     tuning: Sequence[Mapping[str, Any]]
+    tests: Mapping[str, Mapping[str, int]]
     environments: Mapping[str, Mapping[str, str]]
 
     def value(self, name: str) -> float:
@@ -80,8 +81,20 @@ def load_folder(folder: Path) -> GpuFolder:
         soaks=soaks,
         comparisons=comparisons,
         tuning=_read(folder / "tuning.json")["results"],
+        tests=_tests(folder / "tests.json"),
         environments=environments,
     )
+
+
+def _tests(path: Path) -> Mapping[str, Mapping[str, int]]:
+    """Outcomes by test function, of the tests that need a GPU; none if they were not counted."""
+    if not path.exists():
+        return {}
+    return {
+        name.rpartition("::")[2]: counts
+        for name, counts in _read(path)["tests"].items()
+        if "tests/gpu/" in name
+    }
 
 
 def _read(path: Path) -> Any:
