@@ -1,8 +1,8 @@
 """The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
 
 Files of the folder, each the output of a command: `bench*.json` (figures of a later name replace
-those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; what else was
-tried for a kernel, `tuning.json`; and, if there is one, `tests.json` of the tests' `--gpu-report`.
+those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; what else
+was tried for a kernel, `tuning.json`; if there is one, `tests.json` of the tests' `--gpu-report`.
 """
 
 from __future__ import annotations
