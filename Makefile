@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
+GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
 .PHONY: setup gate test test-gpu gpu-report lint matrix mutants bench clean
 
@@ -26,16 +27,18 @@ test: $(STAMP) lint
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
+	$(GPU_SETUP)
 	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu tests/gpu tests/kernels
 
 # Measures again what reports/gpu is made of, but for the generations of `racegate ab`, which take
 # ten minutes on eight GPUs. A witness that is reproduced is a finding: exit code 1.
 gpu-report: $(STAMP)
+	$(GPU_SETUP)
+	rm -f $(addprefix reports/gpu/,bench_small.json replay.json tests.json)
 	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu --gpu-report reports/gpu/tests.json \
 		tests/gpu tests/kernels
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
-		--json reports/gpu/replay.json; test $$? -eq 1
+		--json reports/gpu/replay.json; test $$? -eq 1 -a -s reports/gpu/replay.json
 	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --json reports/gpu/soak.json
 	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --pacing natural \
 		--json reports/gpu/soak_natural.json

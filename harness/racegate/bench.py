@@ -31,6 +31,11 @@ class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+def entry_of(name: str, value: float, unit: str, detail: str) -> BenchEntry:
+    """One figure, in short."""
+    return BenchEntry(name=name, value=value, unit=unit, detail=detail)
+
+
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Serialises to the `bench` object of the JSON contract, without its schema field."""
 
@@ -86,11 +91,11 @@ def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
     whole = recorded + judged
     ratio = (whole - bare) / bare
     return (
-        _entry("schedules_per_second_alone", 1.0 / whole, "1/s", f"nothing shared; {shape}"),
-        _entry("engine_ms", 1e3 * bare, "ms", "the bare engine, nothing recorded"),
-        _entry("recording_ms", 1e3 * (recorded - bare), "ms", "trace, clocks and observations"),
-        _entry("oracles_ms", 1e3 * judged, "ms", "all oracles"),
-        _entry("harness_over_engine", ratio, "ratio", "recording and oracles to engine; limit 1"),
+        entry_of("schedules_per_second_alone", 1.0 / whole, "1/s", f"nothing shared; {shape}"),
+        entry_of("engine_ms", 1e3 * bare, "ms", "the bare engine, nothing recorded"),
+        entry_of("recording_ms", 1e3 * (recorded - bare), "ms", "trace, clocks and observations"),
+        entry_of("oracles_ms", 1e3 * judged, "ms", "all oracles"),
+        entry_of("harness_over_engine", ratio, "ratio", "recording and oracles to engine; limit 1"),
     )
 
 
@@ -107,7 +112,7 @@ def _shared_entries(seconds: float) -> tuple[BenchEntry, ...]:
         ("schedules_per_second_one_hold", one, "1 drawn hold; recording and all oracles"),
     ):
         rate = _rate(partial(_run_one, runs, schedules), seconds)
-        entries.append(_entry(name, rate, "1/s", detail))
+        entries.append(entry_of(name, rate, "1/s", detail))
     return tuple(entries)
 
 
@@ -124,7 +129,7 @@ def _abstract_entries(seconds: float) -> tuple[BenchEntry, ...]:
         "pct": lambda seed: PctStepper(seed, depth=3, steps=program.size),
     }
     return tuple(
-        _entry(
+        entry_of(
             f"abstract_{name}_per_second",
             _rate(partial(_run_abstract, program, make), seconds / len(makers)),
             "1/s",
@@ -160,12 +165,8 @@ def _median_seconds(jobs: tuple[Callable[[], object], ...], *, seconds: float) -
     return [statistics.median(taken) for taken in times]
 
 
-def _entry(name: str, value: float, unit: str, detail: str) -> BenchEntry:
-    return BenchEntry(name=name, value=value, unit=unit, detail=detail)
-
-
 def _peer(name: str, value: float, detail: str) -> BenchEntry:
-    return _entry(f"peer_{name}", value, "1/s", f"published or measured elsewhere: {detail}")
+    return entry_of(f"peer_{name}", value, "1/s", f"published or measured elsewhere: {detail}")
 
 
 # For comparison; not measured here (concurrency_testing_anchors section 3.1).

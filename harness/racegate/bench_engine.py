@@ -16,7 +16,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from racegate.bench import BenchEntry
+from racegate.bench import BenchEntry, entry_of
 from racegate.bench_intervals import Idle, idle_of
 from racegate.bench_loads import (
     EngineLoad,
@@ -173,10 +173,10 @@ class EngineBench:
         detail = f"{model.numerics}, {len(model.layers)} layers, hidden {model.hidden_size}"
         name = f"engine_{load.name}"
         return [
-            _entry(
+            entry_of(
                 f"{name}_parameters", parameter_count(model), "", f"{load.bound}-bound; {detail}"
             ),
-            _entry(f"{name}_device_bytes", size, "B", f"counted, at batch {batch}"),
+            entry_of(f"{name}_device_bytes", size, "B", f"counted, at batch {batch}"),
         ]
 
     def step_entries(self, load: EngineLoad, batch: int) -> list[BenchEntry]:
@@ -205,7 +205,7 @@ class EngineBench:
             idle = idle_of(spans, last=LAST_KERNEL, skip=TRACED_SKIP)
             if idle is None:
                 detail = f"idle times unknown: fewer than two kernels {LAST_KERNEL} among them"
-                entries.append(_entry(f"{name}_profiled_operations", len(spans), "", detail))
+                entries.append(entry_of(f"{name}_profiled_operations", len(spans), "", detail))
             else:
                 entries += _idle_entries(name, idle, load if depth == max(DEPTHS) else None)
         return entries
@@ -231,10 +231,10 @@ def _depth_entries(name: str, depth: int, rounds: list[Round], batch: int) -> li
         f"{len(rounds)} rounds, {len(seconds)} steps, {accepted:.3g} tokens per request and step"
     )
     return [
-        _entry(f"{name}_tpot_ms_depth{depth}", _tpot_ms(rounds, batch), "ms", shape),
-        _entry(f"{name}_step_p50_ms_depth{depth}", p50, "ms", "median time of a step"),
-        _entry(f"{name}_step_p99_ms_depth{depth}", p99, "ms", "99th percentile"),
-        _entry(f"{name}_tokens_per_s_depth{depth}", tokens / total, "1/s", "delivered"),
+        entry_of(f"{name}_tpot_ms_depth{depth}", _tpot_ms(rounds, batch), "ms", shape),
+        entry_of(f"{name}_step_p50_ms_depth{depth}", p50, "ms", "median time of a step"),
+        entry_of(f"{name}_step_p99_ms_depth{depth}", p99, "ms", "99th percentile"),
+        entry_of(f"{name}_tokens_per_s_depth{depth}", tokens / total, "1/s", "delivered"),
     ]
 
 
@@ -250,7 +250,7 @@ def _ratio_entry(load: EngineLoad, batch: int, rounds: dict[int, list[Round]]) -
         f"{len(ratios)} rounds; {load.bound}-bound target {load.ratio_target}"
     )
     value = statistics.median(ratios)
-    return _entry(f"{_name(load, batch)}_depth1_over_depth2", value, "ratio", detail)
+    return entry_of(f"{_name(load, batch)}_depth1_over_depth2", value, "ratio", detail)
 
 
 def _idle_entries(name: str, idle: Idle, load: EngineLoad | None) -> list[BenchEntry]:
@@ -262,16 +262,12 @@ def _idle_entries(name: str, idle: Idle, load: EngineLoad | None) -> list[BenchE
     shape = f"{idle.steps} profiled steps of {per_step * idle.total:.4g} ms"
     busy = per_step * idle.busy
     return [
-        _entry(f"{name}_busy_ms", busy, "ms", f"per step, on any stream; {shape}"),
-        _entry(f"{name}_idle_share", idle.idle_share, "ratio", f"nothing ran; {shape}"),
-        _entry(
+        entry_of(f"{name}_busy_ms", busy, "ms", f"per step, on any stream; {shape}"),
+        entry_of(f"{name}_idle_share", idle.idle_share, "ratio", f"nothing ran; {shape}"),
+        entry_of(
             f"{name}_idle_between_steps_share",
             idle.between_share,
             "ratio",
             f"nothing ran from a step's last kernel to the next one's first; {target}",
         ),
     ]
-
-
-def _entry(name: str, value: float, unit: str, detail: str) -> BenchEntry:
-    return BenchEntry(name=name, value=value, unit=unit, detail=detail)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from racegate.bench import BenchEntry
+from racegate.bench import BenchEntry, entry_of
 from racegate_kernels.backend import Backend
 
 SHARE_TARGET = 0.85
@@ -90,7 +90,7 @@ def kernel_entries(
 ) -> list[BenchEntry]:
     """All of them, the copy bandwidth first."""
     bandwidth = copy_gb_per_second(clock, device=device, size_bytes=copy_bytes)
-    entries = [_entry("copy_bandwidth", bandwidth, "GB/s", f"copy of {copy_bytes:,} bytes")]
+    entries = [entry_of("copy_bandwidth", bandwidth, "GB/s", f"copy of {copy_bytes:,} bytes")]
     for name, sizes, make, size_bytes in (
         ("mamba2_update", mamba2, mamba2_job, mamba2_bytes(mamba2)),
         ("gated_delta_update", gated_delta, gated_delta_job, gated_delta_bytes(gated_delta)),
@@ -98,9 +98,9 @@ def kernel_entries(
         ms = clock.median_ms(make(kernels, sizes, device=device))
         moved = size_bytes / ms / 1e6
         detail = f"{sizes.rows} rows, k {sizes.drafts}, {size_bytes:,} bytes in {ms:.4g} ms"
-        entries.append(_entry(f"{name}_bandwidth", moved, "GB/s", detail))
+        entries.append(entry_of(f"{name}_bandwidth", moved, "GB/s", detail))
         limit = f"of the copy bandwidth; target {SHARE_TARGET}"
-        entries.append(_entry(f"{name}_share", moved / bandwidth, "ratio", limit))
+        entries.append(entry_of(f"{name}_share", moved / bandwidth, "ratio", limit))
     for rows in count_rows:
         entries += _count_entries(kernels, clock, rows, device=device)
     return entries
@@ -214,21 +214,17 @@ def _count_entries(
     assert torch.equal(accepted, counts), "the kernel counts wrongly"
     assert torch.equal(cat_argmax().to(torch.int32), counts), "cat and argmax count wrongly"
     return [
-        _entry(f"accepted_count_{rows}_us", 1e3 * ours, "us", "one kernel"),
-        _entry(
+        entry_of(f"accepted_count_{rows}_us", 1e3 * ours, "us", "one kernel"),
+        entry_of(
             f"accepted_count_{rows}_over_cat_argmax",
             by_cat / ours,
             "ratio",
             f"cat and argmax take {1e3 * by_cat:.3g} us; target {SPEEDUP_TARGET}",
         ),
-        _entry(
+        entry_of(
             f"accepted_count_{rows}_over_sum",
             by_sum / ours,
             "ratio",
             f"(x != -1).sum(1) takes {1e3 * by_sum:.3g} us",
         ),
     ]
-
-
-def _entry(name: str, value: float, unit: str, detail: str) -> BenchEntry:
-    return BenchEntry(name=name, value=value, unit=unit, detail=detail)

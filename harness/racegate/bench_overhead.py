@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from racegate.bench import BenchEntry, bench_scenario
+from racegate.bench import BenchEntry, bench_scenario, entry_of
 from racegate.bench_engine import EngineBench
 from racegate.bench_loads import EngineLoad
 from racegate.check import Checker, RunResult
@@ -59,7 +59,7 @@ def recording_entries(bench: EngineBench, load: EngineLoad, batch: int) -> list[
             del steady
     bare, recorded = (1e3 * statistics.median(taken) for taken in medians)
     detail = f"{load.name} model, batch {batch}, depth 2: {recorded:.4g} ms to {bare:.4g} ms a step"
-    return [_entry("recording_over_bare", recorded / bare, "ratio", detail)]
+    return [entry_of("recording_over_bare", recorded / bare, "ratio", detail)]
 
 
 def latch_entries(
@@ -85,8 +85,8 @@ def latch_entries(
     assert not watchdog.has_expired, "the host was blocked behind a latch"
     detail = f"median of {LATCH_ROUNDS} rounds of {LATCHES} latches"
     return [
-        _entry("latch_put_host_us", statistics.median(host_us), "us", f"per latch put; {detail}"),
-        _entry(
+        entry_of("latch_put_host_us", statistics.median(host_us), "us", f"per latch put; {detail}"),
+        entry_of(
             "latch_open_device_us",
             statistics.median(device_us),
             "us",
@@ -148,12 +148,8 @@ def held_entries(
         f"{scenario.name}, 1 drawn hold, recording and all oracles; "
         f"{realised} of {count} realised; target {HELD_TARGET}"
     )
-    return [_entry("cuda_held_schedules_per_second", rate, "1/s", detail)]
+    return [entry_of("cuda_held_schedules_per_second", rate, "1/s", detail)]
 
 
 def _is_realised(result: RunResult) -> bool:
     return all(hold.realised == hold.matched for hold in result.holds)
-
-
-def _entry(name: str, value: float, unit: str, detail: str) -> BenchEntry:
-    return BenchEntry(name=name, value=value, unit=unit, detail=detail)

@@ -38,7 +38,8 @@ def soak(
     json: JsonOption = None,
 ) -> None:
     """Run correct scenarios on a GPU with held operations, and compare with the virtual device: 0
-    all right, 1 a wrong run, 3 a run that hung, had to be ended or left another trace.
+    all right, 1 a wrong run, 3 a run that hung, failed, had to be ended or left another trace, 4 a
+    scenario of which nothing was held.
     """
     paths = scenario_paths(scenarios)
     open_cuda()
@@ -55,9 +56,11 @@ def soak(
 
 def exit_code_of(result: SoakResult) -> int:
     """The harness before the engine: what hangs proves nothing."""
-    if result.hung or result.total.expired or result.total.differing:
+    if result.hung or result.failed or result.total.expired or result.total.differing:
         return 3
-    return 1 if result.total.wrong else 0
+    if result.total.wrong:
+        return 1
+    return 4 if result.unheld else 0
 
 
 def _print(result: SoakResult) -> None:
@@ -71,4 +74,8 @@ def _print(result: SoakResult) -> None:
         console.print(line)
     for name in result.hung:
         console.print(f"[bold red]hung[/] {name}")
+    for reason in result.failed:
+        console.print(f"[bold red]failed[/] {reason}")
+    for name in result.unheld:
+        console.print(f"[bold yellow]nothing held[/] {name}: ask for more runs, or more seconds")
     console.print(f"{result.seconds:.0f} s, {result.runs_per_second:.1f} runs/s")

@@ -30,10 +30,13 @@ def environment() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit of the checkout that runs; a copy without its history may be told."""
+    """The commit of the checkout that runs, `-dirty` if files changed since; a copy without its
+    history may be told.
+    """
     if COMMIT_VARIABLE in os.environ:
         return os.environ[COMMIT_VARIABLE]
-    command = ("git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD")
+    here = str(Path(__file__).parent)
+    command = ("git", "-C", here, "describe", "--always", "--dirty", "--exclude", "*")
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

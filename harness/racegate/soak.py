@@ -11,6 +11,7 @@ import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import count, cycle
 from multiprocessing.queues import Queue
@@ -20,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from racegate.check import Checker, RunResult
+from racegate.check import ENGINE_ERRORS, Checker, CheckError, RunResult
 from racegate.device.cuda_site import CudaSite
 from racegate.device.cuda_torch import gpu_count, open_cuda
 from racegate.device.pacing import Pacing
@@ -37,9 +38,7 @@ SILENT_S_MAX = 120.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: of all scenarios together, at least one of each schedule that is not drawn; seconds:
-    no run begins later
-    """
+    """runs: of all scenarios together, as many of each; seconds: no run begins later"""
 
     runs: int
     seconds: float | None
@@ -48,11 +47,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     pacing: Pacing
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario.
 
-    held: runs in which a hold named an operation; unrealised: those in which the program itself
-        gave one up, because something had to wait for what it held
+    held: runs in which an operation stood behind a closed latch; unrealised: those of them in which
+        the program itself gave a hold up, because something had to wait for what it held
     expired: runs that the watchdog had to end; wrong: runs with a finding; differing: runs that,
         paced eagerly, left another trace than the virtual device
     """
@@ -77,15 +76,28 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         )
 
 
+class _Ran(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From a worker: a run."""
+
+    tally: Tally
+
+
 class _At(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From a worker: the scenario that it is about to run, or nothing if it has ended."""
+    """From a worker: the scenario that it is about to run, or nothing if it has ended. failed: why
+    it ended before its time.
+    """
 
     worker: int
     scenario: str | None
+    failed: str | None = None
 
 
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
-    """hung: where workers were that fell silent; runs_per_second: of all workers together"""
+    """hung: where workers were that fell silent or were killed; failed: what ended workers
+
+    scenarios: all of them, also those of which there was no run
+    runs_per_second: of all workers together
+    """
 
     schema: str
     environment: dict[str, str]
@@ -94,7 +106,13 @@ class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     runs_per_second: float
     hung: tuple[str, ...]
+    failed: tuple[str, ...]
     scenarios: tuple[Tally, ...]
+
+    @property
+    def unheld(self) -> tuple[str, ...]:
+        """Scenarios of which nothing was held: nothing was shown of them."""
+        return tuple(tally.scenario for tally in self.scenarios if not tally.held)
 
 
 def schedules_for(lanes: Sequence[str], seed: int) -> Iterator[Schedule]:
@@ -151,16 +169,34 @@ def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> So
         context.Process(target=_work, args=(worker, mine, plan, share, queue), daemon=True)
         for worker, mine in enumerate(shares)
     ]
+    heard = _Heard(
+        tallies={name: Tally(scenario=name) for name in (load(path).name for path in paths)},
+        at=dict.fromkeys(range(plan.workers), "before its first scenario"),
+        failed=[],
+    )
     started = time.monotonic()
     for process in processes:
         process.start()
     try:
-        tallies, at = _collect(queue, processes, on_run)
+        _collect(queue, processes, heard, on_run)
     finally:
         for process in processes:
             process.terminate()
     seconds = time.monotonic() - started
-    total = reduce(Tally.plus, tallies.values(), Tally(scenario="all"))
+    return _result(plan, heard, seconds)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What workers have said. at: where each is that has not ended"""
+
+    tallies: dict[str, Tally]
+    at: dict[int, str]
+    failed: list[str]
+
+
+def _result(plan: Plan, heard: _Heard, seconds: float) -> SoakResult:
+    total = reduce(Tally.plus, heard.tallies.values(), Tally(scenario="all"))
     return SoakResult(
         schema=SCHEMA,
         environment=environment_of("cuda"),
@@ -168,49 +204,58 @@ def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> So
         total=total,
         seconds=seconds,
         runs_per_second=total.runs / seconds,
-        hung=tuple(sorted(at.values())),
-        scenarios=tuple(tallies[name] for name in sorted(tallies)),
+        hung=tuple(sorted(heard.at.values())),
+        failed=tuple(heard.failed),
+        scenarios=tuple(heard.tallies[name] for name in sorted(heard.tallies)),
     )
 
 
 def _collect(
-    queue: Queue[bytes], processes: Sequence[Any], on_run: Callable[[int], None]
-) -> tuple[dict[str, Tally], dict[int, str]]:
-    """Adds up what workers say until all have ended, or nothing is heard any more: tallies, and
-    where each worker is that did not come to its end.
-    """
-    tallies: dict[str, Tally] = {}
-    at = dict.fromkeys(range(len(processes)), "before its first scenario")
-    heard = time.monotonic()
-    while at and time.monotonic() - heard < SILENT_S_MAX:
+    queue: Queue[bytes], processes: Sequence[Any], heard: _Heard, on_run: Callable[[int], None]
+) -> None:
+    """Listens until all workers have ended, or nothing is heard any more."""
+    last = time.monotonic()
+    while heard.at and time.monotonic() - last < SILENT_S_MAX:
         try:
-            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=Tally | _At)
+            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=_Ran | _At)
         except Empty:
             if not any(process.is_alive() for process in processes) and queue.empty():
-                break
+                return
             continue
-        heard = time.monotonic()
-        if isinstance(message, _At):
-            at.pop(message.worker)
-            if message.scenario is not None:
-                at[message.worker] = message.scenario
+        last = time.monotonic()
+        if isinstance(message, _Ran):
+            name = message.tally.scenario
+            heard.tallies[name] = heard.tallies[name].plus(message.tally)
+            on_run(sum(tally.runs for tally in heard.tallies.values()))
             continue
-        known = tallies.get(message.scenario, Tally(scenario=message.scenario))
-        tallies[message.scenario] = known.plus(message)
-        on_run(sum(tally.runs for tally in tallies.values()))
-    return tallies, at
+        heard.at.pop(message.worker)
+        if message.scenario is not None:
+            heard.at[message.worker] = message.scenario
+        if message.failed is not None:
+            heard.failed.append(message.failed)
 
 
 def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
     """One worker: where it is, and a tally per run, one of each scenario in turn."""
+    failed = None
+    try:
+        for message in _runs(worker, paths, plan, share):
+            queue.put(msgspec.msgpack.encode(message))
+    except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
+        failed = f"worker {worker}: {type(error).__name__}: {error}"
+    queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=None, failed=failed)))
+
+
+def _runs(worker: int, paths: list[Path], plan: Plan, share: int) -> Iterator[_At | _Ran]:
     site = CudaSite(open_cuda(worker % gpu_count()), pacing=plan.pacing)
     end = math.inf if plan.seconds is None else time.monotonic() + plan.seconds
-    soaked = [soak_scenario(load(path), plan, site, share=share) for path in paths]
+    scenarios = [load(path) for path in paths]
+    soaked = [soak_scenario(scenario, plan, site, share=share) for scenario in scenarios]
     for number in cycle(range(len(paths))) if paths else ():
-        queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=paths[number].stem)))
+        yield _At(worker=worker, scenario=scenarios[number].name)
         tally = next(soaked[number], None)
-        if tally is not None:
-            queue.put(msgspec.msgpack.encode(tally))
-        if tally is None or time.monotonic() >= end:
-            break
-    queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=None)))
+        if tally is None:
+            return
+        yield _Ran(tally=tally)
+        if time.monotonic() >= end:
+            return

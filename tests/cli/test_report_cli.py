@@ -49,11 +49,10 @@ def test_a_limit_that_is_missed_is_said_with_by_how_much(folder: Path) -> None:
     assert row in render_gpu(load_folder(folder))
 
 
-def test_figures_of_a_later_file_replace_those_of_an_earlier_one(folder: Path) -> None:
-    entry = {"name": "mamba2_update_share", "value": 0.5, "unit": "ratio", "detail": "again"}
-    bench = msgspec.json.decode((folder / "bench.json").read_bytes()) | {"results": [entry]}
-    (folder / "bench_zz.json").write_bytes(msgspec.json.encode(bench))
-    assert load_folder(folder).value("mamba2_update_share") == 0.5
+def test_a_figure_in_two_files_is_refused(folder: Path) -> None:
+    shutil.copy(folder / "bench.json", folder / "bench_old.json")
+    with pytest.raises(ReportError, match=r"two bench.* hold the figure copy_bandwidth"):
+        load_folder(folder)
 
 
 def test_tests_of_a_gpu_are_counted_by_function(folder: Path) -> None:
@@ -64,7 +63,7 @@ def test_tests_of_a_gpu_are_counted_by_function(folder: Path) -> None:
     content = {"environment": {"gpu": "some"}, "tests": counts}
     (folder / "tests.json").write_bytes(msgspec.json.encode(content))
     page = render_gpu(load_folder(folder))
-    assert "| every witness replays | 48 | 1 |" in page
+    assert "| every witness replays | 48 | 1 | 0 |" in page
     assert "| fill |" not in page
 
 
@@ -72,16 +71,24 @@ def test_one_run_that_hung_is_a_limit_missed(folder: Path) -> None:
     change(folder / "soak.json", '"hung": []', '"hung": ["two-row-cycle"]')
     (hung,) = [t for t in targets(load_folder(folder)) if t.name.startswith("of them hung")]
     assert (hung.value, hung.is_met) == (1, False)
+    row = "| of them hung, failed, or ended by the watchdog | 1 (at most 0) | **no** |"
+    assert row in render_gpu(load_folder(folder))
 
 
 @pytest.mark.parametrize("name", ["replay.json", "soak.json", "bench.json"])
 def test_a_missing_file_is_named(name: str, folder: Path) -> None:
     (folder / name).unlink()
-    with pytest.raises(ReportError, match=r"replay\.json|soak\*\.json|figure mamba2"):
+    with pytest.raises(ReportError, match=r"holds no (replay|soak\*)\.json|figure mamba2"):
         render_gpu(load_folder(folder))
 
 
 def test_a_file_that_is_no_json_is_named(folder: Path) -> None:
     (folder / "ab_align.json").write_text("{")
     with pytest.raises(ReportError, match=r"ab_align\.json: cannot be read"):
+        load_folder(folder)
+
+
+def test_a_file_of_another_kind_is_said(folder: Path) -> None:
+    (folder / "replay.json").write_text('{"schema": "racegate/1", "witness": "one alone"}')
+    with pytest.raises(ReportError, match=r"not what the page needs.*replays"):
         load_folder(folder)

@@ -16,10 +16,22 @@ from numpy_backend import numpy_backend
 from sync_driver import SyncDriver
 
 from racegate.check import Checker
+from racegate.cli_soak import exit_code_of
 from racegate.device.cuda_site import CudaSite
 from racegate.device.pacing import Pacing
 from racegate.schedule import LATE
-from racegate.soak import Plan, Tally, _At, _collect, _work, soak_once, soak_scenario
+from racegate.soak import (
+    Plan,
+    SoakResult,
+    Tally,
+    _At,
+    _collect,
+    _Heard,
+    _Ran,
+    _work,
+    soak_once,
+    soak_scenario,
+)
 from support import SCENARIOS, scenario
 
 NAME = "three-row-cycle"
@@ -31,7 +43,7 @@ def plan(pacing: Pacing = Pacing.EAGER) -> Plan:
 
 
 def tally_on(driver: Any, pacing: Pacing = Pacing.EAGER) -> Tally:
-    site = CudaSite(driver, pacing=pacing, patience_s=0.3)
+    site = CudaSite(driver, pacing=pacing)
     tallies = soak_scenario(scenario(NAME), plan(pacing), site, share=RUNS)
     return reduce(Tally.plus, tallies, Tally(scenario=NAME))
 
@@ -86,37 +98,84 @@ class Dead:
         return False
 
 
+def heard_of(*names: str, workers: int) -> _Heard:
+    return _Heard(
+        tallies={name: Tally(scenario=name) for name in names},
+        at=dict.fromkeys(range(workers), "nowhere"),
+        failed=[],
+    )
+
+
 def test_a_worker_that_did_not_come_to_its_end_hung_where_it_was() -> None:
     queue: Any = Queue()
     messages = (
         _At(worker=0, scenario="a"),
         _At(worker=1, scenario="b"),
-        Tally(scenario="a", runs=1),
-        Tally(scenario="b", runs=1),
-        Tally(scenario="a", runs=1),
+        _Ran(tally=Tally(scenario="a", runs=1)),
+        _Ran(tally=Tally(scenario="b", runs=1)),
+        _Ran(tally=Tally(scenario="a", runs=1)),
         _At(worker=0, scenario=None),
     )
     for message in messages:
         queue.put(msgspec.msgpack.encode(message))
     seen: list[int] = []
-    tallies, at = _collect(queue, [Dead(), Dead(), Dead()], seen.append)
-    assert {name: tally.runs for name, tally in tallies.items()} == {"a": 2, "b": 1}
-    assert at == {1: "b", 2: "before its first scenario"}
+    heard = heard_of("a", "b", "c", workers=3)
+    _collect(queue, [Dead(), Dead(), Dead()], heard, seen.append)
+    assert {name: tally.runs for name, tally in heard.tallies.items()} == {"a": 2, "b": 1, "c": 0}
+    assert heard.at == {1: "b", 2: "nowhere"}
     assert seen == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("seconds", "runs"), [(None, ["a", "b"] * 2), (0.0, ["a"])])
-def test_a_worker_takes_its_scenarios_in_turn(
-    seconds: float | None, runs: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("racegate.soak.open_cuda", lambda index: SyncDriver(numpy_backend()))
+def worked(seconds: float | None, driver: Any, monkeypatch: pytest.MonkeyPatch) -> _Heard:
+    """What a worker says that has two scenarios and two runs of each to make."""
+    monkeypatch.setattr("racegate.soak.open_cuda", lambda index: driver)
     monkeypatch.setattr("racegate.soak.gpu_count", lambda: 1)
-    names = {"a": "two-row-cycle", "b": "stop-token"}
-    paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names.values()]
+    names = ("two-row-cycle", "stop-token")
+    paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names]
     queue: Any = Queue()
     asked = Plan(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
     _work(0, paths, asked, 2, queue)
-    tallies, at = _collect(queue, [Dead()], lambda _: None)
-    assert at == {}
-    seen = {name: tallies[name].runs for name in tallies}
-    assert seen == {names[letter]: runs.count(letter) for letter in set(runs)}
+    heard = heard_of(*names, workers=1)
+    _collect(queue, [Dead()], heard, lambda _: None)
+    return heard
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(None, [2, 2]), (0.0, [1, 0])])
+def test_a_worker_takes_its_scenarios_in_turn(
+    seconds: float | None, runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = worked(seconds, SyncDriver(numpy_backend()), monkeypatch)
+    assert [tally.runs for tally in heard.tallies.values()] == runs
+    assert (heard.at, heard.failed) == ({}, [])
+
+
+class Broken(SyncDriver):
+    def copy(self, stream: Any, target: Any, source: Any) -> None:
+        raise RuntimeError("cuMemcpyAsync failed: 999")
+
+
+def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = worked(None, Broken(numpy_backend()), monkeypatch)
+    assert heard.failed == ["worker 0: RuntimeError: cuMemcpyAsync failed: 999"]
+    assert heard.at == {}
+
+
+def test_what_held_nothing_is_inconclusive_and_what_hung_is_the_harness() -> None:
+    whole = Tally(scenario="a", runs=3, held=2)
+    result = SoakResult(
+        schema="racegate/1",
+        environment={},
+        plan=plan(),
+        total=whole,
+        seconds=1.0,
+        runs_per_second=3.0,
+        hung=(),
+        failed=(),
+        scenarios=(whole,),
+    )
+    change = msgspec.structs.replace
+    assert exit_code_of(result) == 0
+    assert exit_code_of(change(result, scenarios=(whole, Tally(scenario="b", runs=1)))) == 4
+    assert exit_code_of(change(result, total=change(whole, wrong=1))) == 1
+    assert exit_code_of(change(result, failed=("worker 0: no",))) == 3
+    assert exit_code_of(change(result, hung=("a",), total=change(whole, wrong=1))) == 3

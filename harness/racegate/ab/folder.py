@@ -77,13 +77,13 @@ class Folder:
         )
 
     def save_truth(self, wave: TruthWave) -> None:
-        self._write(self._wave_file(Arm.TRUTH, wave.wave), wave)
+        _save(self._wave_file(Arm.TRUTH, wave.wave), wave)
 
     def save_wave(self, wave: ArmWave) -> None:
-        self._write(self._wave_file(wave.arm, wave.wave), wave)
+        _save(self._wave_file(wave.arm, wave.wave), wave)
 
     def save_held(self, run: HeldRun) -> None:
-        self._write(self._held_file(run.fault), run)
+        _save(self._held_file(run.fault), run)
 
     def _wave_file(self, arm: Arm, wave: int) -> Path:
         return self._path / arm.value.replace("/", "+") / f"{wave:04}.json"
@@ -93,9 +93,6 @@ class Folder:
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         return _decoded(path, kind) if path.exists() else None
-
-    def _write(self, path: Path, value: Any) -> None:
-        _save(path, value)
 
 
 def open_folder(path: Path, plan: Plan) -> Folder:

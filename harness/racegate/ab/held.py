@@ -16,7 +16,7 @@ class HeldRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A fault under the schedule of its witness.
 
     schedules: run until the fault showed, 0 if it did not
-    generations, tokens: of the one run that shows it
+    generations, steps: of the one run that shows it
     seconds: for everything, the run of the reference that it is judged by included
     """
 

@@ -59,17 +59,13 @@ class CudaPlace:
 
     @contextmanager
     def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
-        recorder = NullRecorder(lanes)
-        if fault is None:
-            device = self._site.device(lanes, schedule=EAGER, recorder=recorder)
-        else:
-            device = self._site.device(
-                lanes,
-                schedule=EAGER,
-                dropped=fault.drops,
-                exchange=fault.backend,
-                recorder=recorder,
-            )
+        device = self._site.device(
+            lanes,
+            schedule=EAGER,
+            dropped=frozenset() if fault is None else fault.drops,
+            exchange=None if fault is None else fault.backend,
+            recorder=NullRecorder(lanes),
+        )
         try:
             yield device
         finally:

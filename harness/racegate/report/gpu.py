@@ -1,8 +1,8 @@
 """The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
 
-Files of the folder, each the output of a command: `bench*.json` (figures of a later name replace
-those of an earlier one), `replay.json` (several witnesses), `soak*.json`, `ab_*.json`; what else
-was tried for a kernel, `tuning.json`; if there is one, `tests.json` of the tests' `--gpu-report`.
+Files of the folder, outputs of commands: `bench*.json`, `replay.json` (of several witnesses),
+`soak*.json`, `ab_*.json` and, if there is one, `tests.json` (the tests' `--gpu-report`). Kept by
+hand: `tuning.json`, what else was tried for a kernel.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is met, or by how much it is not."""
         if self.is_met:
             return "yes"
-        return f"**no**, by {abs(self.value - self.limit) / self.limit:.1%}"
+        by = f", by {abs(self.value - self.limit) / self.limit:.1%}" if self.limit else ""
+        return f"**no**{by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +69,43 @@ class GpuFolder:
 
 def load_folder(folder: Path) -> GpuFolder:
     """All files of a folder. Raises ReportError."""
-    benches = [_read(path) for path in sorted(folder.glob("bench*.json"))]
-    soaks = [_read(path) for path in sorted(folder.glob("soak*.json"))]
-    comparisons = [_read(path) for path in sorted(folder.glob("ab_*.json"))]
-    replay = _read(folder / "replay.json")
-    if not (benches and soaks and comparisons):
-        raise ReportError(f"{folder}: holds no bench*.json, soak*.json or ab_*.json")
-    environments = {path.name: _environment(_read(path)) for path in sorted(folder.glob("*.json"))}
+    try:
+        return _loaded(folder)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ReportError(f"{folder}: a file is not what the page needs ({reason})") from error
+
+
+def _loaded(folder: Path) -> GpuFolder:
+    names = ("bench*.json", "soak*.json", "ab_*.json", "replay.json", "tuning.json")
+    files = {name: sorted(folder.glob(name)) for name in names}
+    for name, found in files.items():
+        if not found:
+            raise ReportError(f"{folder}: holds no {name}")
+    read = {path: _read(path) for found in files.values() for path in found}
+    benches, soaks, comparisons, replays, tuning = (
+        [read[path] for path in files[name]] for name in names
+    )
     return GpuFolder(
-        figures={entry["name"]: entry for bench in benches for entry in bench["results"]},
-        replays=replay["replays"],
+        figures=_figures([entry for bench in benches for entry in bench["results"]]),
+        replays=replays[0]["replays"],
         soaks=soaks,
         comparisons=comparisons,
-        tuning=_read(folder / "tuning.json")["results"],
+        tuning=tuning[0]["results"],
         tests=_tests(folder / "tests.json"),
-        environments=environments,
+        environments={path.name: _environment(content) for path, content in read.items()},
     )
+
+
+def _figures(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """By name. An old figure in another file must not stand for a new one."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for entry in entries:
+        name = entry["name"]
+        if name in found and not name.startswith("peer_"):
+            raise ReportError(f"two bench*.json hold the figure {name}: remove the older file")
+        found[name] = entry
+    return found
 
 
 def _tests(path: Path) -> Mapping[str, Mapping[str, int]]:
@@ -105,7 +127,7 @@ def _read(path: Path) -> Any:
 
 
 def _environment(content: Mapping[str, Any]) -> Mapping[str, str]:
-    found = content.get("environment") or content["environments"][0]
+    found = content["environment"] if "environment" in content else content["environments"][0]
     return {name: found[name] for name in sorted(found)}
 
 
@@ -131,12 +153,13 @@ def _held_targets(folder: GpuFolder) -> list[Target]:
     ordering = [replay for replay in folder.replays if is_ordering(replay)]
     shares = [replay["outcomes"].get("reproduced", 0) / replay["times"] for replay in ordering]
     totals = [soak["total"] for soak in folder.soaks]
-    ended = sum(total["expired"] for total in totals) + sum(len(s["hung"]) for s in folder.soaks)
+    stopped = [reason for soak in folder.soaks for reason in (*soak["hung"], *soak["failed"])]
+    ended = sum(total["expired"] for total in totals) + len(stopped)
     wrong = sum(total["wrong"] + total["differing"] for total in totals)
     return [
         _least(f"replays reproduced, least of {len(ordering)} ordering faults", min(shares), 0.99),
         _least("held runs", float(held_runs(folder)), 10_000.0),
-        _most("of them hung, or ended by the watchdog", float(ended), 0.0),
+        _most("of them hung, failed, or ended by the watchdog", float(ended), 0.0),
         _most("runs of correct engines that were wrong or left another trace", float(wrong), 0.0),
     ]
 
@@ -147,9 +170,13 @@ def is_ordering(replay: Mapping[str, Any]) -> bool:
 
 
 def held_runs(folder: GpuFolder) -> int:
-    """Runs in which an operation was held: of the soak, and replays of witnesses with holds."""
+    """Runs in which an operation stood behind a closed latch: of the soak, and replays of witnesses
+    with holds that were realised.
+    """
     soaked: int = sum(soak["total"]["held"] for soak in folder.soaks)
-    replayed: int = sum(replay["times"] for replay in folder.replays if replay["holds"])
+    replayed: int = sum(
+        replay["outcomes"].get("reproduced", 0) for replay in folder.replays if replay["holds"]
+    )
     return soaked + replayed
 
 
