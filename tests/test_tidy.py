@@ -20,7 +20,7 @@ FILE_LINES_MAX = 450
 
 # From low to high: a module may import its own layer and lower ones.
 LAYERS = (
-    ("hashing", "edge", "schedule", "trace", "scenario", "observe"),
+    ("hashing", "orphans", "edge", "schedule", "trace", "scenario", "observe"),
     ("validation", "config", "request_log", "scenario_file", "verdict", "witness"),
     ("device",),
     ("engine",),

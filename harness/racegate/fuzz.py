@@ -29,6 +29,7 @@ from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.minimise import minimise, witness_of
+from racegate.orphans import is_orphan
 from racegate.scenario import Scenario
 from racegate.schedule import EAGER, Schedule, parse_schedule
 from racegate.search import search, signature_of
@@ -331,6 +332,10 @@ def _work(
     position = start
     queue.put(msgspec.msgpack.encode(_canaries(plan, worker, is_last=False)))
     while not stop.is_set():
+        if is_orphan():
+            # Nobody empties the queue: what is in it must not keep this process.
+            queue.cancel_join_thread()
+            return
         index = worker + position * plan.workers
         if plan.scenarios is not None and index >= plan.scenarios:
             break

@@ -27,6 +27,7 @@ from racegate.device.cuda_torch import gpu_count, open_cuda
 from racegate.device.pacing import Pacing
 from racegate.environment import environment_of
 from racegate.explore.generate import generate_holds, seeded
+from racegate.orphans import is_orphan
 from racegate.scenario import Scenario
 from racegate.scenario_file import load
 from racegate.schedule import EAGER, LATE, Schedule, lane_late
@@ -240,6 +241,9 @@ def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[b
     failed = None
     try:
         for message in _runs(worker, paths, plan, share):
+            if is_orphan():
+                queue.cancel_join_thread()
+                return
             queue.put(msgspec.msgpack.encode(message))
     except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
         failed = f"worker {worker}: {type(error).__name__}: {error}"

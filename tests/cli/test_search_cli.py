@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -276,12 +277,30 @@ class TestFuzz:
         try:
             _wait_for(lambda: any(tmp_path.glob("*.witness.json")))
         finally:
-            import os
-
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         for path in tmp_path.glob("*.witness.json"):
             load_witness(path)
+
+    @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+    def test_workers_end_with_a_campaign_that_is_killed(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        process = subprocess.Popen(
+            [*command, "--seconds", "600", "--workers", "2", "--out", str(tmp_path)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            _wait_for(lambda: (tmp_path / "campaign.json").exists())
+            assert len(_alive_in(process.pid)) > 2
+            process.kill()
+            process.wait()
+            _wait_for(lambda: not _alive_in(process.pid))
+        finally:
+            for one in _alive_in(process.pid):
+                os.kill(one, signal.SIGKILL)
 
     def test_another_campaigns_folder_is_refused(self, tmp_path: Path) -> None:
         racegate("fuzz", "--scenarios", "1", "--out", str(tmp_path))
@@ -291,6 +310,19 @@ class TestFuzz:
 
     def test_it_wants_a_bound(self, tmp_path: Path) -> None:
         assert racegate("fuzz", "--out", str(tmp_path)).returncode == 2
+
+
+def _alive_in(group: int) -> list[int]:
+    """Processes of a process group that have not ended."""
+    alive = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(its_group) == group and state != "Z":
+            alive.append(int(path.parent.name))
+    return alive
 
 
 def _wait_for(is_done: Any) -> None:
