@@ -193,23 +193,13 @@ def _idle(value: Callable[[str], float], names: Iterable[str]) -> float:
 
 
 def _least(name: str, value: float, limit: float) -> Target:
-    return Target(
-        name=name,
-        value=value,
-        limit=limit,
-        is_least=True,
-        shown=f"{_short(value)} (at least {_short(limit)})",
-    )
+    shown = f"{_short(value)} (at least {_short(limit)})"
+    return Target(name=name, value=value, limit=limit, is_least=True, shown=shown)
 
 
 def _most(name: str, value: float, limit: float) -> Target:
-    return Target(
-        name=name,
-        value=value,
-        limit=limit,
-        is_least=False,
-        shown=f"{_short(value)} (at most {_short(limit)})",
-    )
+    shown = f"{_short(value)} (at most {_short(limit)})"
+    return Target(name=name, value=value, limit=limit, is_least=False, shown=shown)
 
 
 def _short(value: float) -> str:
