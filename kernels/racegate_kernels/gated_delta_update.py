@@ -36,10 +36,7 @@ from racegate_kernels.rows import (
     load_live_state,
     row_span,
     slot_block,
-    state_columns,
     store_states,
-    sum_of_columns,
-    sum_of_rows,
     token_rows,
     zeros_behind,
 )
@@ -200,19 +197,18 @@ def _gated_delta_update_kernel(
     BLOCK_N: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """One program per (tile of P, head, row): the tiles of a head, which read the same keys and
-    queries, run side by side.
+    """One program per (tile of P, head, row): programs that start together work on neighbouring
+    memory, and the tiles of a head read the same keys and queries.
 
     The tile stays in registers while the row's tokens pass. No autotune: a trial run would
     overwrite the state.
     """
     i_row, i_head = tl.program_id(2), tl.program_id(1)
     o_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
-    o_n = state_columns(BLOCK_N)
+    o_n = tl.arange(0, BLOCK_N)
     m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
-    m_tile = m_p[None, :, None] & m_n[:, None, :]
-    o_row = (i_head * HEAD_SIZE + o_p) * STATE_SIZE
-    p_tile = p_state + o_row[None, :, None] + o_n[:, None, :]
+    m_tile = m_p[:, None] & m_n[None, :]
+    p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
     p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
     i_t, end = row_span(p_query_start, i_row, tokens)
     m_decode = tl.load(p_is_decode + i_row) != 0
@@ -243,14 +239,12 @@ def _gated_delta_update_kernel(
         k_scale, q_scale, beta, decay = _gates_of(
             b_q, b_k, b, g + dt_bias, a_log, STATE_SIZE, EXACT
         )
-        # S' q = a S q + change (k q): both sums are over the state as it was, side by side.
-        b_along = sum_of_rows(b_state * b_k[:, None, :]) * k_scale
-        b_seen = sum_of_rows(b_state * b_q[:, None, :])
+        b_along = tl.sum(b_state * b_k[None, :], 1) * k_scale
         b_change = beta * (b_v - decay * b_along) * k_scale
-        b_out = (decay * b_seen + b_change * sum_of_columns(b_k * b_q)) * q_scale
+        b_state = decay * b_state + b_change[:, None] * b_k[None, :]
+        b_out = tl.sum(b_state * b_q[None, :], 1) * q_scale
         p_out_token = p_out + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_out_token + o_p, b_out, mask=m_p)
-        b_state = decay * b_state + b_change[None, :, None] * b_k[:, None, :]
         m_store = tl.where(i_block > 0, m_tile, False)
         # Read by the next step at the earliest: it need not stay in the cache.
         tl.store(p_tile + i_block * stride_state, b_state, mask=m_store, cache_modifier=".cs")
@@ -290,8 +284,8 @@ def _gates_of(b_q, b_k, b, g, a_log, STATE_SIZE: tl.constexpr, EXACT: tl.constex
         beta = mix(b) * 2
         decay = mix(g) | 1
     else:
-        k_scale = 1.0 / tl.sqrt(sum_of_columns(b_k * b_k) + T_EPSILON)
-        q_scale = STATE_SIZE**-0.5 / tl.sqrt(sum_of_columns(b_q * b_q) + T_EPSILON)
+        k_scale = 1.0 / tl.sqrt(tl.sum(b_k * b_k, 0) + T_EPSILON)
+        q_scale = STATE_SIZE**-0.5 / tl.sqrt(tl.sum(b_q * b_q, 0) + T_EPSILON)
         beta = sigmoid(b)
         decay = tl.exp(-tl.exp(a_log) * softplus(g))
     return k_scale, q_scale, beta, decay

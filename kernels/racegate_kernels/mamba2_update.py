@@ -33,9 +33,7 @@ from racegate_kernels.rows import (
     load_live_state,
     row_span,
     slot_block,
-    state_columns,
     store_states,
-    sum_of_rows,
     token_rows,
     zeros_behind,
 )
@@ -121,7 +119,7 @@ def mamba2_update_triton(
     state_size = b.shape[1]
     y = output_of(x, x.shape, rows=len(state_table))
     tile = state_tile(head_size, state_size)
-    _mamba2_update_kernel[(len(state_table), heads, cdiv(head_size, tile.block_p))](
+    _mamba2_update_kernel[(cdiv(head_size, tile.block_p), heads, len(state_table))](
         x,
         b,
         c,
@@ -188,18 +186,18 @@ def _mamba2_update_kernel(
     BLOCK_N: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """One program per (row, head, tile of P).
+    """One program per (tile of P, head, row): programs that start together work on neighbouring
+    memory.
 
     The tile stays in registers while the row's tokens pass. No autotune: a trial run would
     overwrite the state.
     """
-    i_row, i_head = tl.program_id(0), tl.program_id(1)
-    o_p = tl.program_id(2) * BLOCK_P + tl.arange(0, BLOCK_P)
-    o_n = state_columns(BLOCK_N)
+    i_row, i_head = tl.program_id(2), tl.program_id(1)
+    o_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
+    o_n = tl.arange(0, BLOCK_N)
     m_p, m_n = o_p < HEAD_SIZE, o_n < STATE_SIZE
-    m_tile = m_p[None, :, None] & m_n[:, None, :]
-    o_row = (i_head * HEAD_SIZE + o_p) * STATE_SIZE
-    p_tile = p_state + o_row[None, :, None] + o_n[:, None, :]
+    m_tile = m_p[:, None] & m_n[None, :]
+    p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
     p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
     i_t, end = row_span(p_query_start, i_row, tokens)
     m_decode = tl.load(p_is_decode + i_row) != 0
@@ -228,8 +226,8 @@ def _mamba2_update_kernel(
         inputs = _token_inputs(p_inputs, strides, masks, i_t + 1, end, EXACT)
         i_next = kept_block(p_table_row, i_t + 1, i_first, end, m_decode, columns, blocks)
         decay, scale = _decay_of(dt + dt_bias, a_log, EXACT)
-        b_state = decay * b_state + (scale * b_x)[None, :, None] * b_b[:, None, :]
-        b_y = sum_of_rows(b_state * b_c[:, None, :]) + skip * b_x
+        b_state = decay * b_state + (scale * b_x)[:, None] * b_b[None, :]
+        b_y = tl.sum(b_state * b_c[None, :], 1) + skip * b_x
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, b_y, mask=m_p)
         m_store = tl.where(i_block > 0, m_tile, False)
@@ -238,7 +236,7 @@ def _mamba2_update_kernel(
         b_x, b_b, b_c, dt = inputs
         i_block = i_next
         i_t += 1
-    i_t = first_behind(i_row, tl.num_programs(0), end, tokens)
+    i_t = first_behind(i_row, tl.num_programs(2), end, tokens)
     while i_t < tokens:
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, 0, mask=m_p)

@@ -136,30 +136,6 @@ def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
 
 
 @triton.jit
-def state_columns(BLOCK_N: tl.constexpr):
-    """Columns 0 .. BLOCK_N - 1 of a state, [C, L] with L up to 32.
-
-    A tile [C, P, L] then has a row of the state in 8 lanes of a warp instead of all 32: a sum over
-    it adds within a thread first, and takes 3 exchanges
-    between lanes instead of 5, for a quarter as many rows per thread.
-    """
-    LANES: tl.constexpr = min(BLOCK_N, 32)
-    return tl.arange(0, BLOCK_N // LANES)[:, None] * LANES + tl.arange(0, LANES)[None, :]
-
-
-@triton.jit
-def sum_of_rows(b_tile):
-    """[P]: the sums of a tile [C, P, L] over its columns."""
-    return tl.sum(tl.sum(b_tile, 0), 1)
-
-
-@triton.jit
-def sum_of_columns(b):
-    """The sum of [C, L]."""
-    return tl.sum(tl.sum(b, 0), 0)
-
-
-@triton.jit
 def load_live_state(p_tile, m_tile, i_block, stride_block, computed, EXACT: tl.constexpr):
     """The tile a row starts from: poison without a block, zeros where nothing is computed."""
     m_load = tl.where(i_block > 0, m_tile, False)
