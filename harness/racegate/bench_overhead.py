@@ -18,6 +18,7 @@ from racegate.device.pacing import PATIENCE_S, Pacing
 from racegate.device.recorder import NullRecorder, Recorder
 from racegate.device.watchdog import Watchdog
 from racegate.explore.generate import generate_holds, seeded
+from racegate.scenario import Scenario
 from racegate.schedule import Schedule
 from racegate.sharing import SharedRuns
 
@@ -130,11 +131,7 @@ def held_entries(
 ) -> list[BenchEntry]:
     """Judged schedules with one drawn hold, each a run on the GPU."""
     scenario = bench_scenario()
-    shared = SharedRuns(Checker(scenario))
-    drawn = [generate_holds(seeded(1, number)) for number in range(DRAWN)]
-    # Only holds that hold something up to their point, which the virtual device knows.
-    single = [Schedule(holds=schedule.holds[:1]) for schedule in drawn if schedule.holds]
-    held = [s for s in single if shared.holds_all(s) and _is_realised(shared.run(s))]
+    held = _held_schedules(scenario)
     checker = Checker(scenario, cuda=CudaSite(cuda, pacing=Pacing.EAGER))
     checker.run(schedule=held[0])
     count = realised = 0
@@ -149,6 +146,14 @@ def held_entries(
         f"{realised} of {count} realised; target {HELD_TARGET}"
     )
     return [entry_of("cuda_held_schedules_per_second", rate, "1/s", detail)]
+
+
+def _held_schedules(scenario: Scenario) -> list[Schedule]:
+    """Drawn holds that hold something up to their point, which the virtual device knows."""
+    shared = SharedRuns(Checker(scenario))
+    drawn = [generate_holds(seeded(1, number)) for number in range(DRAWN)]
+    single = [Schedule(holds=schedule.holds[:1]) for schedule in drawn if schedule.holds]
+    return [s for s in single if shared.holds_all(s) and _is_realised(shared.run(s))]
 
 
 def _is_realised(result: RunResult) -> bool:

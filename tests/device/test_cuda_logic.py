@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
-from litmus_programs import ALL, Litmus
+from litmus_programs import ALL
 from numpy_backend import numpy_backend
 from sync_driver import SyncDriver
 
@@ -15,7 +15,8 @@ from racegate.device.cuda import CudaDevice
 from racegate.device.litmus import LITMUS_LANES
 from racegate.device.pacing import Pacing
 from racegate.device.virtual import VirtualDevice
-from racegate.schedule import Schedule
+from racegate.schedule import Hold, Schedule
+from racegate.trace import OpRecord
 
 PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
     name: random_program(name) for name in RANDOM_PROGRAMS
@@ -63,5 +64,20 @@ def test_left_to_itself_it_shows_races() -> None:
     assert shown > len(racy) // 2
 
 
-def only(litmus_name: str) -> Litmus:
-    return next(litmus for litmus in ALL if litmus.name == litmus_name)
+RACY = {litmus.name: litmus.program for litmus in ALL if litmus.racy}
+
+
+@pytest.mark.parametrize("program", RACY.values(), ids=RACY)
+def test_what_was_held_comes_after_its_point(program: str) -> None:
+    # The point may be an operation for which the host has not waited when it lets the other go.
+    _, trace = run_on(virtual, program, Schedule())
+    ops = [event.name for event in trace.events if isinstance(event, OpRecord)]
+    # What creates buffers comes before the program, and brackets mean rows in a hold.
+    names = [name for name in ops if " " not in name and "[" not in name]
+    for number, name in enumerate(names):
+        for point in names[number + 1 :]:
+            schedule = Schedule(holds=(Hold(op=name, until=point),))
+            expected = run_on(virtual, program, schedule)
+            for seed in (None, 1, 2, 3):
+                found = run_on(lambda s, seed=seed: cuda(s, seed=seed), program, schedule)
+                assert found == expected

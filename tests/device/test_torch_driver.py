@@ -103,6 +103,8 @@ def fake_torch() -> SimpleNamespace:
     cuda = SimpleNamespace(
         set_device=lambda device: None,
         stream=lambda stream: nullcontext(),
+        set_stream=lambda stream: None,
+        current_stream=FakeStream,
         Stream=FakeStream,
         Event=FakeEvent,
         CUDAGraph=FakeGraph,
@@ -184,12 +186,12 @@ def test_short_elements_take_two_bytes_and_fill_to_the_last(
 def test_constants_are_staged_in_pieces(
     driver: TorchDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("racegate.device.cuda.STAGE_BYTES", 32)
+    monkeypatch.setattr("racegate.device.staging.STAGE_BYTES", 32)
     device = CudaDevice(("compute",), driver)
     for dtype in (np.int32, np.float32, ml_dtypes.bfloat16):
         values = np.arange(51).reshape(17, 3).astype(dtype)
         constant: Any = device.constant("values", values)
         assert constant.shape == (17, 3) and constant.dtype == np.dtype(dtype)
         assert constant.storage.tensor.to(torch.int64).tolist() == values.astype(int).tolist()
-        assert len(device._staging) <= 32
+        assert len(device._staging._pinned) <= 32
     device.close()

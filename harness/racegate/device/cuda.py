@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from racegate.device.backlog import Backlog
 from racegate.device.chooser import HoldChooser, Ticket
-from racegate.device.cuda_driver import CudaDriver, Tensor, bits_of
+from racegate.device.cuda_driver import CudaDriver, bits_of
 from racegate.device.cuda_memory import (
     CudaEvent,
     CudaFlag,
@@ -42,15 +43,13 @@ from racegate.device.pacing import PATIENCE_S, Pacing
 from racegate.device.protocol import Use
 from racegate.device.queues import QueuedDevice
 from racegate.device.recorder import Recorder
+from racegate.device.staging import Staging
 from racegate.device.virtual_nodes import Node, VirtualFlag, VirtualStream
 from racegate.device.watchdog import Watchdog
 from racegate.edge import Edge
-from racegate.trace import HoldOutcome, Trace
+from racegate.trace import Access, HoldOutcome, Trace
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
-
-# Pinned at most for what goes to the device in pieces; what is much smaller is pinned whole.
-STAGE_BYTES = 64 << 20
 
 
 class CudaDevice(QueuedDevice):
@@ -79,7 +78,9 @@ class CudaDevice(QueuedDevice):
         self._backend = cuda.backend if backend is None else backend
         self._handles = [cuda.stream() for _ in lanes]
         self._setup = cuda.stream()
+        self._staging = Staging(cuda, self._setup)
         self._latches = Latches(cuda, self._setup)
+        self._backlog = Backlog(cuda)
         self._watchdog = Watchdog(seconds=patience_s, on_expiry=self._latches.expire)
         # Without holds and flags nothing the host waits for can be held up: no books are needed.
         self._keeps_books = pacing is Pacing.EAGER or self._chooser.has_holds
@@ -87,7 +88,6 @@ class CudaDevice(QueuedDevice):
         self._capturing: CudaGraph | None = None
         self._events: list[Any] = []
         self._storages = 0
-        self._staging = np.empty(0, np.uint8)
         self._is_set_up = True
         self._pools = StoragePools()
         self._is_finished = False
@@ -97,7 +97,7 @@ class CudaDevice(QueuedDevice):
 
     def flag(self, name: str) -> CudaFlag:
         latch = self._latches.make()
-        return CudaFlag(name, self.progress, latch, partial(self._latches.open, latch))
+        return CudaFlag(name, self.progress, latch, partial(self._open, latch))
 
     @property
     def has_expired(self) -> bool:
@@ -117,45 +117,25 @@ class CudaDevice(QueuedDevice):
 
     def constant(self, name: str, values: np.ndarray) -> VirtualBuffer:
         tensor = self._cuda.memory(values.shape, values.dtype)
-        self._stage(tensor.reshape(-1), values.reshape(-1))
-        return VirtualBuffer(name, self._storage(stand_in(values.shape, values.dtype), tensor), 0)
-
-    def _stage(self, target: Tensor, values: np.ndarray) -> None:
-        """Copies flat values through pinned memory. Weights go in pieces: they are larger than what
-        the host should pin.
-        """
-        if values.nbytes <= STAGE_BYTES // 64:
-            self._copy_staged(target, values, self._cuda.pinned((values.nbytes,), np.uint8))
-            return
-        if self._staging.nbytes == 0:
-            self._staging = self._cuda.pinned((STAGE_BYTES,), np.uint8)
-        most = STAGE_BYTES // values.itemsize
-        for first in range(0, len(values), most):
-            part = values[first : first + most]
-            self._copy_staged(target[first : first + len(part)], part, self._staging)
-            self._wait_for_setup()
-
-    def _copy_staged(self, target: Tensor, values: np.ndarray, staging: np.ndarray) -> None:
-        staged = staging[: values.nbytes]
-        staged[...] = values.view(np.uint8)
-        self._cuda.copy(self._setup, target, staged.view(values.dtype))
+        self._staging.copy(tensor.reshape(-1), values.reshape(-1))
         self._is_set_up = False
+        return VirtualBuffer(name, self._storage(stand_in(values.shape, values.dtype), tensor), 0)
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> VirtualHostBuffer:
         storage = self._storage(self._cuda.pinned(shape, dtype), None)
         storage.poison()
-        hook = self._before_access if self._chooser.watches_accesses else None
+        is_watched = self._pacing is Pacing.EAGER or self._chooser.watches_accesses
+        hook = self._before_access if is_watched else None
         return VirtualHostBuffer(name, storage, self.recorder, reads=[], before_access=hook)
+
+    def _before_access(self, access: Access) -> None:
+        self._backlog.wait_for(access)
+        if self._chooser.watches_accesses:
+            super()._before_access(access)
 
     def _storage(self, array: np.ndarray, tensor: Any) -> CudaStorage:
         self._storages += 1
         return CudaStorage(self._storages, array, tensor)
-
-    def _wait_for_setup(self) -> None:
-        """The setup stream has no latches."""
-        event = self._done(self._setup)
-        self._cuda.synchronize(event)
-        self._events.append(event)
 
     def _set_up(self) -> None:
         """What was made since the last time is there before anything that follows on a stream."""
@@ -209,7 +189,7 @@ class CudaDevice(QueuedDevice):
         finally:
             self._capturing = None
         self._watchdog.beat()
-        self._wait_for_setup()
+        self._staging.wait()
         graph.handle = self._cuda.capture(
             partial(_all, [launch_work(launch, self._backend) for launch in graph.launches]),
             rehearsal=partial(_all, [on_zeros(launch, self._backend) for launch in graph.launches]),
@@ -276,20 +256,36 @@ class CudaDevice(QueuedDevice):
         if not self._is_set_up:
             self._set_up()
         handle = self._handles[stream.index - 1]
-        is_follower = bool(stream.queue) and self._pacing is Pacing.EAGER
+        is_eager = self._pacing is Pacing.EAGER
         latch = None
-        if ticket is not None or is_follower:
+        if ticket is None and not (is_eager and stream.queue):
+            self._backlog.wait_unless_on(handle)
+        else:
+            self._backlog.wait()
             latch = self._latches.make(ticket)
             self._watchdog.start()
             self._latches.put(handle, latch)
         work.put(handle)
-        if not self._keeps_books:
-            work.settle()
+        if latch is None and (is_eager or not self._keeps_books):
+            self._let_go(handle, name, work)
             return
         done = self._done(handle)
         run = partial(self._complete, work, latch, done)
         stream.queue.append(CudaOp(name, run, ticket, latch=latch, done=done))
         self.progress()
+
+    def _let_go(self, handle: Any, name: str, work: Work) -> None:
+        """Nothing stands before this work: for the books it has happened."""
+        work.settle()
+        if self._pacing is Pacing.EAGER:
+            self._backlog.add(handle, work.accesses)
+            if self._chooser.reach(name):
+                self.progress()
+
+    def _open(self, latch: Latch) -> None:
+        """What stands behind the latch comes after everything that the books say has happened."""
+        self._backlog.wait()
+        self._latches.open(latch)
 
     def _done(self, handle: Any) -> Any:
         """An event recorded behind what the stream has."""
@@ -300,7 +296,7 @@ class CudaDevice(QueuedDevice):
     def _complete(self, work: Work, latch: Latch | None, done: Any) -> None:
         """The books let an operation happen: the host waits until it has."""
         if latch is not None:
-            self._latches.open(latch)
+            self._open(latch)
         self._cuda.synchronize(done)
         self._events.append(done)
         work.settle()
@@ -312,6 +308,8 @@ class CudaDevice(QueuedDevice):
     def wait_stream(self, stream: VirtualStream, event: Any, edge: Edge, *, step: int) -> None:
         super().wait_stream(stream, event, edge, step=step)
         if event.latest is not None and edge.name not in self._dropped:
+            if not event.latest.is_done:
+                self._backlog.wait()
             self._cuda.wait(self._handles[stream.index - 1], event.handle)
 
     def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
@@ -322,6 +320,7 @@ class CudaDevice(QueuedDevice):
 
     def wait_flag(self, stream: VirtualStream, flag: Any) -> None:
         self._keeps_books = True
+        self._backlog.wait()
         self._watchdog.start()
         super().wait_flag(stream, flag)
         self._latches.put(self._handles[stream.index - 1], flag.latch)
@@ -334,7 +333,7 @@ class CudaDevice(QueuedDevice):
         self.recorder.query(event.latest)
         if self._pacing is Pacing.NATURAL:
             return self._cuda.query(event.handle)
-        # The host has waited for all before the record; the record itself may take a moment more.
+        # By the books. The host waits when it touches what came before the record.
         return bool(event.latest.is_done)
 
     def progress(self) -> None:
@@ -387,7 +386,7 @@ class CudaDevice(QueuedDevice):
         for buffer, rows in parts:
             storage: Any = buffer.storage
             # Of scattered rows the whole buffer is copied, and they are picked later.
-            source = storage.tensor[:rows] if isinstance(rows, int) else storage.tensor
+            source = storage.part(rows) if isinstance(rows, int) else storage.tensor
             target = self._cuda.pinned(tuple(source.shape), buffer.dtype)
             copies.append((target, rows if isinstance(rows, np.ndarray) else None))
             moves.append((target, source))

@@ -20,7 +20,7 @@ class CudaStorage(Storage):
     cannot be written. tensor: device memory, or None.
     """
 
-    __slots__ = ("tensor",)
+    __slots__ = ("_parts", "tensor")
 
     def __init__(self, number: int, array: np.ndarray, tensor: Tensor | None) -> None:
         self.number = number
@@ -29,11 +29,21 @@ class CudaStorage(Storage):
         self.array = array
         self.tensor = tensor
         self.owners = [None] * len(array)
+        self._parts: dict[tuple[int, int], Memory] = {}
 
     @property
     def memory(self) -> Memory:
         """What copies and kernels work on."""
         return self.array if self.tensor is None else self.tensor
+
+    def part(self, end: int, *, first: int = 0) -> Memory:
+        """Rows first .. end - 1 of it. (The same views are asked for in every step, and a view of a
+        tensor takes longer to make than to find.)
+        """
+        found = self._parts.get((first, end))
+        if found is None:
+            found = self._parts[first, end] = self.memory[first:end]
+        return found
 
 
 def stand_in(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -36,7 +36,7 @@ class Work:
 def launch_work(launch: Launch, backend: Backend) -> Callable[[], None]:
     """Launches a kernel on the views that it declared, as they are now."""
     views = [
-        use.buffer.storage.tensor if use.rows is None else use.buffer.storage.tensor[: use.rows]
+        use.buffer.storage.tensor if use.rows is None else use.buffer.storage.part(use.rows)
         for use in launch.uses
     ]
     return partial(launch.kernel, backend, *views, *launch.constants, **launch.scalars)
@@ -89,7 +89,7 @@ def copy_range(
     to, origin = _live(target, source)
 
     def put(stream: Any) -> None:
-        cuda.copy(stream, to.memory[first:end], origin.memory[first:end])
+        cuda.copy(stream, to.part(end, first=first), origin.part(end, first=first))
 
     def settle() -> None:
         to.owners[first:end] = origin.owners[first:end]
