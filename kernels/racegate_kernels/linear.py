@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
-from racegate_kernels.launch import assert_dense, assert_row_major, block_of, cdiv, is_exact_tensor
+from racegate_kernels.launch import (
+    assert_dense,
+    assert_row_major,
+    block_of,
+    cdiv,
+    flat_rows,
+    is_exact_tensor,
+)
 from racegate_kernels.numerics import Array, widen
 
 
@@ -27,12 +34,12 @@ def linear_triton(x: Array, weight: Array) -> Array:
     if not is_exact_tensor(x):
         return x @ weight.T
     size_out, size_in = weight.shape
-    flat = x.reshape(-1, size_in)
+    flat = flat_rows(x)
     assert_row_major(flat)
     assert_dense(weight)
-    out = flat.new_empty((len(flat), size_out))
+    out = x.new_empty((*x.shape[:-1], size_out))
     block_out, block_in = block_of(size_out, most=64), block_of(size_in, most=64)
-    _linear_kernel[(len(flat), cdiv(size_out, block_out))](
+    _linear_kernel[(flat.shape[0], cdiv(size_out, block_out))](
         flat,
         weight,
         out,
@@ -42,7 +49,7 @@ def linear_triton(x: Array, weight: Array) -> Array:
         BLOCK_IN=block_in,
         BLOCK_OUT=block_out,
     )
-    return out.reshape(*x.shape[:-1], size_out)
+    return out
 
 
 @triton.jit

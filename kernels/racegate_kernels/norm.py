@@ -12,6 +12,7 @@ from racegate_kernels.launch import (
     BLOCK_ELEMENTS,
     assert_row_major,
     cdiv,
+    flat_rows,
     is_exact_tensor,
     power_of_two,
 )
@@ -49,23 +50,24 @@ def head_norm_eager(x: Array) -> Array:
 def norm_triton(x: Array) -> Array:
     """The same on torch tensors."""
     size = x.shape[-1]
-    flat = x.reshape(-1, size)
+    flat = flat_rows(x)
     assert_row_major(flat)
-    normed = flat.new_empty(flat.shape)
+    rows = flat.shape[0]
+    normed = x.new_empty(x.shape)
     block_d = power_of_two(size)
     block_rows = max(1, BLOCK_ELEMENTS // block_d)
-    _norm_kernel[(cdiv(len(flat), block_rows),)](
+    _norm_kernel[(cdiv(rows, block_rows),)](
         flat,
         normed,
         flat.stride(0),
-        len(flat),
+        rows,
         SIZE=size,
         BLOCK_ROWS=block_rows,
         BLOCK_D=block_d,
         EXACT=is_exact_tensor(x),
         num_warps=4 if block_d <= BLOCK_ELEMENTS else 16,
     )
-    return normed.reshape(x.shape)
+    return normed
 
 
 def head_norm_triton(x: Array) -> Array:
