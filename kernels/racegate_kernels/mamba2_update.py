@@ -231,8 +231,7 @@ def _mamba2_update_kernel(
         p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
         tl.store(p_y_token + o_p, b_y, mask=m_p)
         m_store = tl.where(i_block > 0, m_tile, False)
-        # Read by the next step at the earliest: it need not stay in the cache.
-        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store, cache_modifier=".cs")
+        tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
         b_x, b_b, b_c, dt = inputs
         i_block = i_next
         i_t += 1

@@ -208,11 +208,11 @@ def _short(value: float) -> str:
 
 def render_gpu(folder: GpuFolder) -> str:
     """The page."""
-    shares = {
-        (tried["variant"], (tried["block_p"], tried["warps"])): tried["share_of_states"]
-        for tried in folder.tuning
-        if tried["kernel"] == "gated_delta_update"
-    }
+    shares: dict[str, dict[str, dict[tuple[int, int], float]]] = {}
+    for tried in folder.tuning:
+        variants = shares.setdefault(tried["kernel"], {})
+        tile = tried["block_p"], tried["warps"]
+        variants.setdefault(tried["variant"], {})[tile] = tried["share"]
     return render(
         "gpu.md.j2",
         folder=folder,
