@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
+# Held runs are bound by the host: several processes share a GPU.
+SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
 .PHONY: setup gate test test-gpu gpu-report lint matrix mutants bench clean
@@ -39,10 +41,10 @@ gpu-report: $(STAMP)
 		tests/gpu tests/kernels
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
 		--json reports/gpu/replay.json; test $$? -eq 1 -a -s reports/gpu/replay.json
-	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --json reports/gpu/soak.json
-	$(BIN)/racegate soak --runs 5000 --workers $(GPUS) --pacing natural \
+	$(BIN)/racegate soak --runs 5500 --workers $(SOAK_WORKERS) --json reports/gpu/soak.json
+	$(BIN)/racegate soak --runs 5500 --workers $(SOAK_WORKERS) --pacing natural \
 		--json reports/gpu/soak_natural.json
-	$(BIN)/racegate bench --device cuda --json reports/gpu/bench.json
+	$(BIN)/racegate bench --device cuda --seconds 10 --json reports/gpu/bench.json
 	$(BIN)/racegate report reports/gpu
 
 lint: $(STAMP)

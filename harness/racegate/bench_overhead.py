@@ -27,6 +27,8 @@ from racegate.sharing import SharedRuns
 LATCHES = 50
 LATCH_ROUNDS = 40
 HELD_TARGET = 20
+# The same in every round, about a second together.
+HELD_SCHEDULES, HELD_ROUNDS_MIN = 20, 3
 DRAWN = 400
 
 
@@ -129,23 +131,28 @@ def _behind_a_gate(
 def held_entries(
     cuda: CudaDriver, *, seconds: float, now: Callable[[], float] = time.perf_counter
 ) -> list[BenchEntry]:
-    """Judged schedules with one drawn hold, each a run on the GPU."""
+    """Judged schedules with one drawn hold, each a run on the GPU.
+
+    The rate of the fastest round: what else runs on the machine can only make one slower, and by
+    much, because the time is the host's.
+    """
     scenario = bench_scenario()
-    held = _held_schedules(scenario)
+    held = _held_schedules(scenario)[:HELD_SCHEDULES]
     checker = Checker(scenario, cuda=CudaSite(cuda, pacing=Pacing.EAGER))
     checker.run(schedule=held[0])
-    count = realised = 0
+    rates: list[float] = []
+    realised = 0
     started = now()
-    while now() - started < seconds or count < 3:
-        result = checker.run(schedule=held[count % len(held)])
-        realised += _is_realised(result)
-        count += 1
-    rate = count / (now() - started)
+    while now() - started < seconds or len(rates) < HELD_ROUNDS_MIN:
+        begun = now()
+        realised += sum(_is_realised(checker.run(schedule=schedule)) for schedule in held)
+        rates.append(len(held) / (now() - begun))
     detail = (
-        f"{scenario.name}, 1 drawn hold, recording and all oracles; "
-        f"{realised} of {count} realised; target {HELD_TARGET}"
+        f"{scenario.name}, 1 drawn hold, recording and all oracles, one process; fastest of "
+        f"{len(rates)} rounds of {len(held)} (median {statistics.median(rates):.3g}); "
+        f"{realised} of {len(rates) * len(held)} realised; target {HELD_TARGET}"
     )
-    return [entry_of("cuda_held_schedules_per_second", rate, "1/s", detail)]
+    return [entry_of("cuda_held_schedules_per_second", max(rates), "1/s", detail)]
 
 
 def _held_schedules(scenario: Scenario) -> list[Schedule]:
