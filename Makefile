@@ -36,7 +36,7 @@ test-gpu: $(STAMP)
 # ten minutes on eight GPUs. A witness that is reproduced is a finding: exit code 1.
 gpu-report: $(STAMP)
 	$(GPU_SETUP)
-	rm -f $(addprefix reports/gpu/,bench_small.json replay.json tests.json)
+	rm -f $(addprefix reports/gpu/,replay.json tests.json)
 	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu --gpu-report reports/gpu/tests.json \
 		tests/gpu tests/kernels
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \
@@ -44,7 +44,7 @@ gpu-report: $(STAMP)
 	$(BIN)/racegate soak --runs 5500 --workers $(SOAK_WORKERS) --json reports/gpu/soak.json
 	$(BIN)/racegate soak --runs 5500 --workers $(SOAK_WORKERS) --pacing natural \
 		--json reports/gpu/soak_natural.json
-	$(BIN)/racegate bench --device cuda --seconds 10 --json reports/gpu/bench.json
+	$(BIN)/racegate bench --device cuda --seconds 12 --json reports/gpu/bench.json
 	$(BIN)/racegate report reports/gpu
 
 lint: $(STAMP)
