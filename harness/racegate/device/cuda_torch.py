@@ -112,6 +112,7 @@ class TorchDriver:
         event.synchronize()
 
     def drain(self) -> None:
+        # Kernels of others, between runs, belong on none of these streams.
         self._switch(self._usual)
         for stream in self._streams:
             stream.synchronize()
