@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     counts: dict[str, Counter[str]] = {}
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, ()):
-            name = report.nodeid.partition("[")[0]
+            name = report.nodeid.partition("[")[0].partition("@")[0]
             counts.setdefault(name, Counter())[outcome] += 1
     device = "cuda" if why_not() is None else "virtual"
     content = {"schema": "racegate/1", "environment": environment_of(device), "tests": counts}
@@ -54,6 +54,8 @@ def why_not() -> str | None:
     return None
 
 
+# First: xdist looks for groups in a hook of its own.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = why_not()
     for place, item in enumerate(items):

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 
+# First: xdist looks for groups in a hook of its own.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         return
