@@ -36,7 +36,7 @@ test-gpu: $(STAMP)
 # ten minutes on eight GPUs. A witness that is reproduced is a finding: exit code 1.
 gpu-report: $(STAMP)
 	$(GPU_SETUP)
-	rm -f $(addprefix reports/gpu/,replay.json tests.json)
+	rm -f reports/gpu/replay.json reports/gpu/tests.json
 	$(BIN)/python -m pytest -n $(GPUS) --dist loadgroup -m gpu --gpu-report reports/gpu/tests.json \
 		tests/gpu tests/kernels
 	$(BIN)/racegate replay scenarios/witnesses/*.json --device cuda --times 100 \

@@ -12,7 +12,7 @@ from racegate_kernels.numerics import Array
 
 # Elements of a block a program holds at once: 32 registers per thread at 4 warps.
 BLOCK_ELEMENTS = 4096
-# Of a state update: 32 registers per thread. Many small programs hide each other's waits better
+# Of a state: 32 registers per thread. Many small programs hide each other's waits better
 # than fewer that keep more (reports/gpu).
 TILE_ELEMENTS, TILE_WARPS = 1024, 1
 

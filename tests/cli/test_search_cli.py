@@ -282,7 +282,7 @@ class TestFuzz:
         for path in tmp_path.glob("*.witness.json"):
             load_witness(path)
 
-    @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+    @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to see workers in")
     def test_workers_end_with_a_campaign_that_is_killed(self, tmp_path: Path) -> None:
         command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
         process = subprocess.Popen(

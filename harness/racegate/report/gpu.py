@@ -145,7 +145,9 @@ def targets(folder: GpuFolder) -> list[Target]:
         _least("GPU-bound: depth 1 over depth 2, least", _ratio(value, large), 1.03),
         _least("host-bound: depth 1 over depth 2, least", _ratio(value, small), 1.3),
         _most("GPU-bound: idle between steps, most", _idle(value, large), 0.02),
-        _least("held schedules per second", value("cuda_held_schedules_per_second"), 20.0),
+        _least(
+            "held schedules per second, one process", value("cuda_held_schedules_per_second"), 20.0
+        ),
     ]
 
 
