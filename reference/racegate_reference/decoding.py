@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.scenario import Request, Scenario
+from racegate.scenario.spec import Request, Scenario
 from racegate_reference.model import build_model
 from racegate_reference.paths import Path
 

@@ -6,8 +6,8 @@ from collections import deque
 
 import msgspec
 
-from racegate.observe import Observation
-from racegate.scenario import Rotate, Scenario
+from racegate.history.observe import Observation
+from racegate.scenario.spec import Rotate, Scenario
 from racegate_reference.events import Events
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result

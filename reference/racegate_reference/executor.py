@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from racegate.scenario import DrafterKind, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario
 from racegate_reference.blocks import cdiv
 from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
 from racegate_reference.frames import Entry, Result

@@ -7,7 +7,7 @@ number of tokens before them.
 
 from __future__ import annotations
 
-from racegate.scenario import Request
+from racegate.scenario.spec import Request
 from racegate_reference.model import Model, ModelState, Recurrent, forward, initial_state
 from racegate_reference.numbers import Array
 from racegate_reference.sampling import Draw, constrain, draw_token, number_at

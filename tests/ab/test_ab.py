@@ -38,14 +38,14 @@ from racegate.ab.workload import (
     scenario_of,
     truth_table,
 )
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.device.recorder import NullRecorder
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.tracked import Finish
+from racegate.device.virtual.device import VirtualDevice
+from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
-from racegate.replay import Outcome
-from racegate.schedule import LATE
-from racegate.validation import validate
+from racegate.history.schedule import LATE
+from racegate.repro.replay import Outcome
+from racegate.scenario.validation import validate
 from support import SCENARIOS
 
 PLAN = Plan(

@@ -13,13 +13,13 @@ import typer
 from test_cli import racegate
 from test_cuda_cli import racegate as racegate_without_gpu
 
-from racegate import cli_ab
 from racegate.ab import waves
 from racegate.ab.folder import open_folder
 from racegate.ab.running import Done, Part
 from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
 from racegate.ab.workload import Arm, Plan
-from racegate.cli_ab import exit_code_of, line_of
+from racegate.cli import ab as cli_ab
+from racegate.cli.ab import exit_code_of, line_of
 from support import SCENARIOS
 
 TINY = (

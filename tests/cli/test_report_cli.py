@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.cli import app
+from racegate.cli.app import app
 from racegate.report.gpu import PAGE, ReportError, load_folder, render_gpu, targets
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "gpu"

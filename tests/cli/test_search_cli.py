@@ -15,14 +15,14 @@ import msgspec
 import pytest
 from test_cli import ROOT, json_of, racegate
 
-from racegate.explain import Racing, explain_failure, explain_pair
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
-from racegate.minimise import minimise, witness_of
+from racegate.history.schedule import LATE
+from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
-from racegate.replay import Outcome, replay
-from racegate.schedule import LATE
-from racegate.witness import Witness, WitnessError, load_witness, save, sealed
+from racegate.repro.explain import Racing, explain_failure, explain_pair
+from racegate.repro.minimise import minimise, witness_of
+from racegate.repro.replay import Outcome, replay
 from support import SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
@@ -211,7 +211,7 @@ class TestExplain:
 
 
 def parse() -> Any:
-    from racegate.schedule import parse_schedule
+    from racegate.history.schedule import parse_schedule
 
     return parse_schedule([])
 
@@ -265,7 +265,7 @@ class TestFuzz:
         assert shown["campaign"]["schedules"] == 60
 
     def test_a_kill_loses_nothing_found(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
         arguments = ["--seconds", "60", "--out", str(tmp_path), *self.FAULT]
         process = subprocess.Popen(
             [*command, *arguments],
@@ -284,7 +284,7 @@ class TestFuzz:
 
     @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to see workers in")
     def test_workers_end_with_a_campaign_that_is_killed(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
         process = subprocess.Popen(
             [*command, "--seconds", "600", "--workers", "2", "--out", str(tmp_path)],
             cwd=ROOT,

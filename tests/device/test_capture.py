@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from racegate.checkpoint import Checkpoint
+from racegate.check.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
 from racegate.device.protocol import FootprintError, Use, reads, updates, writes
 from racegate.device.stepping import Step
-from racegate.device.virtual import VirtualDevice
-from racegate.edge import Edge
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.edge import Edge
+from racegate.history.schedule import LATE, parse_schedule
+from racegate.history.trace import OpRecord
 from racegate.oracles.ordering import find_conflicts
-from racegate.schedule import LATE, parse_schedule
-from racegate.trace import OpRecord
 
 LANES = ("main", "copy")
 EDGE = Edge(name="uploaded", before="", after="", buffers=(), reason="")

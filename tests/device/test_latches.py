@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sync_driver import StuckError, SyncDriver, SyncStream
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.cuda import CudaDevice
-from racegate.device.litmus import EDGE
-from racegate.device.pacing import Pacing
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.pacing import Pacing
 from racegate.device.protocol import DeadlockError, writes
-from racegate.schedule import parse_schedule
+from racegate.device.virtual.litmus import EDGE
+from racegate.history.schedule import parse_schedule
+from sync_driver import StuckError, SyncDriver, SyncStream
 
 LANES = ("main", "copy")
 ROWS = 4

@@ -9,19 +9,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.device.masks import rows_of
 from racegate.device.protocol import writes
-from racegate.engine.graphs import captured_sizes
-from racegate.engine.padding import Padding, is_uniform_decode
-from racegate.engine.preparation import StepView
+from racegate.engine.model.graphs import captured_sizes
+from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, the_parts
-from racegate.observe import Observation
+from racegate.history.finding import Verdict
+from racegate.history.observe import Observation
+from racegate.history.schedule import LATE, Schedule, parse_schedule
+from racegate.history.trace import OpRecord, Trace
 from racegate.oracles.stepwise import find_divergence
-from racegate.scenario import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
-from racegate.schedule import LATE, Schedule, parse_schedule
-from racegate.trace import OpRecord, Trace
-from racegate.verdict import Verdict
+from racegate.scenario.spec import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
 from support import NAMES, checker, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]

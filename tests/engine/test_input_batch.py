@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.counters import Counters
-from racegate.engine.input_batch import InputBatch
+from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.parts import swap_rows
-from racegate.engine.plan import PlanEntry
+from racegate.engine.rows.input_batch import InputBatch
+from racegate.engine.state.counters import Counters
+from racegate.engine.state.plan import PlanEntry
 
 K = 3
 

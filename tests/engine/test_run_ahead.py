@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.virtual import VirtualDevice
-from racegate.engine import edges
+from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.engine import AsyncEngine
-from racegate.engine.lanes import lanes_of
-from racegate.schedule import LATE
-from racegate.trace import HOST, HostAccess, OpRecord, Waited
+from racegate.engine.state import edges
+from racegate.engine.state.lanes import lanes_of
+from racegate.history.schedule import LATE
+from racegate.history.trace import HOST, HostAccess, OpRecord, Waited
 from racegate_reference.decoding import truth
 from support import checker, scenario
 

@@ -61,7 +61,7 @@ def two_lanes() -> tuple:
     """Two streams of three steps each that all conflict: 20 interleavings."""
     from racegate.device.recorder import Recorder
     from racegate.explore.abstract import from_events
-    from racegate.trace import Access
+    from racegate.history.trace import Access
 
     recorder = Recorder(("s0", "s1"))
     for lane in (1, 2):

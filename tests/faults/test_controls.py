@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.check import Checker
-from racegate.explain import Racing, explain_pair
+from racegate.check.checker import Checker
 from racegate.faults.catalogue import find_fault
-from racegate.observe import Observation
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.observe import Observation
+from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.oracles.paths import Ordered
-from racegate.scenario import CacheMode, Scenario
-from racegate.scenario_file import load
-from racegate.schedule import LATE, Schedule, lane_late
-from racegate.verdict import FindingKind, Verdict
+from racegate.repro.explain import Racing, explain_pair
+from racegate.scenario.files import load
+from racegate.scenario.spec import CacheMode, Scenario
 from support import NAMES, SCENARIOS, checker, scenario
 
 CONTROLS = sorted((SCENARIOS / "controls").glob("*.toml"))

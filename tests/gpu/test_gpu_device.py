@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL
-
 from racegate.device.chooser import HoldChooser
-from racegate.device.cuda import CudaDevice
-from racegate.device.cuda_torch import TorchDriver
-from racegate.device.litmus import EDGE, LITMUS_LANES
-from racegate.device.pacing import Pacing
-from racegate.device.virtual import VirtualDevice
-from racegate.schedule import Schedule, parse_schedule
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.torch import TorchDriver
+from racegate.device.virtual.device import VirtualDevice
+from racegate.device.virtual.litmus import EDGE, LITMUS_LANES
+from racegate.history.schedule import Schedule, parse_schedule
 
 PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
     name: random_program(name) for name in RANDOM_PROGRAMS

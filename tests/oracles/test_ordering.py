@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from racegate.device.recorder import Recorder
+from racegate.history.trace import HOST, Access, Trace
 from racegate.oracles.ordering import find_conflicts, has_unordered_query
-from racegate.trace import HOST, Access, Trace
 
 S0, S1 = 1, 2
 

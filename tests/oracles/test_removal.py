@@ -15,20 +15,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from racegate.check import Checker, RunResult
-from racegate.engine.input_batch import InputBatch
+from racegate.check.checker import Checker
+from racegate.engine.rows.input_batch import InputBatch
+from racegate.evaluation.kills import Look, timings
+from racegate.evaluation.matrix import Matrix, load_matrix
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
-from racegate.kills import Look, timings
-from racegate.matrix import Matrix, load_matrix
+from racegate.history.finding import ALL_ORACLES, FindingKind, Oracle
+from racegate.history.outcome import RunResult
+from racegate.history.run import Run
+from racegate.history.schedule import Schedule
 from racegate.oracles.invariants import PREDICATES, find_violations
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import find_divergence
-from racegate.run import Run
-from racegate.schedule import Schedule
-from racegate.verdict import ALL_ORACLES, FindingKind, Oracle
 from support import NAMES, checker, scenario
 
 REPORT = Path(__file__).parents[2] / "reports" / "faults" / "matrix.json"

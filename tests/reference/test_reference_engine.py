@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from reference_scenarios import SMALL, request, scenario, scenarios
 
-from racegate.observe import Boundary, Observation
-from racegate.scenario import (
+from racegate.history.observe import Boundary, Observation
+from racegate.scenario.spec import (
     CacheMode,
     DrafterKind,
     Gap,
@@ -28,6 +27,7 @@ from racegate_reference.engine import run_reference
 from racegate_reference.model import Recurrent, build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
+from reference_scenarios import SMALL, request, scenario, scenarios
 from support import JUDGED
 
 

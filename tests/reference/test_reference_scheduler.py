@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from hypothesis import given, settings
-from reference_runs import NO_DRAFTS, iterations, observed, plans
-from reference_scenarios import request, scenario, scenarios
 
-from racegate.observe import Boundary
-from racegate.scenario import (
+from racegate.history.observe import Boundary
+from racegate.scenario.spec import (
     Abort,
     Budget,
     CacheMode,
@@ -21,6 +19,8 @@ from racegate.scenario import (
 )
 from racegate_reference.blocks import NULL_BLOCK, Pool
 from racegate_reference.engine import Engine, run_reference
+from reference_runs import NO_DRAFTS, iterations, observed, plans
+from reference_scenarios import request, scenario, scenarios
 
 
 def test_counters_of_the_steady_state() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.device.cuda_site import CudaSite
-from racegate.replay import Outcome, replay
-from racegate.witness import load_witness
+from racegate.device.cuda.site import CudaSite
+from racegate.history.witness import load_witness
+from racegate.repro.replay import Outcome, replay
 
 
 class HeldRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

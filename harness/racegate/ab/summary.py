@@ -13,7 +13,7 @@ from racegate.ab.folder import Folder, missing
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
 from racegate.ab.workload import AbError, Arm, Plan, engine_of
-from racegate.engine.tracked import Finish
+from racegate.engine.state.tracked import Finish
 
 SCHEMA = "racegate.ab/1"
 SHORT = (32, 64, 128, 256)

@@ -11,16 +11,17 @@ from typing import Any, Protocol
 import msgspec
 
 from racegate.ab.workload import AbError, Arm, Plan, scenario_of, truth_table
-from racegate.check import ENGINE_ERRORS, plain_tokens
-from racegate.device.cuda_site import CudaSite
+from racegate.check.checker import ENGINE_ERRORS, plain_tokens
+from racegate.device.cuda.site import CudaSite
 from racegate.device.recorder import NullRecorder
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.engine import AsyncEngine, EngineResult
-from racegate.engine.lanes import lanes_of
-from racegate.engine.tracked import Finish
+from racegate.device.virtual.device import VirtualDevice
+from racegate.engine.engine import AsyncEngine
+from racegate.engine.state.lanes import lanes_of
+from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
-from racegate.scenario import Scenario
-from racegate.schedule import EAGER
+from racegate.history.run import EngineResult
+from racegate.history.schedule import EAGER
+from racegate.scenario.spec import Scenario
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 REHEARSED_TOKENS = 4

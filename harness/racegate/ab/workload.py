@@ -13,8 +13,8 @@ import msgspec
 
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.hashing import draw
-from racegate.scenario import (
+from racegate.scenario.draws import draw
+from racegate.scenario.spec import (
     REQUESTS_MAX,
     CacheMode,
     DrafterKind,

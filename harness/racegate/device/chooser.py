@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
-from racegate.schedule import FORCED, Hold, Schedule, step_alias, with_step
-from racegate.trace import HoldOutcome
+from racegate.history.schedule import FORCED, Hold, Schedule, step_alias, with_step
+from racegate.history.trace import HoldOutcome
 
 
 class Ticket:

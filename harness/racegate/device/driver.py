@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from racegate.device.nodes import Node, Op, VirtualStream
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Step, Stepper, flag_of
-from racegate.device.virtual_nodes import Node, Op, VirtualStream
-from racegate.trace import HOST, Access, OpRecord
+from racegate.history.trace import HOST, Access, OpRecord
 
 
 class Driver:

@@ -18,7 +18,7 @@ from racegate.device.masks import prefix_mask
 from racegate.device.memo import OpMemo
 from racegate.device.protocol import Use
 from racegate.device.recorder import Recorder
-from racegate.trace import Access
+from racegate.history.trace import Access
 from racegate_kernels.backend import Backend
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from racegate.device.masks import prefix_mask
 from racegate.device.memo import OpMemo
 from racegate.device.recorder import Recorder
-from racegate.trace import Access, Owner
+from racegate.history.trace import Access, Owner
 from racegate_kernels.poison import poison_of
 
 

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from racegate.edge import Edge
-from racegate.trace import Owner, Trace
+from racegate.history.edge import Edge
+from racegate.history.trace import Owner, Trace
 
 RowMask = int | str
 Array = Any  # NumPy array on the virtual device, torch tensor on CUDA

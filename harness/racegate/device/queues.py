@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from racegate.device.chooser import HoldChooser
 from racegate.device.driver import Driver
 from racegate.device.memory import VirtualBuffer, VirtualHostBuffer
+from racegate.device.nodes import Node, Op, VirtualEvent, VirtualFlag, VirtualStream
 from racegate.device.protocol import DeadlockError
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Stepper
-from racegate.device.virtual_nodes import Node, Op, VirtualEvent, VirtualFlag, VirtualStream
-from racegate.edge import Edge
-from racegate.schedule import Schedule
-from racegate.trace import Access, Trace
+from racegate.history.edge import Edge
+from racegate.history.schedule import Schedule
+from racegate.history.trace import Access, Trace
 
 
 class QueuedDevice:

@@ -9,7 +9,7 @@ reads.
 from __future__ import annotations
 
 from racegate.device.stepping import flag_of
-from racegate.trace import (
+from racegate.history.trace import (
     HOST,
     Access,
     Clock,

@@ -7,29 +7,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-import msgspec
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.counters import Counters
+from racegate.engine.decode.sampling import Frame
+from racegate.engine.observe.probe import NullProbe, Probe
 from racegate.engine.parts import EngineParts
-from racegate.engine.probe import NullProbe, Probe
-from racegate.engine.runner import Runner
-from racegate.engine.sampling import Frame
-from racegate.engine.scheduler import Scheduler
-from racegate.scenario import Scenario
-
-
-class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps:
-    iterations.
-    """
-
-    delivered: dict[str, tuple[int, ...]]
-    finished: dict[str, str]
-    steps: int
-    counters: dict[str, int]
-    unmet_events: tuple[str, ...]
+from racegate.engine.rows.runner import Runner
+from racegate.engine.scheduling.scheduler import Scheduler
+from racegate.engine.state.counters import Counters
+from racegate.history.run import EngineResult
+from racegate.scenario.spec import Scenario
 
 
 class AsyncEngine:

@@ -11,19 +11,20 @@ from typing import Protocol
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream
-from racegate.engine.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
-from racegate.engine.align_cache import AlignCache
-from racegate.engine.buffers import Inputs, Sizes, Work
-from racegate.engine.edges import INPUT_PREP_GUARD
-from racegate.engine.fresh_blocks import FreshBlocks
-from racegate.engine.grammar import HandOff, PrivateHandOff
-from racegate.engine.input_batch import PrevStep
-from racegate.engine.layers import inside
-from racegate.engine.padding import Padding, is_uniform_decode
-from racegate.engine.plan import PlanEntry
-from racegate.engine.request_state import RequestState, enter
-from racegate.engine.tracked import Tracked
-from racegate.scenario import CacheMode
+from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.cache.fresh_blocks import FreshBlocks
+from racegate.engine.decode.grammar import HandOff, PrivateHandOff
+from racegate.engine.model.layers import inside
+from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
+from racegate.engine.state.buffers import Inputs, Work
+from racegate.engine.state.edges import INPUT_PREP_GUARD
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState, enter
+from racegate.engine.state.sizes import Sizes
+from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.view import PrevStep
+from racegate.scenario.spec import CacheMode
 from racegate_kernels.numerics import Array
 
 

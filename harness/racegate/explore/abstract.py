@@ -15,7 +15,7 @@ import msgspec
 from racegate.device.masks import rows_of
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Step, Stepper
-from racegate.trace import HOST, Access, HostAccess, OpRecord
+from racegate.history.trace import HOST, Access, HostAccess, OpRecord
 
 Outcome = tuple[int, ...]
 Cell = tuple[int, int]  # (storage, row)

@@ -12,8 +12,8 @@ import msgspec
 
 from racegate.device.stepping import Step
 from racegate.explore.pairs import unordered_pairs
-from racegate.schedule import FORCED, Hold, Schedule, step_number, with_step
-from racegate.trace import HOST
+from racegate.history.schedule import FORCED, Hold, Schedule, step_number, with_step
+from racegate.history.trace import HOST
 
 
 def canonical_holds(steps: Sequence[Step], *, fine: bool) -> Schedule:

@@ -18,9 +18,9 @@ from racegate.device.stepping import Step, Stepper
 from racegate.explore.dpor import Progress, explore
 from racegate.explore.pairs import interesting_steps
 from racegate.explore.samplers import SamplerKind, make_sampler
+from racegate.history.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
+from racegate.history.trace import HostAccess
 from racegate.oracles.ordering import Conflict
-from racegate.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
-from racegate.trace import HostAccess
 
 
 class Stage(StrEnum):

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from racegate.scenario import (
+from racegate.history.schedule import Schedule
+from racegate.scenario.spec import (
     CacheMode,
     EngineSpec,
     Expect,
@@ -23,8 +24,7 @@ from racegate.scenario import (
     ScenarioError,
     Zeroing,
 )
-from racegate.schedule import Schedule
-from racegate.validation import validate
+from racegate.scenario.validation import validate
 
 RUNS_MAX = 300
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
-from racegate.engine import edges
-from racegate.engine.accepted_counts import (
+from racegate.engine.parts import CountPath, EngineParts
+from racegate.engine.rows.accepted_counts import (
     AcceptedCounts,
     CountAnswer,
     CountQuery,
     DeviceCounts,
     SnapshotCounts,
 )
-from racegate.engine.input_batch import PrevStep
-from racegate.engine.parts import CountPath, EngineParts
+from racegate.engine.state import edges
+from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.scenario import CacheMode
+from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 

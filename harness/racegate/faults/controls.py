@@ -6,8 +6,8 @@ The controls that change nothing anywhere are in the catalogue (`accepted-count-
 
 from __future__ import annotations
 
-from racegate.engine.plan import PlanEntry
-from racegate.engine.request_state import RequestState
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array

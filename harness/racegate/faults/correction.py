@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.buffers import Inputs, Work
-from racegate.engine.input_batch import PrevStep
-from racegate.engine.layers import inside
-from racegate.engine.tracked import Tracked
+from racegate.engine.model.layers import inside
+from racegate.engine.state.buffers import Inputs, Work
+from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array

@@ -13,7 +13,7 @@ import msgspec
 
 from racegate.engine.parts import EngineParts
 from racegate.faults.mutations import MutatedDevice, Mutation
-from racegate.scenario import CacheMode
+from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import reads, writes
-from racegate.engine.buffers import Twin
-from racegate.engine.model import BatchShape
-from racegate.engine.padding import BLOCKS, STATE_BLOCKS, Bound, Padding, is_uniform_decode
-from racegate.engine.preparation import StepView
+from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Bound, Padding, is_uniform_decode
+from racegate.engine.state.buffers import Twin
+from racegate.engine.state.view import BatchShape, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array

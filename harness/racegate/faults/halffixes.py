@@ -8,7 +8,7 @@ right everywhere they can be used, so nothing may demand that they be found.
 
 from __future__ import annotations
 
-from racegate.engine.accepted_counts import DeviceCounts, SnapshotCounts
+from racegate.engine.rows.accepted_counts import DeviceCounts, SnapshotCounts
 from racegate.faults.accepted import (
     HS,
     EarlyWaitCounts,

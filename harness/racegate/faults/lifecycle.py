@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from racegate.engine.plan import PlanEntry
-from racegate.engine.tracked import Tracked
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.tracked import Tracked
 from racegate.faults.fault import Fault, FaultKind, the_parts
 
 

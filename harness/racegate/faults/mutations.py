@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from racegate.edge import Edge
+from racegate.history.edge import Edge
 
 
 class Operator(StrEnum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from racegate.device.protocol import HostBuffer
-from racegate.engine.buffers import Inputs
 from racegate.engine.parts import row_tables
+from racegate.engine.state.buffers import Inputs
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.device.protocol import Device, DeviceBuffer
-from racegate.engine import edges
+from racegate.engine.state import edges
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
 

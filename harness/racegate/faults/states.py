@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from racegate.device.protocol import reads, writes
-from racegate.engine.align_cache import AlignCache
-from racegate.engine.buffers import Inputs, Work
-from racegate.engine.model import BatchShape
-from racegate.engine.plan import PlanEntry
-from racegate.engine.request_state import RequestState, enter
-from racegate.engine.tracked import Tracked
+from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.state.buffers import Inputs, Work
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState, enter
+from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.view import BatchShape
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.trace import Owner
+from racegate.history.trace import Owner
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 

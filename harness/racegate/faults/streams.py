@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from racegate.device.protocol import Device, Event, HostBuffer, Stream
-from racegate.engine import edges
-from racegate.engine.buffers import Sizes
-from racegate.engine.fresh_blocks import FreshBlocks
-from racegate.engine.grammar import PrivateHandOff
+from racegate.engine.cache.fresh_blocks import FreshBlocks
+from racegate.engine.decode.grammar import PrivateHandOff
+from racegate.engine.state import edges
+from racegate.engine.state.sizes import Sizes
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from racegate.observe import Boundary, Observation
-from racegate.scenario import Scenario
+from racegate.history.observe import Boundary, Observation
+from racegate.scenario.spec import Scenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.trace import Access, HostAccess, OpRecord, Queried, Trace
+from racegate.history.trace import Access, HostAccess, OpRecord, Queried, Trace
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):

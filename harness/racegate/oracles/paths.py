@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from racegate.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
 
 
 class ExplainError(Exception):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from racegate.observe import Boundary, Observation
+from racegate.history.observe import Boundary, Observation
 
 # |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the
 # gate. Measured: see ARCHITECTURE, decision on float tolerance.

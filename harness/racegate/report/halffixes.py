@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from racegate.truth_table import Cell, Landed, Landing, Motion, Outcome
+from racegate.evaluation.truth_table import Cell, Landed, Landing, Motion, Outcome
 
 _WORDS = {
     Landed.EXCLUDED: "right: an edge excludes it",

@@ -10,8 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.faults.fault import FaultKind
-from racegate.kills import (
+from racegate.evaluation.kills import (
     ORACLE_LOOKS,
     SPEAKING,
     Look,
@@ -21,7 +20,8 @@ from racegate.kills import (
     Strategy,
     StrategyCell,
 )
-from racegate.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.faults.fault import FaultKind
 from racegate.report.templating import render
 
 HOLDS_SHOWN_MAX = 3

@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.effort import Effort
-from racegate.explain import Explanation, Racing
-from racegate.fuzz import Campaign, CampaignState
+from racegate.evaluation.effort import Effort
+from racegate.jobs.fuzz import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
-from racegate.replay import Outcome, Replay
 from racegate.report.templating import render
 from racegate.report.text import print_run, print_selfcheck
+from racegate.repro.explain import Explanation, Racing
+from racegate.repro.replay import Outcome, Replay
 
 
 def print_replay(console: Console, result: Replay) -> None:

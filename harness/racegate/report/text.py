@@ -7,10 +7,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from racegate.check import RunResult
-from racegate.gate import GateResult
-from racegate.selfcheck import SelfCheck
-from racegate.verdict import ASSUMPTIONS, Finding, FindingKind, Verdict
+from racegate.check.selfcheck import SelfCheck
+from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
+from racegate.history.outcome import RunResult
+from racegate.jobs.gate import GateResult
 
 FINDINGS_SHOWN_MAX = 8
 

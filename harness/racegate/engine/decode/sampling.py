@@ -1,0 +1,155 @@
+"""From the target hidden states to tokens, counts, drafts and their copies to the host. Mechanism
+section 2.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream, reads, writes
+from racegate.engine.parts import EngineParts
+from racegate.engine.state import edges
+from racegate.engine.state.buffers import Inputs, StepOutputs, Work, make_outputs
+from racegate.engine.state.lanes import Lane
+from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.sizes import Sizes
+from racegate.engine.state.view import StepView
+from racegate.scenario.spec import DrafterKind, Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A step in flight: its plan, its rows, and where its tokens will land."""
+
+    plan: StepPlan
+    rows: tuple[str, ...]
+    sampled_gpu: DeviceBuffer
+    sampled_cpu: HostBuffer
+    landed: Event
+
+
+class Sampling:
+    """Next tokens and valid counts, and the two copy streams."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        device: Device,
+        *,
+        compute: Stream,
+        inputs: Inputs,
+        work: Work,
+        parts: EngineParts,
+        sizes: Sizes,
+    ) -> None:
+        self._device = device
+        self._compute = compute
+        self._counts = device.stream(Lane.COUNTS)
+        self._output = device.stream(Lane.OUTPUT)
+        self._inputs = inputs
+        self._work = work
+        self._parts = parts
+        self._sizes = sizes
+        self._vocab_size = scenario.model.vocab_size
+        # The extract-hidden-states drafter counts discarded rows as well (mechanism 5.5).
+        is_extract = scenario.engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES
+        self._mask_discarded = 0 if is_extract else 1
+        self._next_token_ready = device.event("next_token_ready")
+        self._count_landed = device.event("valid_count")
+        self._step_done = device.event("step_done")
+        self._valid_count = device.host_buffer("valid_count_cpu", (sizes.rows,), np.int32)
+
+    def fresh_tokens(self) -> DeviceBuffer:
+        """[R, 1 + K] int32 for the tokens of a step."""
+        shape = (self._sizes.rows, 1 + self._sizes.drafts)
+        return self._device.device_buffer("sampled_gpu", shape, np.int32, stream=self._compute)
+
+    def count(self, view: StepView, sampled: DeviceBuffer) -> None:
+        """work.accepted = tokens emitted, in this step's row order."""
+        rows = view.shape.rows
+        self._device.launch(
+            self._compute,
+            lambda k, *arrays: k.accepted_count(*arrays),
+            "accepted_count",
+            step=view.shape.step,
+            uses=(reads(sampled, rows), writes(self._work.accepted, rows, own=view.owners)),
+        )
+
+    def next_tokens(self, view: StepView, sampled: DeviceBuffer) -> StepOutputs:
+        """Next token and valid count of every row; the counts start their way to the host."""
+        rows, step = view.shape.rows, view.shape.step
+        outputs = make_outputs(self._device, self._compute, self._sizes)
+        self._device.launch(
+            self._compute,
+            lambda k, *arrays, **scalars: k.next_token(*arrays, **scalars),
+            "next_token",
+            step=step,
+            uses=(
+                reads(sampled, rows),
+                reads(self._inputs.discarded.gpu, rows),
+                reads(self._inputs.backup_token.gpu, rows),
+                writes(outputs.next_token, rows, own=view.owners),
+                writes(outputs.valid_count, rows, own=view.owners),
+            ),
+            vocab_size=self._vocab_size,
+            mask_discarded=self._mask_discarded,
+        )
+        self._device.record(self._compute, self._next_token_ready)
+        self._device.wait_stream(
+            self._counts, self._next_token_ready, edges.COUNT_COPY_AFTER_KERNEL, step=step
+        )
+        self._device.download(
+            self._counts,
+            self._valid_count,
+            outputs.valid_count,
+            "valid_count",
+            step=step,
+            rows=rows,
+        )
+        self._device.record(self._counts, self._count_landed)
+        return outputs
+
+    def landed_counts(self, step: int, owners: tuple[tuple[str, int], ...]) -> np.ndarray:
+        """[R] int32: the previous step's valid counts, in its row order; waits for them."""
+        self._device.wait_host(self._count_landed, edges.VALID_COUNT_LANDED, step=step)
+        return self._valid_count.read(len(owners), expect=owners)
+
+    def release(self, outputs: StepOutputs, *, step: int) -> None:
+        """Gives a step's outputs back once no stream reads them."""
+        self._device.wait_stream(self._compute, self._count_landed, edges.COUNT_RELEASE, step=step)
+        self._device.free(outputs.valid_count, step=step)
+        self._device.free(outputs.next_token, step=step)
+        self._device.free(outputs.drafts, step=step)
+
+    def send(self, plan: StepPlan, view: StepView, sampled: DeviceBuffer) -> Frame:
+        """The step's tokens start their way to the host, into fresh pinned memory."""
+        step = view.shape.step
+        shape = (self._sizes.rows, 1 + self._sizes.drafts)
+        target = self._device.host_buffer("sampled_cpu", shape, np.int32)
+        landed = self._device.event(f"output@{step}")
+        self._device.record(self._compute, self._step_done)
+        self._device.wait_stream(
+            self._output, self._step_done, edges.OUTPUT_COPY_AFTER_STEP, step=step
+        )
+        self._device.download(
+            self._output, target, sampled, "sampled", step=step, rows=view.shape.rows
+        )
+        self._device.record(self._output, landed)
+        self._parts.tokens_sent(self._device, sampled, step)
+        return Frame(
+            plan=plan, rows=view.rows, sampled_gpu=sampled, sampled_cpu=target, landed=landed
+        )
+
+    def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:
+        """The tokens of a frame by request; waits for them and frees their memory."""
+        self._device.wait_host(frame.landed, edges.OUTPUT_LANDED, step=step)
+        owners = [(name, frame.plan.step) for name in frame.rows]
+        sampled = frame.sampled_cpu.read(len(frame.rows), expect=owners)
+        self._device.free_host(frame.sampled_cpu)
+        self._parts.tokens_received(self._device, frame.sampled_gpu, step)
+        return {
+            name: [token for token in row if token != -1]
+            for name, row in zip(frame.rows, sampled.tolist(), strict=True)
+        }

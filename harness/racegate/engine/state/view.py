@@ -1,0 +1,66 @@
+"""Views of a step: its shape, its rows as the host sees them, and what the next step remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from racegate.device.protocol import RowMask
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState
+from racegate.history.trace import Owner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShape:
+    """What the host knows of a step's footprint.
+
+    rows, tokens: counts
+    blocks, state_blocks: bit masks of the attention and state blocks the step may touch; for a
+        captured pass the names under which a replay gives them
+    """
+
+    step: int
+    rows: int
+    tokens: int
+    blocks: RowMask
+    state_blocks: RowMask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """One step in row order, as the host sees it.
+
+    entries, states, rows: per row; prev_positions: [R] int32; tokens, draft_lens: [R] int32;
+        query_start: [R + 1] int32
+    discarded, is_decode: [R] int32; owners: whose values this step writes
+    """
+
+    shape: BatchShape
+    rows: tuple[str, ...]
+    entries: list[PlanEntry]
+    states: list[RequestState]
+    prev_positions: np.ndarray
+    tokens: np.ndarray
+    draft_lens: np.ndarray
+    query_start: np.ndarray
+    discarded: np.ndarray
+    is_decode: np.ndarray
+    owners: tuple[Owner, ...]
+
+
+@dataclass(slots=True)
+class PrevStep:
+    """The last executed step, in its own row order.
+
+    row_of: request -> row, of requests that sampled and have not left the batch since
+    """
+
+    step: int
+    requests: tuple[str, ...]
+    incarnations: tuple[int, ...]
+    row_of: dict[str, int]
+    tokens: np.ndarray  # [R] int32, scheduled
+    draft_lens: np.ndarray  # [R] int32
+    discarded: np.ndarray  # [R] int32

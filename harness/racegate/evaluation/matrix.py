@@ -1,0 +1,303 @@
+"""The kill matrix: every seeded fault against every oracle and every strategy, what each of them
+alone would have missed, and whether a cell got worse.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from racegate.check.checker import Checker
+from racegate.evaluation.kills import (
+    SPEAKING,
+    Look,
+    OracleCell,
+    Record,
+    Row,
+    Sight,
+    Strategy,
+    StrategyCell,
+    measure_row,
+)
+from racegate.faults.catalogue import FAULTS, find_fault
+from racegate.faults.fault import Fault, FaultKind
+from racegate.jobs.environment import environment
+from racegate.repro.search import BUDGET
+from racegate.scenario.spec import Scenario
+
+SCHEMA = "racegate.matrix/1"
+
+
+class MatrixError(Exception):
+    """A matrix that cannot be read or made: says why."""
+
+
+class OracleTotal(Record, frozen=True, kw_only=True):
+    """One look over all faults but the controls.
+
+    found: how many it sees in some run; missed: the others
+    only: those that no other oracle sees in any run
+    runs_alone: runs of which it alone has something to say; runs_alone_without_stepwise: the same
+        if the stepwise oracle is silent, as it is about a defect that the reference has too
+    The last three are nothing for the final tokens, which are no oracle.
+    """
+
+    found: int
+    missed: tuple[str, ...]
+    only: tuple[str, ...]
+    runs_alone: int
+    runs_alone_without_stepwise: int
+
+
+class StrategyTotal(Record, frozen=True, kw_only=True):
+    """One strategy over all faults but the controls.
+
+    killed: with a wrong value; missed: the others; flagged: those of the missed that the ordering
+    oracle named under it
+    """
+
+    killed: int
+    missed: tuple[str, ...]
+    flagged: tuple[str, ...]
+
+
+class Totals(Record, frozen=True, kw_only=True):
+    """The sums.
+
+    faults: all but the controls; runs: of them, that the oracles judged; ordering: ordering faults
+    silent_controls: how many controls nothing spoke about
+    unexpected: faults whose first wrong field is not the one that the catalogue names
+    """
+
+    faults: int
+    runs: int
+    ordering: int
+    controls: int
+    silent_controls: int
+    unexpected: tuple[str, ...]
+    oracles: dict[Look, OracleTotal]
+    strategies: dict[Strategy, StrategyTotal]
+
+
+class Matrix(Record, frozen=True, kw_only=True):
+    """Serialises to the `faults matrix` object of the JSON contract.
+
+    budget: schedules per script of the searching strategies; seed: of the samplers
+    """
+
+    schema: str
+    environment: dict[str, str]
+    budget: int
+    seed: int
+    seconds: float
+    totals: Totals
+    rows: tuple[Row, ...]
+
+
+class Worse(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that shows less than it did. column: a look, a strategy, or what concerns the row."""
+
+    fault: str
+    column: str
+    what: str
+
+
+def measure(
+    scenarios: Mapping[str, Scenario],
+    *,
+    workers: int = 1,
+    budget: int = BUDGET,
+    seed: int = 0,
+    on_row: Callable[[str], None] = lambda name: None,
+) -> Matrix:
+    """The whole matrix. scenarios: the gate's, by name."""
+    _require_scripts(scenarios)
+    started = time.perf_counter()
+    rows = []
+    if workers == 1:
+        checkers = checkers_for(FAULTS, scenarios)
+        for fault in FAULTS:
+            rows.append(measure_row(fault, checkers, budget=budget, seed=seed))
+            on_row(fault.name)
+    else:
+        share = partial(_row_of, dict(scenarios), budget, seed)
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for row in pool.map(share, [fault.name for fault in FAULTS]):
+                rows.append(row)
+                on_row(row.fault)
+    return Matrix(
+        schema=SCHEMA,
+        environment=environment(),
+        budget=budget,
+        seed=seed,
+        seconds=time.perf_counter() - started,
+        totals=totals_of(rows),
+        rows=tuple(rows),
+    )
+
+
+def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
+    """Raises MatrixError if a fault's script is not there."""
+    for fault in FAULTS:
+        for name in fault.scenarios:
+            if name not in scenarios:
+                raise MatrixError(
+                    f"no scenario {name!r}, in which {fault.name} shows; name the folder of the "
+                    "gate's scripts with --scenarios"
+                )
+
+
+def _row_of(scenarios: Mapping[str, Scenario], budget: int, seed: int, name: str) -> Row:
+    """In a worker process: one fault."""
+    fault = find_fault(name)
+    checkers = checkers_for((fault,), scenarios)
+    return measure_row(fault, checkers, budget=budget, seed=seed)
+
+
+def checkers_for(faults: Iterable[Fault], scenarios: Mapping[str, Scenario]) -> dict[str, Checker]:
+    """Of the scripts that faults are looked for in: their own, or all."""
+    names = {name for fault in faults for name in fault.scenarios or scenarios}
+    return {name: Checker(scenario) for name, scenario in scenarios.items() if name in names}
+
+
+def totals_of(rows: Sequence[Row]) -> Totals:
+    """The sums over the rows."""
+    seeded = [row for row in rows if row.kind is not FaultKind.CONTROL]
+    controls = [row for row in rows if row.kind is FaultKind.CONTROL]
+    return Totals(
+        faults=len(seeded),
+        runs=sum(row.oracles[Look.STEPWISE].runs for row in seeded),
+        ordering=sum(row.kind is FaultKind.ORDERING for row in seeded),
+        controls=len(controls),
+        silent_controls=sum(is_silent(row) for row in controls),
+        unexpected=tuple(
+            row.fault for row in seeded if row.shown is None or row.shown.is_expected is not True
+        ),
+        oracles={column: _oracle_total(seeded, column) for column in Look},
+        strategies={strategy: _strategy_total(seeded, strategy) for strategy in Strategy},
+    )
+
+
+def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
+    missed = [row.fault for row in rows if not row.oracles[column].seen]
+    cells = [row.oracles[column] for row in rows]
+    return OracleTotal(
+        found=len(rows) - len(missed),
+        missed=tuple(missed),
+        only=tuple(row.fault for row in rows if _speakers(row) == {column}),
+        runs_alone=sum(len(cell.alone) for cell in cells),
+        runs_alone_without_stepwise=sum(len(cell.alone_without_stepwise) for cell in cells),
+    )
+
+
+def _speakers(row: Row) -> set[Look]:
+    """The oracles that see a fault in some run; a stopped engine speaks as well."""
+    return {column for column in SPEAKING if row.oracles[column].seen}
+
+
+def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
+    missed = [row for row in rows if row.strategies[strategy].kill is None]
+    return StrategyTotal(
+        killed=len(rows) - len(missed),
+        missed=tuple(row.fault for row in missed),
+        flagged=tuple(row.fault for row in missed if row.strategies[strategy].flagged is not None),
+    )
+
+
+def is_silent(row: Row) -> bool:
+    """Whether nothing spoke of a row: right for a control alone."""
+    return not any(cell.seen for cell in row.oracles.values()) and all(
+        cell.kill is None and cell.flagged is None for cell in row.strategies.values()
+    )
+
+
+def is_good(totals: Totals) -> bool:
+    """Every fault shows, first where the catalogue says, and no control does."""
+    return not totals.unexpected and totals.silent_controls == totals.controls
+
+
+def worse_cells(old: Matrix, new: Matrix) -> list[Worse]:
+    """Cells of the new matrix that show less than the old one's. Seconds are not compared."""
+    rows = {row.fault: row for row in new.rows}
+    worse = []
+    for before in old.rows:
+        if before.fault in rows:
+            worse += worse_in_row(before, rows[before.fault])
+        else:
+            worse.append(Worse(fault=before.fault, column="row", what="the fault is gone"))
+    return worse
+
+
+def worse_in_row(old: Row, new: Row) -> list[Worse]:
+    """The same for one fault, over the columns that the new row has."""
+    if new.kind is FaultKind.CONTROL:
+        spoke = () if is_silent(new) else ("something speaks about a control",)
+        return [Worse(fault=new.fault, column="row", what=what) for what in spoke]
+    found: Iterable[tuple[str, Iterable[str]]] = chain(
+        [("shown", _worse_field(old.shown, new.shown))],
+        ((str(key), _worse_look(old.oracles.get(key), cell)) for key, cell in new.oracles.items()),
+        (
+            (str(key), _worse_strategy(old.strategies.get(key), cell))
+            for key, cell in new.strategies.items()
+        ),
+    )
+    return [
+        Worse(fault=new.fault, column=column, what=what)
+        for column, whats in found
+        for what in whats
+    ]
+
+
+def _worse_look(old: OracleCell | None, new: OracleCell) -> Iterable[str]:
+    if old is None:
+        return
+    if new.seen < old.seen:
+        yield f"sees it in {new.seen} of {new.runs} runs, before in {old.seen} of {old.runs}"
+    elif new.first is not None:
+        yield from _worse_field(old.first, new.first)
+
+
+def _worse_strategy(old: StrategyCell | None, new: StrategyCell) -> Iterable[str]:
+    if old is None:
+        return
+    yield from _later("kill", _schedules(old.kill), _schedules(new.kill))
+    yield from _later("order flagged", old.flagged, new.flagged)
+    if new.kill is not None:
+        yield from _worse_field(old.kill, new.kill)
+
+
+def _schedules(sight: Sight | None) -> int | None:
+    return None if sight is None else sight.schedules
+
+
+def _later(what: str, old: int | None, new: int | None) -> Iterable[str]:
+    if old is not None and (new is None or new > old):
+        yield f"{what}: {new or 'not any more'}, before in schedule {old}"
+
+
+def _worse_field(old: Sight | None, new: Sight | None) -> Iterable[str]:
+    """A first field that was the expected one, and is another now."""
+    if old is not None and old.is_expected and (new is None or not new.is_expected):
+        now = None if new is None else new.field
+        yield f"differs first in {now}, before in {old.field}, as expected"
+
+
+def load_matrix(path: Path) -> Matrix:
+    """The matrix in a file. Raises MatrixError."""
+    try:
+        raw: Any = msgspec.json.decode(path.read_bytes())
+        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+            raise MatrixError(f"{path}: not of the schema {SCHEMA!r}; make it again")
+        return msgspec.convert(raw, Matrix)
+    except OSError as error:
+        raise MatrixError(f"{path}: cannot be read: {error}") from error
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise MatrixError(f"{path}: {error}") from error

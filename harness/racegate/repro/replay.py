@@ -1,0 +1,109 @@
+"""Replay: runs a witness again and says whether it shows what it was recorded for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from racegate.check.checker import Checker
+from racegate.check.findings import digest_of
+from racegate.device.cuda.site import CudaSite
+from racegate.faults.catalogue import find_fault
+from racegate.history.finding import signature_of
+from racegate.history.outcome import RunResult
+from racegate.history.schedule import parse_schedule
+from racegate.history.witness import Witness
+
+
+class Outcome(StrEnum):
+    """What a replay showed.
+
+    REPRODUCED: the recorded signature; OTHER: another one; NOTHING: no finding
+    NOT_REALISED: a hold could not be kept, so nothing can be said
+    """
+
+    REPRODUCED = "reproduced"
+    OTHER = "other signature"
+    NOTHING = "nothing found"
+    NOT_REALISED = "not realised"
+
+
+# A finding is exit code 1 everywhere; what a replay alone can say has codes of its own.
+EXIT_CODES = {
+    Outcome.REPRODUCED: 1,
+    Outcome.NOT_REALISED: 4,
+    Outcome.OTHER: 5,
+    Outcome.NOTHING: 6,
+}
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """times: replays made; outcomes: how often each; digests: different runs seen, bit for bit
+
+    matches_record: the bits are those of the recorded run
+    """
+
+    schema: str
+    witness: str
+    fault: str | None
+    holds: tuple[str, ...]
+    outcome: Outcome
+    expected_signature: str
+    signature: str | None
+    times: int
+    outcomes: dict[str, int]
+    digests: int
+    matches_record: bool
+    recorded_with: dict[str, str]
+    last: RunResult
+
+
+def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None = None) -> Replay:
+    """Replays a witness. The worst outcome of all replays is the outcome. cuda: on this GPU."""
+    fault = None if witness.fault is None else find_fault(witness.fault)
+    schedule = parse_schedule(list(witness.holds))
+    checker = Checker(witness.scenario, replay=command, cuda=cuda)
+    seen: Counter[Outcome] = Counter()
+    digests: Counter[str] = Counter()
+    last: RunResult | None = None
+    for _ in range(times):
+        run = checker.execute(schedule=schedule, fault=fault)
+        last = checker.judge(run, schedule=schedule, fault=fault)
+        findings = [msgspec.structs.replace(finding, replay=command) for finding in last.findings]
+        last = msgspec.structs.replace(last, findings=tuple(findings))
+        digests[digest_of(run, last.findings)] += 1
+        seen[_outcome(last, witness)] += 1
+    assert last is not None, "at least one replay"
+    return Replay(
+        schema="racegate/1",
+        witness=witness.title,
+        fault=witness.fault,
+        holds=witness.holds,
+        outcome=worst_of(seen),
+        expected_signature=witness.signature,
+        signature=signature_of(last.findings),
+        times=times,
+        outcomes={str(outcome): count for outcome, count in seen.items()},
+        digests=len(digests),
+        matches_record=set(digests) == {witness.digest},
+        recorded_with=witness.versions,
+        last=last,
+    )
+
+
+def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
+    """The one to report of several."""
+    order = (Outcome.NOT_REALISED, Outcome.NOTHING, Outcome.OTHER, Outcome.REPRODUCED)
+    return min(outcomes, key=order.index)
+
+
+def _outcome(result: RunResult, witness: Witness) -> Outcome:
+    if any(not hold.realised for hold in result.holds):
+        return Outcome.NOT_REALISED
+    signature = signature_of(result.findings)
+    if signature is None:
+        return Outcome.NOTHING
+    return Outcome.REPRODUCED if signature == witness.signature else Outcome.OTHER

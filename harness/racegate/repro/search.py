@@ -1,0 +1,148 @@
+"""Search: climbs the ladder for one scenario, and turns what goes wrong into holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from racegate.check.checker import Checker, Launches
+from racegate.device.stepping import Stepper
+from racegate.explore.canonical import canonical_holds, symbolic
+from racegate.explore.ladder import Attempt, Climb, climb
+from racegate.faults.fault import Fault
+from racegate.history.finding import FindingKind, Verdict, signature_of
+from racegate.history.observe import Boundary, Observation
+from racegate.history.outcome import RunResult, SearchSummary
+from racegate.history.run import Run
+from racegate.history.schedule import EAGER, Schedule
+from racegate.oracles.ordering import find_conflicts, has_unordered_query
+
+BUDGET = 64
+
+
+class CheckSubject:
+    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited."""
+
+    def __init__(
+        self,
+        checker: Checker,
+        fault: Fault | None,
+        *,
+        is_audited: bool,
+        launches: Launches = Launches.ASYNC,
+    ) -> None:
+        self._checker = checker
+        self._fault = fault
+        self._is_audited = is_audited
+        self._launches = launches
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The streams of its device."""
+        return self._checker.lanes
+
+    def with_schedule(self, schedule: Schedule) -> Attempt:
+        run = self._checker.execute(
+            schedule=schedule,
+            fault=self._fault,
+            is_audited=self._is_audited,
+            launches=self._launches,
+        )
+        self._is_audited = False
+        return self._attempt(run, schedule)
+
+    def with_stepper(self, stepper: Stepper) -> Attempt:
+        return self._attempt(self._checker.execute(stepper=stepper, fault=self._fault), None)
+
+    def _attempt(self, run: Run, schedule: Schedule | None) -> Attempt:
+        result = self._checker.judge(run, schedule=schedule or EAGER, fault=self._fault)
+        return Attempt(
+            schedule=schedule,
+            is_wrong=any(finding.kind is not FindingKind.CONFLICT for finding in result.findings),
+            is_branching=has_unordered_query(run.trace),
+            conflicts=tuple(find_conflicts(run.trace)),
+            result=(run, result),
+        )
+
+
+def search(
+    checker: Checker,
+    *,
+    fault: Fault | None = None,
+    budget: int = BUDGET,
+    seed: int = 0,
+    is_audited: bool = False,
+) -> RunResult:
+    """The result of the first run that went wrong, or of the eager run with the verdict of all."""
+    started = time.perf_counter()
+    subject = CheckSubject(checker, fault, is_audited=is_audited)
+    climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
+    if climbed.wrong is None:
+        result = _as_result(climbed.first.result[1])
+        verdict = _verdict_without_divergence(climbed, result.verdict)
+    else:
+        result = as_holds(checker, climbed.wrong, fault)
+        verdict = result.verdict
+    seconds = time.perf_counter() - started
+    return msgspec.structs.replace(
+        result,
+        verdict=verdict,
+        stats=msgspec.structs.replace(result.stats, schedules=climbed.schedules, seconds=seconds),
+        search=_summary(climbed, seconds),
+    )
+
+
+def _verdict_without_divergence(climbed: Climb, eager: Verdict) -> Verdict:
+    if eager is not Verdict.CONFLICT:
+        return eager
+    return Verdict.BENIGN if climbed.is_complete else Verdict.CONFLICT
+
+
+def _summary(climbed: Climb, seconds: float) -> SearchSummary:
+    progress = climbed.progress
+    left = None
+    if progress is not None and not climbed.is_complete:
+        left = (progress.estimate - progress.classes) * seconds / climbed.schedules
+    return SearchSummary(
+        first_conflicts=len(climbed.first.conflicts),
+        stage=climbed.stage,
+        schedules=climbed.schedules,
+        classes=None if progress is None else progress.classes,
+        estimate=None if progress is None else progress.estimate,
+        is_complete=climbed.is_complete,
+        seconds=seconds,
+        seconds_left=left,
+    )
+
+
+def as_holds(checker: Checker, wrong: Attempt, fault: Fault | None) -> RunResult:
+    """A wrong attempt as a run under holds: its own, or the canonical ones of a stepped run."""
+    result = _as_result(wrong.result[1])
+    if wrong.schedule is not None:
+        return result
+    for fine in (False, True):
+        schedule = canonical_holds(wrong.steps, fine=fine)
+        held = checker.run(schedule=schedule, fault=fault)
+        if signature_of(held.findings) == signature_of(result.findings):
+            return held
+    return result
+
+
+def _as_result(value: Any) -> RunResult:
+    assert isinstance(value, RunResult)
+    return value
+
+
+def symbolic_schedule(
+    schedule: Schedule, observations: Sequence[Observation], *, prefer: str | None
+) -> Schedule:
+    """The schedule with steps named after requests, by a run's plans."""
+    plans = {
+        observation.step: [name for name, _, _ in observation.values["plan"]]
+        for observation in observations
+        if observation.boundary is Boundary.SCHEDULED
+    }
+    return symbolic(schedule, plans, prefer=prefer)
