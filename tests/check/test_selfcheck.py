@@ -30,6 +30,7 @@ from racegate.check.selfcheck import (
 )
 from racegate.cli.app import app
 from racegate.cli.search import exit_code_of
+from racegate.engine.rows.parts import RowParts
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import FindingKind, Verdict
@@ -135,7 +136,7 @@ def drifting() -> Fault:
         summary="",
         expect="",
         scenarios=(),
-        parts=the_parts(backup_index=backup_index),
+        parts=the_parts(rows=RowParts(backup_index=backup_index)),
     )
 
 

@@ -14,6 +14,7 @@ from racegate.device.masks import rows_of
 from racegate.device.protocol import writes
 from racegate.engine.model.graphs import captured_sizes
 from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.model.parts import ModelParts
 from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import Verdict
@@ -211,7 +212,7 @@ def test_what_stood_behind_the_batch_does_not_matter(name: str, schedule: Schedu
         summary="",
         expect="",
         scenarios=(),
-        parts=the_parts(padding=Spoiled),
+        parts=the_parts(model=ModelParts(padding=Spoiled)),
     )
     run = checker(name).execute(fault=spoiled, is_audited=True, schedule=schedule)
     assert checker(name).judge(run, fault=spoiled).findings == ()

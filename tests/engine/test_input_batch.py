@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.device.virtual.device import VirtualDevice
-from racegate.engine.parts import swap_rows
 from racegate.engine.rows.input_batch import InputBatch
+from racegate.engine.rows.parts import swap_rows
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.plan import PlanEntry
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from racegate.device.protocol import Device
+from racegate.engine.assembly import make_runner
 from racegate.engine.decode.sampling import Frame
 from racegate.engine.observe.probe import NullProbe, Probe
 from racegate.engine.parts import EngineParts
-from racegate.engine.rows.runner import Runner
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
 from racegate.history.run import EngineResult
@@ -41,8 +41,8 @@ class AsyncEngine:
         self._counters = Counters()
         self._probe = NullProbe() if probe is None else probe
         parts = EngineParts() if parts is None else parts
-        self.scheduler = Scheduler(scenario, self._counters, parts)
-        self.runner = Runner(
+        self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
+        self.runner = make_runner(
             scenario,
             device,
             parts=parts,

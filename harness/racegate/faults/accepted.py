@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
-from racegate.engine.parts import CountPath, EngineParts
+from racegate.engine.parts import EngineParts
 from racegate.engine.rows.accepted_counts import (
     AcceptedCounts,
     CountAnswer,
@@ -13,6 +13,7 @@ from racegate.engine.rows.accepted_counts import (
     DeviceCounts,
     SnapshotCounts,
 )
+from racegate.engine.rows.parts import CountPath, RowParts
 from racegate.engine.state import edges
 from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -148,7 +149,7 @@ def live_parts(kind: type[LiveRowCounts]) -> EngineParts:
 
         return make
 
-    return EngineParts(count_path=path)
+    return EngineParts(rows=RowParts(count_path=path))
 
 
 def _device_only(kind: type[DeviceCounts]) -> EngineParts:
@@ -157,7 +158,7 @@ def _device_only(kind: type[DeviceCounts]) -> EngineParts:
     def path(cache_mode: CacheMode) -> CountPath:
         return SnapshotCounts if cache_mode.has_columns else kind
 
-    return EngineParts(count_path=path)
+    return EngineParts(rows=RowParts(count_path=path))
 
 
 def keep_old_accepted(k: Backend) -> Kernel:
@@ -210,7 +211,7 @@ FAULTS = (
         scenarios=("all-rejected-all-accepted", "three-row-cycle"),
         holds={"all-rejected-all-accepted": ("d2h:accepted_counts@1 until host:prepare_inputs@2",)},
         drops=frozenset({edges.ACCEPTED_LANDED.name}),
-        parts=the_parts(count_path=lambda cache_mode: SnapshotCounts),
+        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: SnapshotCounts)),
     ),
     Fault(
         name="accepted-copy-after-row-move",

@@ -6,6 +6,7 @@ The controls that change nothing anywhere are in the catalogue (`accepted-count-
 
 from __future__ import annotations
 
+from racegate.engine.rows.parts import RowParts
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.request_state import RequestState
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -53,7 +54,7 @@ VARIANTS = (
         summary="the backup token is the request's last known one: seen in the drafter only",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=last_known),
+        parts=the_parts(rows=RowParts(backup_index=last_known)),
     ),
     Fault(
         name="correction/drafted-rows-only",
@@ -64,7 +65,7 @@ VARIANTS = (
         summary="rows without drafts take the scheduler's count: exact at depth 2, wrong at 3",
         expect="inputs.computed",
         scenarios=("depth-three",),
-        parts=the_parts(host_computed=scheduled_computed),
+        parts=the_parts(rows=RowParts(host_computed=scheduled_computed)),
         kernels={"correct_computed": corrected_with_drafts},
     ),
 )

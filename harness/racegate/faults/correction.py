@@ -8,7 +8,10 @@ from functools import partial
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
+from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.model.layers import inside
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.buffers import Inputs, Work
 from racegate.engine.state.tracked import Tracked
 from racegate.engine.state.view import PrevStep
@@ -123,7 +126,7 @@ FAULTS = (
         summary="the backup token is looked up at a length that counts unverified drafts",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=inflated_by_drafts),
+        parts=the_parts(rows=RowParts(backup_index=inflated_by_drafts)),
     ),
     Fault(
         name="correction-wrong-epoch",
@@ -134,7 +137,7 @@ FAULTS = (
         summary="the correction gathers the previous step's values by this step's rows",
         expect="inputs.computed",
         scenarios=("three-row-cycle", "finish-and-condense"),
-        parts=the_parts(correction_rows=current_rows),
+        parts=the_parts(rows=RowParts(correction_rows=current_rows)),
     ),
     Fault(
         name="correction-wrong-epoch:row-zero",
@@ -145,7 +148,7 @@ FAULTS = (
         summary="the correction takes 'no previous row' for row 0",
         expect="inputs.computed",
         scenarios=("finish-and-condense", "chunked-prefill-backup-token"),
-        parts=the_parts(correction_rows=row_zero),
+        parts=the_parts(rows=RowParts(correction_rows=row_zero)),
     ),
     Fault(
         name="correction-partial-fields",
@@ -156,7 +159,7 @@ FAULTS = (
         summary="counts are corrected, but positions, lengths and slots use the uncorrected copy",
         expect="inputs.seq_lens",
         scenarios=("steady-mixed-accepts", "all-rejected-all-accepted"),
-        parts=the_parts(length_source=uncorrected_lengths),
+        parts=the_parts(rows=RowParts(length_source=uncorrected_lengths)),
     ),
     Fault(
         name="correction-lost-over-gap",
@@ -167,7 +170,7 @@ FAULTS = (
         summary="a request that skips a step loses the correction of its last one",
         expect="inputs.accepted",
         scenarios=("scheduling-gap", "depth-three"),
-        parts=the_parts(corrected=corrected_if_present),
+        parts=the_parts(rows=RowParts(corrected=corrected_if_present)),
     ),
     Fault(
         name="stale-placeholder-leak",
@@ -178,7 +181,7 @@ FAULTS = (
         summary="placeholders of drafts survive a gap and are scheduled",
         expect="scheduled.plan",
         scenarios=("scheduling-gap", "depth-three"),
-        parts=the_parts(drafts_after_gap=parked_drafts),
+        parts=the_parts(scheduling=SchedulingParts(drafts_after_gap=parked_drafts)),
     ),
     Fault(
         name="draft-scatter-wrong-rows",
@@ -211,7 +214,7 @@ FAULTS = (
         summary="the drafter's further passes go on behind the rejected drafts",
         expect="sampled.drafts",
         scenarios=("mtp-drafter",),
-        parts=the_parts(draft_start=behind_rejected),
+        parts=the_parts(decode=DecodeParts(draft_start=behind_rejected)),
     ),
 )
 
@@ -226,7 +229,7 @@ def _inflated(name: str, summary: str, index: Callable[..., int]) -> Fault:
         summary=f"the backup token is looked up {summary} too far",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=index),
+        parts=the_parts(rows=RowParts(backup_index=index)),
     )
 
 

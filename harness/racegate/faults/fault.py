@@ -11,10 +11,17 @@ from typing import Any
 
 import msgspec
 
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.model.parts import ModelParts
 from racegate.engine.parts import EngineParts
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.faults.mutations import MutatedDevice, Mutation
 from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
+
+_CORRECT = EngineParts()
 
 
 class FaultKind(StrEnum):
@@ -38,9 +45,16 @@ class Need(StrEnum):
     SECOND_STREAM = "X"
 
 
-def the_parts(**exchanged: Any) -> Callable[[CacheMode], EngineParts]:
-    """The correct parts but for the named ones, in every cache mode."""
-    parts = EngineParts(**exchanged)
+def the_parts(
+    *,
+    scheduling: SchedulingParts = _CORRECT.scheduling,
+    model: ModelParts = _CORRECT.model,
+    cache: CacheParts = _CORRECT.cache,
+    decode: DecodeParts = _CORRECT.decode,
+    rows: RowParts = _CORRECT.rows,
+) -> Callable[[CacheMode], EngineParts]:
+    """The correct parts but for the given ones, in every cache mode."""
+    parts = EngineParts(scheduling=scheduling, model=model, cache=cache, decode=decode, rows=rows)
     return lambda cache_mode: parts
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import reads, writes
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Bound, Padding, is_uniform_decode
+from racegate.engine.model.parts import ModelParts
 from racegate.engine.state.buffers import Twin
 from racegate.engine.state.view import BatchShape, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -195,7 +196,7 @@ FAULTS = (
         summary="a prompt chunk of 1 + k tokens replays the graph that is captured for decode rows",
         expect="sampled.conv",
         scenarios=("graph-prompt-k-plus-one",),
-        parts=the_parts(dispatch=is_uniform),
+        parts=the_parts(model=ModelParts(dispatch=is_uniform)),
     ),
     Fault(
         name="graph-dispatch-by-shape:padded-tail-as-prefill",
@@ -206,7 +207,7 @@ FAULTS = (
         summary="the last prompt token is padded to 1 + k tokens and keeps the state behind them",
         expect="sampled.conv",
         scenarios=("graph-prompt-k-plus-one",),
-        parts=the_parts(dispatch=is_uniform_but_for_tail, padding=PaddedTail),
+        parts=the_parts(model=ModelParts(dispatch=is_uniform_but_for_tail, padding=PaddedTail)),
     ),
     Fault(
         name="graph-padding-wrong",
@@ -217,7 +218,7 @@ FAULTS = (
         summary="metadata of requests is padded by the count of tokens: pad rows stay as they were",
         expect="inputs.conv",
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=CountedInTokens),
+        parts=the_parts(model=ModelParts(padding=CountedInTokens)),
     ),
     Fault(
         name="graph-padding-wrong:stale-rows",
@@ -228,7 +229,7 @@ FAULTS = (
         summary="pad rows keep the last step's tables, which name a request outside the batch",
         expect="inputs.conv",
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=StaleRows),
+        parts=the_parts(model=ModelParts(padding=StaleRows)),
     ),
     Fault(
         name="graph-padding-wrong:unrefreshed-tail",
@@ -239,6 +240,6 @@ FAULTS = (
         summary="the graph is bound to metadata that is refreshed for the rows of the batch only",
         expect="inputs.conv",
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=UnrefreshedTail),
+        parts=the_parts(model=ModelParts(padding=UnrefreshedTail)),
     ),
 )

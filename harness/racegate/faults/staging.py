@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from racegate.device.protocol import Device, DeviceBuffer
+from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.state import edges
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
@@ -51,7 +52,7 @@ FAULTS = (
         summary="the sampled tokens' memory is given back while their copy is in flight",
         expect="processed.delivered",
         scenarios=("finish-and-condense", "steady-mixed-accepts"),
-        parts=the_parts(tokens_sent=free_when_sent, tokens_received=keep),
+        parts=the_parts(decode=DecodeParts(tokens_sent=free_when_sent, tokens_received=keep)),
         holds={"finish-and-condense": ("d2h:sampled@1 until free:sampled_gpu@1",)},
     ),
 )

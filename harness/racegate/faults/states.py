@@ -6,6 +6,9 @@ from typing import Any
 
 from racegate.device.protocol import reads, writes
 from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.buffers import Inputs, Work
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.request_state import RequestState, enter
@@ -173,7 +176,7 @@ FAULTS = (
         summary="the first layer's state move resets the count that the next layer reads",
         expect="sampled.checkpoint",
         scenarios=("align-boundary-and-prefix-hit",),
-        parts=the_parts(align_cache=ResetInPlace),
+        parts=the_parts(cache=CacheParts(align_cache=ResetInPlace)),
     ),
     Fault(
         name="nonspec-reads-slot-zero",
@@ -228,7 +231,7 @@ FAULTS = (
         summary="a resumed request goes on with the state column of its last incarnation",
         expect="inputs.accepted",
         scenarios=("preempt-and-resume", "align-resume-from-prefix"),
-        parts=the_parts(enter=keep_column),
+        parts=the_parts(rows=RowParts(enter=keep_column)),
     ),
     Fault(
         name="boundary-migration-wrong",
@@ -272,6 +275,6 @@ FAULTS = (
         summary="blocks are reserved for a count that leaves out the steps in flight",
         expect="scheduled.block_table",
         scenarios=("steady-mixed-accepts",),
-        parts=the_parts(reserved=settled_only),
+        parts=the_parts(scheduling=SchedulingParts(reserved=settled_only)),
     ),
 )

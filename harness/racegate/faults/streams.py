@@ -9,7 +9,10 @@ import numpy as np
 
 from racegate.device.protocol import Device, Event, HostBuffer, Stream
 from racegate.engine.cache.fresh_blocks import FreshBlocks
+from racegate.engine.cache.parts import CacheParts
 from racegate.engine.decode.grammar import PrivateHandOff
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.rows.parts import RowParts
 from racegate.engine.state import edges
 from racegate.engine.state.sizes import Sizes
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -67,7 +70,7 @@ FAULTS = (
         summary="an idle step rewrites pinned inputs without waiting and records no event",
         expect="inputs.slot_mapping",
         scenarios=("idle-rank-dummy-steps",),
-        parts=the_parts(dummy_guard=unguarded, dummy_staged=unrecorded),
+        parts=the_parts(rows=RowParts(dummy_guard=unguarded, dummy_staged=unrecorded)),
         holds={"idle-rank-dummy-steps": ("h2d:block_table@2 until host:update_states@3",)},
     ),
     Fault(
@@ -93,7 +96,7 @@ FAULTS = (
         summary="the lists of blocks to zero go through one pinned buffer that copies still read",
         expect="inputs.fresh_dirty",
         scenarios=("fresh-blocks-zeroed",),
-        parts=the_parts(fresh_blocks=OneList),
+        parts=the_parts(cache=CacheParts(fresh_blocks=OneList)),
         holds={"fresh-blocks-zeroed": ("h2d:zero_list@1 until host:note_blocks@2",)},
     ),
     Fault(
@@ -160,6 +163,6 @@ FAULTS = (
         scenarios=("constrained-rows",),
         holds={"constrained-rows": ("d2h:next_token@4 until host:mask@5",)},
         drops=frozenset({edges.DRAFTS_LANDED.name}),
-        parts=the_parts(hand_off=OneSlot),
+        parts=the_parts(decode=DecodeParts(hand_off=OneSlot)),
     ),
 )

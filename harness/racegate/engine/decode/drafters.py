@@ -8,9 +8,9 @@ from racegate.device.protocol import Device, Stream
 from racegate.engine.decode.drafter import Drafter, NoDrafter
 from racegate.engine.decode.extract_drafter import ExtractDrafter
 from racegate.engine.decode.mtp_drafter import MtpDrafter
+from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.decode.scripted_drafter import ScriptedDrafter
 from racegate.engine.model.model import Model
-from racegate.engine.parts import EngineParts
 from racegate.engine.state.sizes import Sizes
 from racegate.scenario.spec import DrafterKind, Scenario
 
@@ -23,7 +23,7 @@ def make_drafter(
     *,
     sizes: Sizes,
     truth: Mapping[str, tuple[int, ...]],
-    parts: EngineParts,
+    parts: DecodeParts,
 ) -> Drafter:
     match scenario.engine.drafter:
         case DrafterKind.SCRIPTED:

@@ -12,13 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream
-from racegate.engine.rows.preparation import host_input_ids
 from racegate.engine.state import edges
 from racegate.engine.state.buffers import StepOutputs, Twin
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.sizes import Sizes
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import PrevStep, StepView, host_input_ids
 from racegate.history.trace import Owner
 from racegate.scenario.spec import Scenario
 

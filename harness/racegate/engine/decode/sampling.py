@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream, reads, writes
-from racegate.engine.parts import EngineParts
+from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.state import edges
 from racegate.engine.state.buffers import Inputs, StepOutputs, Work, make_outputs
 from racegate.engine.state.lanes import Lane
@@ -41,7 +41,7 @@ class Sampling:
         compute: Stream,
         inputs: Inputs,
         work: Work,
-        parts: EngineParts,
+        parts: DecodeParts,
         sizes: Sizes,
     ) -> None:
         self._device = device

@@ -10,7 +10,7 @@ from __future__ import annotations
 from racegate.device.protocol import Device, Graph, Stream
 from racegate.engine.model.model import Model
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Bound, Padding
-from racegate.engine.parts import EngineParts
+from racegate.engine.model.parts import ModelParts
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.view import BatchShape, StepView
 from racegate.scenario.spec import EngineSpec, GraphMode, Scenario
@@ -36,7 +36,7 @@ class ForwardPass:
         *,
         model: Model,
         bound: Bound,
-        parts: EngineParts,
+        parts: ModelParts,
         counters: Counters,
     ) -> None:
         self._device = device

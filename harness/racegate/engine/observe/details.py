@@ -4,14 +4,14 @@ counters and tables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from racegate.engine.rows.input_batch import InputBatch, region
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.buffers import Inputs
-from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.plan import StepPlan, region
 from racegate.engine.state.tracked import Status, Tracked
 from racegate.engine.state.view import PrevStep, StepView
 
@@ -107,11 +107,16 @@ def _counters(tracked: Tracked, promised: int) -> CountersView:
 
 
 def prepared_detail(
-    view: StepView, batch: InputBatch, inputs: Inputs, prev: PrevStep | None, *, threshold: int
+    view: StepView,
+    row_of: Mapping[str, int],
+    inputs: Inputs,
+    prev: PrevStep | None,
+    *,
+    threshold: int,
 ) -> dict[str, Any]:
     entries = view.entries
     return {
-        "row_of": dict(batch.row_of),
+        "row_of": dict(row_of),
         "block_table": inputs.block_table.cpu.peek(),
         "state_table": inputs.state_table.cpu.peek(),
         "blocks": {entry.request: entry.blocks for entry in entries},

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.model.model import Model
-from racegate.engine.rows.input_batch import InputBatch
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.buffers import Inputs, StepOutputs, Work
 from racegate.engine.state.plan import StepPlan
@@ -22,7 +22,7 @@ class Probe(Protocol):
     def prepared(
         self,
         view: StepView,
-        batch: InputBatch,
+        row_of: Mapping[str, int],
         inputs: Inputs,
         prev: PrevStep | None,
         *,
@@ -60,7 +60,7 @@ class NullProbe:
     def prepared(
         self,
         view: StepView,
-        batch: InputBatch,
+        row_of: Mapping[str, int],
         inputs: Inputs,
         prev: PrevStep | None,
         *,

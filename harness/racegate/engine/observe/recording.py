@@ -6,6 +6,7 @@ for nothing and nothing waits for them. They are read when the device has finish
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from racegate.engine.observe.details import (
     scheduled_detail,
 )
 from racegate.engine.observe.probe_blocks import FreshTaken, as_entries, loaded_parts
-from racegate.engine.rows.input_batch import InputBatch
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.buffers import Inputs, StepOutputs, Work
 from racegate.engine.state.plan import StepPlan
@@ -91,7 +91,7 @@ class RecordingProbe:
     def prepared(
         self,
         view: StepView,
-        batch: InputBatch,
+        row_of: Mapping[str, int],
         inputs: Inputs,
         prev: PrevStep | None,
         *,
@@ -101,7 +101,7 @@ class RecordingProbe:
         self._computed_host = np.array([state.computed for state in view.states])
         self._backup = backup
         detail = prepared_detail(
-            view, batch, inputs, prev, threshold=1 + self._engine.draft_len_max
+            view, row_of, inputs, prev, threshold=1 + self._engine.draft_len_max
         )
         values = {
             "rows": view.rows,

@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from racegate.device.protocol import HostBuffer
 from racegate.engine.state.blocks import NULL_BLOCK
 from racegate.engine.state.counters import Counters
-from racegate.engine.state.plan import PlanEntry
-
-REGIONS = 4
+from racegate.engine.state.plan import REGIONS, PlanEntry, region
 
 
 class InputBatch:
@@ -144,12 +142,3 @@ class InputBatch:
             wanted[self.row_of[follower]] = self.row_of[name]
         self._counters.reorder_moves += self.permute(wanted)
         return True
-
-
-def region(entry: PlanEntry, *, threshold: int) -> int:
-    """0 decode, 1 short extend, 2 long extend, 3 prefill."""
-    if entry.is_decode:
-        return 0
-    if entry.computed == 0:
-        return 3
-    return 1 if entry.tokens <= threshold else 2

@@ -10,12 +10,12 @@ import numpy as np
 
 from racegate.device.protocol import Device, Stream, Use, reads, updates, writes
 from racegate.engine.cache.align_cache import Moves
-from racegate.engine.parts import EngineParts
 from racegate.engine.rows.accepted_counts import CountAnswer
+from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.planning import make_planner
-from racegate.engine.rows.preparation import host_input_ids, logit_index
+from racegate.engine.rows.preparation import logit_index
 from racegate.engine.state.buffers import Inputs, StepOutputs, Twin, Work
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import PrevStep, StepView, host_input_ids
 from racegate.history.trace import Owner
 from racegate.scenario.spec import Scenario
 
@@ -31,7 +31,7 @@ class InputPrep:
         *,
         inputs: Inputs,
         work: Work,
-        parts: EngineParts,
+        parts: RowParts,
     ) -> None:
         self._engine = scenario.engine
         self._planner = make_planner(scenario, device, stream)

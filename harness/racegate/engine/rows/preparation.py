@@ -66,17 +66,6 @@ def dummy_view(step: int, rows: int) -> StepView:
     )
 
 
-def host_input_ids(view: StepView) -> np.ndarray:
-    """[T] int32: known tokens; -1 where the device has to fill in what it sampled or drafted."""
-    ids = np.full(view.shape.tokens, -1, np.int32)
-    for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
-        known = state.tokens[entry.computed : entry.computed + entry.tokens - entry.drafts]
-        if view.prev_positions[row] < 0:
-            first = view.query_start[row]
-            ids[first : first + len(known)] = known
-    return ids
-
-
 def logit_index(view: StepView, *, drafts_max: int) -> np.ndarray:
     """[R, 1 + K] int32: token index of each position to verify, -1 behind the row's last draft."""
     place = np.arange(1 + drafts_max, dtype=np.int32)

@@ -8,36 +8,56 @@ Streams: engine/state/lanes. In the steady state the host waits in three places 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.device.protocol import Device, HostBuffer, writes
-from racegate.engine.cache.align_cache import Moves
+from racegate.device.protocol import Device, HostBuffer, Stream, writes
+from racegate.engine.cache.align_cache import AlignCache, Moves
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.store import PrefixStore
-from racegate.engine.decode.drafters import make_drafter
+from racegate.engine.decode.drafter import Drafter
 from racegate.engine.decode.grammar import GrammarMasks
 from racegate.engine.decode.sampling import Frame, Sampling
 from racegate.engine.model import layers
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
-from racegate.engine.model.padding import Bound
 from racegate.engine.observe.probe import Probe
-from racegate.engine.parts import EngineParts
-from racegate.engine.rows.accepted_counts import CountQuery, owners_of
+from racegate.engine.rows.accepted_counts import AcceptedCounts, CountQuery, owners_of
 from racegate.engine.rows.input_batch import InputBatch
 from racegate.engine.rows.input_prep import InputPrep
+from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.preparation import accepted_known, dummy_view, view_step
 from racegate.engine.state import edges
-from racegate.engine.state.buffers import StepOutputs, make_inputs, make_work, no_outputs
+from racegate.engine.state.buffers import Inputs, StepOutputs, Work, no_outputs
 from racegate.engine.state.counters import Counters
-from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.request_state import RequestState
-from racegate.engine.state.sizes import Sizes, sizes_of
+from racegate.engine.state.sizes import Sizes
 from racegate.engine.state.view import PrevStep, StepView
-from racegate.scenario.spec import CacheMode, Rotate, Scenario, Zeroing
+from racegate.scenario.spec import Rotate, Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a runner works with."""
+
+    compute: Stream
+    sizes: Sizes
+    inputs: Inputs
+    work: Work
+    model: Model
+    drafter: Drafter
+    prep: InputPrep
+    sampling: Sampling
+    counts: AcceptedCounts
+    align: AlignCache | None
+    fresh: FreshBlocks | None
+    store: PrefixStore | None
+    grammar: GrammarMasks | None
+    batch: InputBatch
+    forward: ForwardPass
+    parts: RowParts
 
 
 class Runner:
@@ -47,93 +67,38 @@ class Runner:
         self,
         scenario: Scenario,
         device: Device,
+        equipment: Equipment,
         *,
-        parts: EngineParts,
-        truth: Mapping[str, tuple[int, ...]],
         counters: Counters,
         probe: Probe,
-        weights: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self._scenario = scenario
         self._device = device
         self._counters = counters
         self._probe = probe
-        compute = device.stream(Lane.COMPUTE)
-        self._compute = compute
-        sizes = sizes_of(scenario)
-        self._inputs = make_inputs(device, compute, sizes)
-        self._work = make_work(device, compute, sizes)
-        self._model = Model(scenario, device, compute, sizes=sizes, weights=weights)
-        self._drafter = make_drafter(
-            scenario, device, compute, self._model, sizes=sizes, truth=truth, parts=parts
-        )
-        self._prep = InputPrep(
-            scenario, device, compute, inputs=self._inputs, work=self._work, parts=parts
-        )
-        self._sampling = Sampling(
-            scenario,
-            device,
-            compute=compute,
-            inputs=self._inputs,
-            work=self._work,
-            parts=parts,
-            sizes=sizes,
-        )
-        cache_mode = scenario.engine.cache_mode
-        make_counts = parts.count_path(cache_mode)
-        self._accepted = make_counts(device, compute, rows_max=sizes.rows)
-        self._align = (
-            parts.align_cache(scenario, device, compute, self._model, counters)
-            if cache_mode.has_columns
-            else None
-        )
-        self._fresh, self._store = self._block_keepers(parts)
-        self._grammar = self._make_grammar(parts, sizes)
-        tables = (self._inputs.block_table.cpu, self._inputs.state_table.cpu)
-        moving = (*parts.row_tables(self._inputs), *self._accepted.row_tables)
-        self.batch = InputBatch(moving, tables, counters, swap_rows=parts.swap_rows)
-        self._parts = parts
-        windows = self._inputs.state_table if self._align is None else self._inputs.window_table
-        self._forward = ForwardPass(
-            scenario,
-            device,
-            compute,
-            model=self._model,
-            bound=Bound(inputs=self._inputs, work=self._work, window_table=windows.gpu),
-            parts=parts,
-            counters=counters,
-        )
+        self._compute = equipment.compute
+        self._inputs = equipment.inputs
+        self._work = equipment.work
+        self._model = equipment.model
+        self._drafter = equipment.drafter
+        self._prep = equipment.prep
+        self._sampling = equipment.sampling
+        self._accepted = equipment.counts
+        self._align = equipment.align
+        self._fresh = equipment.fresh
+        self._store = equipment.store
+        self._grammar = equipment.grammar
+        self.batch = equipment.batch
+        self._parts = equipment.parts
+        self._forward = equipment.forward
         self._initialise()
         self._specs = {request.name: request for request in scenario.requests}
         self._requests: dict[str, RequestState] = {}
         self._prev: PrevStep | None = None
-        self._no_outputs = no_outputs(device, sizes)
+        self._no_outputs = no_outputs(device, equipment.sizes)
         self._outputs: StepOutputs | None = None
         self._prepared = device.event("input_preparation")
         self.unmet_events: list[str] = []
-
-    def _block_keepers(self, parts: EngineParts) -> tuple[FreshBlocks | None, PrefixStore | None]:
-        """Who zeroes new blocks, and who saves and loads them."""
-        engine, model = self._scenario.engine, self._model
-        attention = {f"kv.{index}": cache for index, cache in model.caches.items()}
-        if self._drafter.cache is not None:
-            attention["draft_kv"] = self._drafter.cache
-        state = {f"state.{index}": pool for index, pool in model.states.items()}
-        state |= {f"conv.{index}": pool for index, pool in model.windows.items()}
-        common = (self._device, self._compute, self._counters)
-        fresh = store = None
-        if engine.zeroing is Zeroing.FRESH:
-            fresh = parts.fresh_blocks(*common, attention=attention, state=state)
-        if engine.cache_mode is CacheMode.OFFLOAD:
-            store = PrefixStore(engine, *common, attention=attention, state=state)
-        return fresh, store
-
-    def _make_grammar(self, parts: EngineParts, sizes: Sizes) -> GrammarMasks | None:
-        if not any(request.grammar_modulus for request in self._scenario.requests):
-            return None
-        hand_off = parts.hand_off(self._device, sizes)
-        common = (self._scenario, self._device, self._compute, self._counters)
-        return GrammarMasks(*common, sizes=sizes, hand_off=hand_off)
 
     def _initialise(self) -> None:
         """No row holds a block, and every row's count is 1, before the first request enters."""
@@ -313,7 +278,7 @@ class Runner:
             )
         self._device.record(self._compute, self._prepared)
         self._probe.prepared(
-            view, self.batch, self._inputs, self._prev, backup=backup, targets=targets
+            view, self.batch.row_of, self._inputs, self._prev, backup=backup, targets=targets
         )
         if self._align is not None and moves is not None and moves.any:
             self._align.move(view.shape, self._inputs)

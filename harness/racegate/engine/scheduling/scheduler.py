@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TypeVar
 
-from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.block_tables import BlockTables
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.tracked import Finish, Status, Tracked
@@ -24,7 +24,7 @@ EventKind = TypeVar("EventKind")
 class Scheduler:
     """Plans steps, processes outputs."""
 
-    def __init__(self, scenario: Scenario, counters: Counters, parts: EngineParts) -> None:
+    def __init__(self, scenario: Scenario, counters: Counters, parts: SchedulingParts) -> None:
         self._engine = scenario.engine
         self._by_step: dict[int, list[Event]] = {}
         for event in scenario.events:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+REGIONS = 4
+
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One request in one step.
@@ -52,3 +54,12 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ended: tuple[str, ...]
     preempted: tuple[str, ...]
     dummy_rows: int = 0
+
+
+def region(entry: PlanEntry, *, threshold: int) -> int:
+    """0 decode, 1 short extend, 2 long extend, 3 prefill."""
+    if entry.is_decode:
+        return 0
+    if entry.computed == 0:
+        return 3
+    return 1 if entry.tokens <= threshold else 2

@@ -64,3 +64,14 @@ class PrevStep:
     tokens: np.ndarray  # [R] int32, scheduled
     draft_lens: np.ndarray  # [R] int32
     discarded: np.ndarray  # [R] int32
+
+
+def host_input_ids(view: StepView) -> np.ndarray:
+    """[T] int32: known tokens; -1 where the device has to fill in what it sampled or drafted."""
+    ids = np.full(view.shape.tokens, -1, np.int32)
+    for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
+        known = state.tokens[entry.computed : entry.computed + entry.tokens - entry.drafts]
+        if view.prev_positions[row] < 0:
+            first = view.query_start[row]
+            ids[first : first + len(known)] = known
+    return ids

@@ -1,0 +1,17 @@
+"""What of the keepers of states and blocks can be exchanged, and what a correct engine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.cache.fresh_blocks import FreshBlocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheParts:
+    """align_cache: who moves states between columns; fresh_blocks: who zeroes new blocks."""
+
+    align_cache: Callable[..., AlignCache] = AlignCache
+    fresh_blocks: Callable[..., FreshBlocks] = FreshBlocks
