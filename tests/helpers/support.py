@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from racegate.check.checker import Checker
+from racegate.check.checker import Checker, Checkers
 from racegate.scenario.files import load
 from racegate.scenario.spec import Numerics, Scenario
 
+CHECKERS = Checkers()
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 # What a reference computes.
 JUDGED = tuple(numerics for numerics in Numerics if numerics.is_judged)
@@ -22,4 +23,5 @@ def scenario(name: str) -> Scenario:
 
 @cache
 def checker(name: str) -> Checker:
-    return Checker(scenario(name), replay=f"racegate run scenarios/{name.replace('-', '_')}.toml")
+    replay = f"racegate run scenarios/{name.replace('-', '_')}.toml"
+    return CHECKERS.of(scenario(name), replay=replay)

@@ -418,8 +418,11 @@ def test_the_margin_is_the_closest_decision() -> None:
 def test_truth_goes_beyond_the_longest_request() -> None:
     of = busy(model_len_max=30)
     tokens = truth(of)
+    engine = of.engine
+    longest = max(len(asked.prompt) + asked.max_tokens for asked in of.requests)
+    reach = min(30, longest + engine.depth * (1 + engine.draft_len_max))
     for asked in of.requests:
-        assert len(tokens[asked.name]) == 30 + 2 + 2
+        assert len(tokens[asked.name]) == reach + engine.draft_len_max + 2
         assert tokens[asked.name][: len(asked.prompt)] == asked.prompt
         plain = plain_decode(of, asked)
         assert tokens[asked.name][len(asked.prompt) :][: len(plain)] == plain

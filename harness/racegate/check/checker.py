@@ -50,6 +50,7 @@ from racegate.scenario.spec import UNJUDGED, DrafterKind, Numerics, Request, Sce
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
+from racegate_reference.paths import Paths
 
 # Model seeds tried until a float scenario has no decision closer than the tolerance.
 MODEL_SEEDS_MAX = 32
@@ -77,25 +78,33 @@ class Checker:
 
     replay: the command that runs the scenario again, without fault and holds
     cuda: run on this GPU instead of the virtual device
+    paths: what the reference has computed, for whoever judges many scenarios of the same requests
     """
 
     def __init__(
-        self, scenario: Scenario, *, replay: str = "", cuda: CudaSite | None = None
+        self,
+        scenario: Scenario,
+        *,
+        replay: str = "",
+        cuda: CudaSite | None = None,
+        paths: Paths | None = None,
     ) -> None:
         if not scenario.model.numerics.is_judged:
             raise CheckError(f"{scenario.name}: numerics {scenario.model.numerics} {UNJUDGED}")
         resolved = resolve(scenario)
-        self.scenario, self.reference, notes = _decidable(resolved.scenario)
+        paths = Paths() if paths is None else paths
+        self.scenario, self.reference, notes = _decidable(resolved.scenario, paths)
         self.warnings = (*resolved.warnings, *notes)
         self.lanes = lanes_of(self.scenario)
         self._replay = replay or f"racegate run {scenario.name}"
         self._cuda = cuda
         self._rehearsed: set[str | None] = set()
-        self.truth = truth(self.scenario)
+        self.truth = truth(self.scenario, paths=paths)
         has_mtp = self.scenario.engine.drafter is DrafterKind.MTP
         self._weights = make_weights(self.scenario.model, has_mtp=has_mtp)
         self.plain = {
-            request.name: plain_decode(self.scenario, request) for request in self.scenario.requests
+            request.name: plain_decode(self.scenario, request, paths=paths)
+            for request in self.scenario.requests
         }
 
     def execute(
@@ -328,12 +337,23 @@ class Checker:
         return " ".join(parts)
 
 
+class Checkers:
+    """Makes checkers of many scenarios: what the reference computes for one serves all."""
+
+    def __init__(self) -> None:
+        self._paths = Paths()
+
+    def of(self, scenario: Scenario, *, replay: str = "", cuda: CudaSite | None = None) -> Checker:
+        """A checker of one scenario. Raises CheckError as Checker does."""
+        return Checker(scenario, replay=replay, cuda=cuda, paths=self._paths)
+
+
 def plain_tokens(scenario: Scenario, request: Request) -> tuple[int, ...]:
     """What plain decoding on the CPU delivers for a request, by the reference."""
     return plain_decode(scenario, request)
 
 
-def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
+def _decidable(scenario: Scenario, paths: Paths) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
     """The scenario with the first model seed whose decisions are all farther apart than the float
     tolerance.
     """
@@ -341,7 +361,7 @@ def _decidable(scenario: Scenario) -> tuple[Scenario, ReferenceRun, tuple[str, .
     for seed in range(first, first + MODEL_SEEDS_MAX):
         model = msgspec.structs.replace(scenario.model, seed=seed)
         candidate = msgspec.structs.replace(scenario, model=model)
-        reference = run_reference(candidate)
+        reference = run_reference(candidate, paths=paths)
         if scenario.model.numerics is Numerics.EXACT or reference.margin > FLOAT_TOLERANCE:
             note = f"model seed {first} has a decision within the tolerance; seed {seed} is used"
             return candidate, reference, () if seed == first else (note,)

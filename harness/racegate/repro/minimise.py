@@ -8,7 +8,7 @@ from itertools import combinations
 
 import msgspec
 
-from racegate.check.checker import Checker, CheckError
+from racegate.check.checker import Checker, CheckError, Checkers
 from racegate.check.findings import digest_of
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink
@@ -44,11 +44,12 @@ class _Judge:
         self._fault = fault
         self._signature = signature
         self._checker: tuple[Scenario, Checker] | None = None
+        self._checkers = Checkers()
         self.runs = 0
 
     def checker(self, scenario: Scenario) -> Checker:
         if self._checker is None or self._checker[0] != scenario:
-            self._checker = (scenario, Checker(scenario))
+            self._checker = (scenario, self._checkers.of(scenario))
         return self._checker[1]
 
     def run(self, case: Case) -> tuple[Run, RunResult]:
