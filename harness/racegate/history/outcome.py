@@ -32,9 +32,7 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario judged. Serialises to the `run` object of the JSON contract (ARCHITECTURE,
-    JSON).
-    """
+    """One scenario judged. Serialises to the `run` object of the JSON contract (docs/json.md)."""
 
     scenario: str
     device: str

@@ -17,7 +17,7 @@ import numpy as np
 from racegate.history.observe import Boundary, Observation
 
 # |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the
-# gate. Measured: see ARCHITECTURE, decision on float tolerance.
+# gate. Measured: decision 5 (docs/decisions).
 FLOAT_TOLERANCE = 1e-4
 
 # The order of fields within a boundary: causes before effects, so that the first difference names
