@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from repository import ROOT, files_of_checkout, named
+
 COLUMNS_MAX = 120
 LINES_MAX = {"README.md": 130, "ARCHITECTURE.md": 150}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def markdown_files() -> list[Path]:
-    """Every Markdown file of the checkout that git does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
-
-
-def named(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-FILES = markdown_files()
+FILES = files_of_checkout("*.md")
 
 
 def anchor_of(heading: str) -> str:
