@@ -28,6 +28,7 @@ from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
+from racegate.report.fault_page import fault_page
 from racegate.report.faults import print_faults, print_mutants, render_mutants
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
@@ -48,9 +49,16 @@ def _scenarios(folder: Path) -> dict[str, Scenario]:
 
 
 @faults_app.command("list")
-def faults_list(json: JsonOption = None) -> None:
+def faults_list(
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the catalogue as a page here.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
     """Every seeded fault: kind, origin, what is expected to differ first, and where."""
     faults = FAULTS + VARIANTS
+    if markdown is not None:
+        write_text(markdown, fault_page())
     if json is not None:
         write_json(json, [fault_object(fault) for fault in faults])
     if json != "-":

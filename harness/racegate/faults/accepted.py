@@ -208,6 +208,9 @@ FAULTS = (
         origin="vllm#36013",
         summary="no wait between the accepted-count copy and the host reading it",
         expect="inputs.accepted",
+        note=(
+            "Counts land in memory of their step alone, as they should: only the wait is missing."
+        ),
         scenarios=("all-rejected-all-accepted", "three-row-cycle"),
         holds={"all-rejected-all-accepted": ("d2h:accepted_counts@1 until host:prepare_inputs@2",)},
         drops=frozenset({edges.ACCEPTED_LANDED.name}),
@@ -276,6 +279,7 @@ FAULTS = (
         origin="vllm#48475, #50021",
         summary="a discarded chunk's count of 0 selects recurrent state column -1",
         expect="inputs.accepted",
+        note="The 0 itself differs before the column that it selects.",
         scenarios=("chunked-prefill-backup-token", "mtp-drafter"),
         parts=lambda cache_mode: _device_only(DiscardedDeviceCounts),
     ),
@@ -287,6 +291,7 @@ FAULTS = (
         origin="vllm#38372",
         summary="a draft is blanked inside the accepted run, and what is left is counted",
         expect="sampled.sampled",
+        note="The blanked token itself differs before it is counted.",
         scenarios=("constrained-rows",),
         kernels={"rejection_verify": blank_inside},
     ),
@@ -312,6 +317,7 @@ FAULTS = (
         origin="vllm#38372",
         summary="tokens counted up to the first -1 instead of all: equal on every legal row",
         expect="nothing",
+        note="Legal rows have no hole, so this alone changes nothing and has to stay silent.",
         scenarios=(),
         kernels={"accepted_count": lambda k: k.accepted_count_first_hole},
     ),

@@ -50,7 +50,7 @@ VARIANTS = (
         number=0,
         kind=FaultKind.VARIANT,
         needs=(Need.SPECULATION,),
-        origin="vllm#38556 fix 1, mechanism notes 5.2",
+        origin="vllm#38556 fix 1",
         summary="the backup token is the request's last known one: seen in the drafter only",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
@@ -61,9 +61,15 @@ VARIANTS = (
         number=0,
         kind=FaultKind.VARIANT,
         needs=(Need.SPECULATION,),
-        origin="vllm#32951, mechanism notes 4.1 and H-27",
+        origin="vllm#32951",
         summary="rows without drafts take the scheduler's count: exact at depth 2, wrong at 3",
         expect="inputs.computed",
+        note=(
+            "The runner uploads a count of its own, exact but for the last step. The "
+            "historical correction trusted the scheduler's count for rows without drafts: the "
+            "same at depth 2, wrong at 3. The uploaded count is a part so that the difference "
+            "can be run."
+        ),
         scenarios=("depth-three",),
         parts=the_parts(rows=RowParts(host_computed=scheduled_computed)),
         kernels={"correct_computed": corrected_with_drafts},

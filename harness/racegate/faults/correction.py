@@ -125,6 +125,11 @@ FAULTS = (
         origin="vllm#38556 fix 1, #38419",
         summary="the backup token is looked up at a length that counts unverified drafts",
         expect="prepared.backup_token",
+        note=(
+            "Historically a host length that held unverified drafts. Here a prefill row's own "
+            "length never does, so the defect enters where a padded batch length would bring "
+            "it in: the most drafts of any row are counted on top of the chunk."
+        ),
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
         parts=the_parts(rows=RowParts(backup_index=inflated_by_drafts)),
     ),
@@ -158,6 +163,7 @@ FAULTS = (
         origin="vllm#32951 review",
         summary="counts are corrected, but positions, lengths and slots use the uncorrected copy",
         expect="inputs.seq_lens",
+        note="Lengths are built before slots.",
         scenarios=("steady-mixed-accepts", "all-rejected-all-accepted"),
         parts=the_parts(rows=RowParts(length_source=uncorrected_lengths)),
     ),
@@ -169,6 +175,10 @@ FAULTS = (
         origin="vllm#46899, #40768, #43434",
         summary="a request that skips a step loses the correction of its last one",
         expect="inputs.accepted",
+        note=(
+            "The correction that is lost carries the accepted count too, which is compared "
+            "before lengths."
+        ),
         scenarios=("scheduling-gap", "depth-three"),
         parts=the_parts(rows=RowParts(corrected=corrected_if_present)),
     ),
@@ -180,6 +190,7 @@ FAULTS = (
         origin="vllm#46899, #30916",
         summary="placeholders of drafts survive a gap and are scheduled",
         expect="scheduled.plan",
+        note="The stale drafts are scheduled before they are embedded.",
         scenarios=("scheduling-gap", "depth-three"),
         parts=the_parts(scheduling=SchedulingParts(drafts_after_gap=parked_drafts)),
     ),
@@ -199,7 +210,7 @@ FAULTS = (
         number=25,
         kind=FaultKind.LOGIC,
         needs=S,
-        origin="TensorRT-LLM (T09)",
+        origin="TensorRT-LLM#17240",
         summary="drafts are read with one stride although rows have different numbers of them",
         expect="inputs.input_ids",
         scenarios=("zero-draft-after-high-accept", "scheduling-gap"),

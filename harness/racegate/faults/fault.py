@@ -36,7 +36,7 @@ class FaultKind(StrEnum):
 
 
 class Need(StrEnum):
-    """What a fault needs of the engine, as bug_catalogue section 7 abbreviates it."""
+    """What a fault needs of the engine; X is also any writer beside the compute stream."""
 
     HYBRID = "H"
     SPECULATION = "S"
@@ -61,8 +61,9 @@ def the_parts(
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One seeded defect.
 
-    number: in the tables of bug_catalogue section 7; 0 for what is not there
-    expect: the observable expected to differ first, as boundary.field
+    number: of its cause in docs/faults.md; 0 for a variant that belongs to none
+    origin: public issues; expect: the observable expected to differ first, as boundary.field
+    note: what is peculiar to it in this engine, such as why that field is the first
     scenarios: scenarios of the gate that show it, the smallest first
     holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
     drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
@@ -77,6 +78,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     summary: str
     expect: str
+    note: str = ""
     scenarios: tuple[str, ...]
     holds: dict[str, tuple[str, ...]] = {}
     drops: frozenset[str] = frozenset()

@@ -195,6 +195,7 @@ FAULTS = (
         origin="vllm#49918, #51865, vllm-ascend#12297",
         summary="a prompt chunk of 1 + k tokens replays the graph that is captured for decode rows",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("graph-prompt-k-plus-one",),
         parts=the_parts(model=ModelParts(dispatch=is_uniform)),
     ),
@@ -217,6 +218,11 @@ FAULTS = (
         origin="vllm#45100 part 2",
         summary="metadata of requests is padded by the count of tokens: pad rows stay as they were",
         expect="inputs.conv",
+        note=(
+            "Of one layer the window is compared before the state. Stale tables may name any "
+            "block, so the footprint of a replay is the whole of the pools: it must be "
+            "complete even of a fault."
+        ),
         scenarios=("graph-parked-request", "graph-align"),
         parts=the_parts(model=ModelParts(padding=CountedInTokens)),
     ),

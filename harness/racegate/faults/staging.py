@@ -26,6 +26,7 @@ FAULTS = (
         origin="vllm#24527, #25279, #31841",
         summary="pinned inputs are rewritten while the previous step's copies may still read them",
         expect="inputs.computed",
+        note="The uploaded count differs before the lengths that are built from it.",
         scenarios=("finish-and-condense", "steady-mixed-accepts"),
         holds={"finish-and-condense": ("h2d:input_ids@3 until host:prepare_inputs@4",)},
         drops=frozenset({edges.INPUT_PREP_GUARD.name}),

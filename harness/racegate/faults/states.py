@@ -175,6 +175,10 @@ FAULTS = (
         origin="vllm#50432",
         summary="the first layer's state move resets the count that the next layer reads",
         expect="sampled.checkpoint",
+        note=(
+            "Logic, not ordering as in production: all layers are on one stream here, which "
+            "orders them."
+        ),
         scenarios=("align-boundary-and-prefix-hit",),
         parts=the_parts(cache=CacheParts(align_cache=ResetInPlace)),
     ),
@@ -186,6 +190,7 @@ FAULTS = (
         origin="vllm#39273, #40738",
         summary="a row without drafts reads state column 0 instead of the last accepted one",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
         kernels=_on((*_RECURRENT, "conv_update"), _with_counts),
     ),
@@ -208,6 +213,7 @@ FAULTS = (
         origin="vllm#56524",
         summary="a fresh request starts from what its block's last tenant left",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("add-into-hole",),
         kernels=_on((*_RECURRENT, "conv_update"), _with_tenant),
     ),
@@ -230,6 +236,7 @@ FAULTS = (
         origin="vllm#35157",
         summary="a resumed request goes on with the state column of its last incarnation",
         expect="inputs.accepted",
+        note="The kept column takes its count along, which is compared first.",
         scenarios=("preempt-and-resume", "align-resume-from-prefix"),
         parts=the_parts(rows=RowParts(enter=keep_column)),
     ),
@@ -274,6 +281,7 @@ FAULTS = (
         origin="vllm#47728, #33997",
         summary="blocks are reserved for a count that leaves out the steps in flight",
         expect="scheduled.block_table",
+        note="The block table is too short before any slot shows it.",
         scenarios=("steady-mixed-accepts",),
         parts=the_parts(scheduling=SchedulingParts(reserved=settled_only)),
     ),

@@ -69,6 +69,11 @@ FAULTS = (
         origin="vllm#34866, #35137, #34619",
         summary="an idle step rewrites pinned inputs without waiting and records no event",
         expect="inputs.slot_mapping",
+        note=(
+            "Before it rewrites lengths an idle step waits for the last step's valid counts, "
+            "and so for its uploads. The block table rows that it clears come before that "
+            "wait."
+        ),
         scenarios=("idle-rank-dummy-steps",),
         parts=the_parts(rows=RowParts(dummy_guard=unguarded, dummy_staged=unrecorded)),
         holds={"idle-rank-dummy-steps": ("h2d:block_table@2 until host:update_states@3",)},
@@ -148,6 +153,11 @@ FAULTS = (
         origin="vllm#45357, sglang#18803",
         summary="a prefix is loaded into blocks that a step in flight of their last owner writes",
         expect="sampled.kv",
+        note=(
+            "The last owner shows it: its step in flight is observed after the load has "
+            "refilled its blocks. At a load the host knows the forward pass complete (columns "
+            "wait for counts), so it is the drafter that still writes."
+        ),
         scenarios=("offload-recycled-blocks",),
         drops=frozenset({edges.LOAD_AFTER_RELEASE.name}),
         holds={"offload-recycled-blocks": ("kernel:draft@5 until h2d:load.draft_kv.B@6",)},
@@ -160,6 +170,10 @@ FAULTS = (
         origin="vllm#54437, #30495",
         summary="the host masks with whichever step's drafts landed last in the one slot for them",
         expect="sampled.sampled",
+        note=(
+            "It loses by reading early: the reader is always issued before the next write, so "
+            "the one slot shows the tokens and drafts of the step before."
+        ),
         scenarios=("constrained-rows",),
         holds={"constrained-rows": ("d2h:next_token@4 until host:mask@5",)},
         drops=frozenset({edges.DRAFTS_LANDED.name}),
