@@ -5,7 +5,7 @@ one engine part, or another variant of a kernel; never a branch in the engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -93,3 +93,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     def backend(self, correct: Backend) -> Backend:
         """The kernels, one of them exchanged."""
         return replace(correct, **{name: make(correct) for name, make in self.kernels.items()})
+
+
+def exchanged_parts(fault: Fault) -> tuple[str, ...]:
+    """The names of the engine parts that are not the correct ones."""
+    correct, parts = EngineParts(), fault.parts(CacheMode.NONE)
+    names = (field.name for field in fields(EngineParts))
+    return tuple(name for name in names if getattr(parts, name) is not getattr(correct, name))

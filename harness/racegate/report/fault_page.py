@@ -6,13 +6,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import fields
 
-from racegate.engine.parts import EngineParts
 from racegate.faults.catalogue import CAUSES, FAULTS, VARIANTS
-from racegate.faults.fault import Fault, FaultKind
+from racegate.faults.fault import Fault, FaultKind, exchanged_parts
 from racegate.report.templating import render
-from racegate.scenario.spec import CacheMode
 
 COLUMNS = 120
 
@@ -82,12 +79,5 @@ def _forms(fault: Fault) -> list[str]:
     forms = [f"edge `{name}` dropped" for name in sorted(fault.drops)]
     if fault.moved is not None:
         forms.append(f"edge `{fault.moved.edge}` {fault.moved.operator} `{fault.moved.place}`")
-    forms += [f"part `{name}`" for name in _exchanged(fault)]
+    forms += [f"part `{name}`" for name in exchanged_parts(fault)]
     return forms + [f"kernel `{name}`" for name in fault.kernels]
-
-
-def _exchanged(fault: Fault) -> list[str]:
-    """The engine parts that are not the correct ones."""
-    correct, parts = EngineParts(), fault.parts(CacheMode.NONE)
-    names = (field.name for field in fields(EngineParts))
-    return [name for name in names if getattr(parts, name) is not getattr(correct, name)]
