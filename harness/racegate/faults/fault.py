@@ -96,7 +96,15 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exchanged_parts(fault: Fault) -> tuple[str, ...]:
-    """The names of the engine parts that are not the correct ones."""
-    correct, parts = EngineParts(), fault.parts(CacheMode.NONE)
-    names = (field.name for field in fields(EngineParts))
-    return tuple(name for name in names if getattr(parts, name) is not getattr(correct, name))
+    """The engine parts that are not the correct ones, as room.part."""
+    correct, parts = _by_name(_CORRECT), _by_name(fault.parts(CacheMode.NONE))
+    return tuple(name for name, part in parts.items() if part is not correct[name])
+
+
+def _by_name(parts: EngineParts) -> dict[str, object]:
+    rooms = {room.name: getattr(parts, room.name) for room in fields(EngineParts)}
+    return {
+        f"{name}.{part.name}": getattr(room, part.name)
+        for name, room in rooms.items()
+        for part in fields(room)
+    }

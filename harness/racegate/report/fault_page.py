@@ -80,4 +80,4 @@ def _forms(fault: Fault) -> list[str]:
     if fault.moved is not None:
         forms.append(f"edge `{fault.moved.edge}` {fault.moved.operator} `{fault.moved.place}`")
     forms += [f"part `{name}`" for name in exchanged_parts(fault)]
-    return forms + [f"kernel `{name}`" for name in fault.kernels]
+    return [*forms, *(f"kernel `{name}`" for name in fault.kernels)]
