@@ -2,8 +2,8 @@
 
 A request's window holds W - 1 + K inputs. After a decode step with q inputs it holds the history
 shifted by one and all q inputs, so that reading W - 1 entries from offset a - 1 gives the true
-history after a accepted tokens. Source: async_engine_mechanism section 7.3 (the shape of
-production's causal_conv1d update).
+history after a accepted tokens. docs/mechanism.md#states; the shape of production's
+causal_conv1d update.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The host prepared this step as if every draft of the previous one had been accepted, in a new row
 order. Previous results stand in previous-row order and are reached through prev_positions.
-async_engine_mechanism section 4.1; the computed count uses what was scheduled, not only what was
-drafted, so that no host value of a row with a previous row is trusted at any depth.
+The computed count uses what was scheduled, not only what was drafted, so that no host value of a
+row with a previous row is trusted at any depth (docs/mechanism.md#correction).
 """
 
 from __future__ import annotations

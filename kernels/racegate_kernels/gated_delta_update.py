@@ -1,7 +1,7 @@
 """Gated delta rule state update with 1 + K state slots per request and accepted counts.
 
 S' = a (S - beta (S k) k^T) + beta v k^T per head (Yang et al. 2024); the slots:
-async_engine_mechanism section 7.2.
+docs/mechanism.md#states.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scatter of the previous step's sampled tokens and drafts into this step's inputs.
 
-async_engine_mechanism section 4.3.
+docs/mechanism.md#correction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mamba2 (SSD) state update with 1 + K state slots per request and accepted counts.
 
-S' = a S + x (x) B per head (Dao and Gu 2024); the slots: async_engine_mechanism sections 7.1, 7.2.
+S' = a S + x (x) B per head (Dao and Gu 2024); the slots: docs/mechanism.md#states.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Before a step a request's running state moves to the column its tokens will end in; after a step the
 state at a crossed boundary is kept in the full column, which is what the prefix cache publishes.
-async_engine_mechanism section 7.4.
+docs/mechanism.md#columns.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repository import ROOT, files_of_checkout, named
+from repository import ROOT, anchors_of, files_of_checkout, named
 
 COLUMNS_MAX = 120
 LINES_MAX = {"README.md": 130, "ARCHITECTURE.md": 150}
@@ -15,17 +15,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 FILES = files_of_checkout("*.md")
-
-
-def anchor_of(heading: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
-    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
-    return kept.replace(" ", "-")
-
-
-def anchors_of(path: Path) -> set[str]:
-    lines = path.read_text().splitlines()
-    return {anchor_of(line.lstrip("#")) for line in lines if line.startswith("#")}
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

@@ -93,7 +93,7 @@ def test_the_valid_counts_are_waited_for_behind_the_forward_pass() -> None:
 
 
 def test_with_prefix_caching_the_counts_are_waited_for_before_the_forward_pass() -> None:
-    # Mechanism section 2.1, line 18: align mode is not zero-bubble.
+    # docs/mechanism.md#step: with columns the host waits for the counts before the forward pass.
     trace = checker("three-row-cycle").execute().trace
     order = [
         event.name if isinstance(event, OpRecord) else event.edge

@@ -33,7 +33,7 @@ DESIGNS = (
     "counts/private-snapshot",
 )
 
-# Mechanism 8.2, "read by current row" and "read by previous row"; between two moves as measured.
+# docs/mechanism.md#landings, "current row" and "previous row"; between two moves as measured.
 WRONG = {
     "counts/live-rows": {(landing, m) for landing in list(Landing)[1:] for m in Motion},
     "counts/previous-position-gather": {

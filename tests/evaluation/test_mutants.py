@@ -59,7 +59,7 @@ def test_a_dropped_edge_is_named_by_what_finds_it() -> None:
 
 
 def test_an_edge_waited_for_too_late_leaves_what_it_should_order() -> None:
-    """Mechanism 8.2: the wait that stands behind the row moves."""
+    """docs/mechanism.md#landings: the wait that stands behind the row moves."""
     late = Mutation(
         edge="input-prep-guard",
         operator=Operator.WAIT_LATE,

@@ -32,7 +32,7 @@ def test_without_a_fault_the_scripts_are_proved(path: Path) -> None:
 
 
 class TestZeroDraftRows:
-    """Mechanism 4.1, point 3: exact only because two steps are in flight."""
+    """H-27: exact only because two steps are in flight."""
 
     FAULT = "correction/drafted-rows-only"
 
@@ -103,7 +103,7 @@ class TestSameStream:
 
 
 class TestLastKnownToken:
-    """Mechanism 5.2: production takes a request's last known token for every chunk."""
+    """Production takes a request's last known token for every chunk."""
 
     FAULT = "backup-token/last-known"
     DRAFTER_FIELDS = frozenset(

@@ -117,7 +117,7 @@ def test_controls_are_silent_everywhere(fault: Fault, name: str) -> None:
 
 
 class TestEarlyAndLateLoseToDifferentHalfFixes:
-    """mechanism section 8.2: each half-fix flips the losing order."""
+    """docs/mechanism.md#landings: each half-fix flips the losing order."""
 
     LATE_COPY = "d2h:accepted_counts@3 until host:condense@4"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -23,3 +24,15 @@ def files_of_checkout(pattern: str = "*") -> list[Path]:
 def named(path: Path) -> str:
     """A path as a reader of the checkout writes it."""
     return str(path.relative_to(ROOT))
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor of a heading, as GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors of a Markdown file."""
+    lines = path.read_text().splitlines()
+    return {anchor_of(line.lstrip("#")) for line in lines if line.startswith("#")}

@@ -383,7 +383,7 @@ def test_counters_agree_with_the_frames_in_flight(of: Scenario) -> None:
             assert (tracked.computed, tracked.placeholders) == (0, 0)
             assert tracked.stale == stale[tracked.name]
         for tracked in engine.scheduler.running:
-            # I-01, I-02, I-03 of the mechanism notes.
+            # I-01, I-02, I-03 of docs/mechanism.md.
             assert tracked.stale == 0
             assert tracked.placeholders == promised[tracked.name]
             assert tracked.computed <= of.engine.model_len_max - 1

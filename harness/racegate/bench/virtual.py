@@ -169,7 +169,8 @@ def _peer(name: str, value: float, detail: str) -> BenchEntry:
     return entry_of(f"peer_{name}", value, "1/s", f"published or measured elsewhere: {detail}")
 
 
-# For comparison; not measured here (concurrency_testing_anchors section 3.1).
+# For comparison; not measured here. Coyote: Deligiannis et al., TACAS 2023; SURW: the artefact of
+# Zhao et al., ASPLOS 2025; frontrun 0.7.0; loom: tokio#3995.
 PEERS = (
     _peer("coyote", 16, "Raft mock, 2,400 operations per schedule"),
     _peer("surw_harness", 57, "C programs, one process per run, upper median"),

@@ -1,9 +1,9 @@
 """What the engine may ask of a device. The virtual and the CUDA device both give it, with one
 meaning.
 
-Semantics (DESIGN section 6): streams are first in, first out; a wait binds to the latest record of
-the event at the time of the call; waiting for a never-recorded event does nothing; an operation
-reads its inputs when it runs, not when it is issued; what it did not declare it does not get.
+Semantics: streams are first in, first out; a wait binds to the latest record of the event at the
+time of the call; waiting for a never-recorded event does nothing; an operation reads its inputs
+when it runs, not when it is issued; what it did not declare it does not get.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step.
-Mechanism section 1.5.
+"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step
+(docs/mechanism.md#loop).
 """
 
 from __future__ import annotations

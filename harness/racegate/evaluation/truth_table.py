@@ -1,8 +1,9 @@
 """The truth table of the accepted-count path: which design survives which landing of the copy.
 
-Mechanism section 8.2 derives it; here every cell is a run of the real engine under a hold. The step
-that is looked at moves two groups of rows; rows P and Q had no drafts in the step before, because
-without prefix caching these are the rows whose count the historical designs take from the host.
+docs/mechanism.md#landings derives it; here every cell is a run of the real engine under a hold. The
+step that is looked at moves two groups of rows; rows P and Q had no drafts in the step before,
+because without prefix caching these are the rows whose count the historical designs take from the
+host.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def motion_scenario(motion: Motion, cache_mode: CacheMode) -> Scenario:
     return Scenario(
         name=f"halffixes-{motion}-{cache_mode}",
         title=f"{motion} in step {MOVE_STEP}",
-        origin="mechanism notes 8.2",
+        origin="vllm#38556, #51571",
         engine=EngineSpec(cache_mode=cache_mode),
         requests=requests,
         events=(*without_drafts, *events),

@@ -3,7 +3,7 @@ wrong yet.
 
 eager; everything late; the likeliest reversal; each lane in a conflict late, each early; one
 reversal per conflict, host accesses of copy targets first; bounded reduction to completion;
-samplers (concurrency_testing_anchors section 4.5).
+samplers. Most known bugs need few reversals (Thomson, Donaldson and Betts, PPoPP 2014).
 """
 
 from __future__ import annotations

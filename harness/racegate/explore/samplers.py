@@ -1,5 +1,5 @@
-"""Samplers: random schedules, seeded. Portfolio, not a winner (concurrency_testing_anchors section
-3.2).
+"""Samplers: random schedules, seeded. A portfolio, because none wins everywhere (figures in Zhao et
+al., ASPLOS 2025, and Wolff et al., ASPLOS 2024).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults in the path of accepted counts from one step to the next (bug_catalogue 1.1, 7.1, 7.2)."""
+"""Faults in the path of accepted counts to the next step (docs/faults.md#accepted-counts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Faults in optimistic lengths, drafts and their correction (bug_catalogue 1.2, 1.5, 7.2)."""
+"""Faults in optimistic lengths, drafts and their correction
+(docs/faults.md#optimism-and-its-correction).
+"""
 
 from __future__ import annotations
 

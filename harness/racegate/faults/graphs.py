@@ -1,5 +1,5 @@
 """Faults of captured graphs: which batch replays one, and what stands behind the batch
-(bug_catalogue 1.8, 7.3).
+(docs/faults.md#captured-graphs).
 """
 
 from __future__ import annotations

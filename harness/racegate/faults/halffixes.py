@@ -1,5 +1,5 @@
 """Historical designs of the accepted-count path, as variants that can be run like a fault
-(mechanism sections 2.4, 8.2 and 8.4).
+(docs/mechanism.md#landings).
 
 A half-fix is right under one landing of the copy and wrong under another; the truth table measures
 which (`racegate faults halffixes`). They are kept apart from the catalogue: two of the five are

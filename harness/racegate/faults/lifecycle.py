@@ -1,4 +1,4 @@
-"""Faults of requests that leave with frames in flight (bug_catalogue 1.5, 7.3)."""
+"""Faults of requests that leave with frames in flight (docs/faults.md#requests-that-leave)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of the persistent batch's rows (bug_catalogue 1.6, 7.2)."""
+"""Faults of the persistent batch's rows (docs/faults.md#rows)."""
 
 from __future__ import annotations
 

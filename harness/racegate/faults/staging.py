@@ -1,4 +1,4 @@
-"""Faults of pinned and device memory that copies still use (bug_catalogue 1.3, 1.4, 7.1)."""
+"""Faults of memory that copies still use (docs/faults.md#pinned-and-device-memory)."""
 
 from __future__ import annotations
 

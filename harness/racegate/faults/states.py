@@ -1,4 +1,6 @@
-"""Faults of recurrent states: which slot is read, and where states are kept (bug_catalogue 7.3)."""
+"""Faults of recurrent states: which slot is read, and where states are kept
+(docs/faults.md#recurrent-states).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Faults of work beside the compute stream, and of idle steps (bug_catalogue 1.3, 1.4, 2, 7.1)."""
+"""Faults of work beside the compute stream, and of idle steps
+(docs/faults.md#streams-and-idle-steps).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Cache modes with columns: running states move between them, and states at boundaries are kept.
-Mechanism section 7.4.
+"""Cache modes with columns: running states move between them, and states at boundaries are kept
+(docs/mechanism.md#columns).
 
 The host decides the move before a step, from exact counts; the device keeps the state at a boundary
 that the accepted tokens crossed, after the step. The previous step's counts are therefore awaited

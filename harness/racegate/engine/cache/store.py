@@ -1,5 +1,5 @@
 """Cache mode offload: prefixes go to host memory and come back on streams of their own. DEFINITION
-section 5, offload; mechanism sections 7.4 and 11.
+section 5, offload; docs/mechanism.md#columns.
 
 The store is addressed by content: what a prefix holds follows from its tokens. The scheduler says
 which prefixes are there to be hit; what was saved for a request that then fell is kept all the

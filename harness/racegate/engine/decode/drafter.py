@@ -1,6 +1,6 @@
 """Drafter: what proposes the tokens that the next step verifies. DEFINITION section 4.
 
-The batch keeps its shape: rejected tokens stay in as padding (mechanism sections 5.3, 5.4).
+The batch keeps its shape: rejected tokens stay in as padding (docs/mechanism.md#drafts).
 """
 
 from __future__ import annotations

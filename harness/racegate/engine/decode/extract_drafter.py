@@ -1,4 +1,4 @@
-"""The extract-hidden-states drafter. Mechanism section 5.5."""
+"""The extract-hidden-states drafter (docs/mechanism.md#drafts)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from racegate_kernels.numerics import Array
 
 
 class ExtractDrafter:
-    """Keeps the target hidden states; its one draft is the first token the row sampled (mechanism
-    5.5).
-    """
+    """Keeps the target hidden states; its one draft is the first token the row sampled."""
 
     def __init__(self, scenario: Scenario, device: Device, stream: Stream, *, sizes: Sizes) -> None:
         engine = scenario.engine

@@ -1,5 +1,5 @@
-"""From the target hidden states to tokens, counts, drafts and their copies to the host. Mechanism
-section 2.2.
+"""From the target hidden states to tokens, counts, drafts and their copies to the host
+(docs/mechanism.md#step).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sampling:
         self._parts = parts
         self._sizes = sizes
         self._vocab_size = scenario.model.vocab_size
-        # The extract-hidden-states drafter counts discarded rows as well (mechanism 5.5).
+        # The extract-hidden-states drafter counts discarded rows as well.
         is_extract = scenario.engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES
         self._mask_discarded = 0 if is_extract else 1
         self._next_token_ready = device.event("next_token_ready")

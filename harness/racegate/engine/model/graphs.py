@@ -1,5 +1,5 @@
-"""The forward pass of a step: launch by launch, or as the replay of a captured graph. Mechanism
-section 10.
+"""The forward pass of a step: launch by launch, or as the replay of a captured graph
+(docs/mechanism.md#graphs).
 
 Uniform decode batches replay: every launch of the pass has then the same buffers, views and
 scalars in every step, and only contents change. Everything behind the pass works on the live rows.

@@ -1,5 +1,5 @@
-"""What a captured forward pass is bound to, and how a batch smaller than the graph is padded.
-Mechanism section 10.
+"""What a captured forward pass is bound to, and how a batch smaller than the graph is padded
+(docs/mechanism.md#graphs).
 
 A graph has a fixed number of rows and tokens and cannot ask how many of them are real. Whatever it
 reads behind the batch must therefore name nothing, and be written in every step: what stood there

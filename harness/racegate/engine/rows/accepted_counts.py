@@ -1,9 +1,9 @@
 """The path of accepted counts from the device to where the next step selects recurrent states.
 
 An engine part. Two correct ones: without prefix caching the device keeps the counts to itself
-(mechanism 8.4); in align mode the host needs them, and they land in a private buffer per step, in
-that step's row order, which nothing moves (mechanism
-8.2: the only place where neither an early nor a late landing can hurt).
+(vllm#45100); in align mode the host needs them, and they land in a private buffer per step, in that
+step's row order, which nothing moves: the only place where neither an early nor a late landing can
+hurt (docs/mechanism.md#landings).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The persistent batch: rows of requests, with holes, condense and reorder. async_engine_mechanism
-section 3.
+"""The persistent batch: rows of requests, with holes, condense and reorder
+(docs/mechanism.md#rows).
 
 Rows move on the host while results addressed by the previous row order are in flight. Whatever
 crosses the step boundary is either moved with its row here (the row tables), or stays in
@@ -116,9 +116,7 @@ class InputBatch:
         return moved
 
     def reorder(self, entries: dict[str, PlanEntry], *, threshold: int) -> None:
-        """Sorts rows into regions, leaving rows in place whose place is right. Mechanism section
-        3.3.
-        """
+        """Sorts rows into regions, leaving rows in place whose place is right."""
         regions = [region(entries[name], threshold=threshold) for name in self.names()]
         places = sorted(regions)
         wanted = list(range(len(regions)))

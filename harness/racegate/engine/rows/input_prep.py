@@ -1,5 +1,5 @@
-"""Input preparation: pinned staging, uploads, and the kernels that correct the host's optimism.
-Mechanism section 2.1.
+"""Input preparation: pinned staging, uploads, and the kernels that correct the host's optimism
+(docs/mechanism.md#correction).
 """
 
 from __future__ import annotations

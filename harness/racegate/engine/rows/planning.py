@@ -1,5 +1,5 @@
-"""Where positions, lengths and slots are built: in line, or on a stream of their own. Mechanism
-section 2.1; sglang builds its metadata so.
+"""Where positions, lengths and slots are built: in line, or on a stream of their own, as
+sglang builds its metadata (docs/mechanism.md#step).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The model runner: one step from the plan to device work, with the host one step ahead. Mechanism
-section 2.
+"""The model runner: one step from the plan to device work, with the host one step ahead
+(docs/mechanism.md#step).
 
 Streams: engine/state/lanes. In the steady state the host waits in three places only: before
     rewriting pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED),
@@ -284,9 +284,7 @@ class Runner:
             self._align.move(view.shape, self._inputs)
 
     def _correct(self, step: int) -> None:
-        """Deferred correction: the host's mirrors become exact, from the previous step's counts
-        (section 2.1, #23).
-        """
+        """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
         prev = self._prev
         if prev is None:
             return

@@ -1,8 +1,8 @@
 """The asynchronous scheduler: plans a step before the results of the steps in flight are known.
 
 It counts every draft in flight as accepted and repairs its counters when outputs arrive
-(async_engine_mechanism section 1; policy: DEFINITION section 5). Preempted requests deliver the
-frames they had in flight and resume only after them.
+(docs/mechanism.md#counters; policy: DEFINITION section 5). Preempted requests deliver the frames
+they had in flight and resume only after them.
 """
 
 from __future__ import annotations

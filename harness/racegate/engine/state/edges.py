@@ -1,4 +1,4 @@
-"""The orderings the engine keeps, by name. async_engine_mechanism sections 2.1 to 2.3."""
+"""The orderings the engine keeps, by name (docs/mechanism.md#edges)."""
 
 from __future__ import annotations
 

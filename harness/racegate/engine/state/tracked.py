@@ -26,7 +26,7 @@ class Finish(StrEnum):
 
 @dataclass(slots=True)
 class Tracked:
-    """Counters of one request. async_engine_mechanism section 1.1; DEFINITION section 5.
+    """Counters of one request. docs/mechanism.md#counters; DEFINITION section 5.
 
     computed: tokens whose state exists once all scheduled steps ran, drafts counted as accepted
     settled: the exact part of it, without frames in flight
