@@ -1,4 +1,4 @@
-"""What kernels share: which row and place a token has, and the window of state slots of a row.
+"""What kernels share: which row and place a token has, and the state window of a row.
 
 A replayed graph has a fixed number of tokens and rows. Its last rows may have no token, and tokens
 behind query_start[R] no row: their outputs are 0 and they change nothing.
@@ -118,7 +118,7 @@ def row_of_token(p_query_start, i_t, rows):
 
 
 @triton.jit
-def slot_block(p_table_row, i_column, columns, blocks):
+def column_block(p_table_row, i_column, columns, blocks):
     """The block in a column of a row's table; 0, the null block, if either is outside."""
     m_column = (i_column >= 0) & (i_column < columns)
     i_block = tl.load(p_table_row + i_column, mask=m_column, other=0)
@@ -132,7 +132,7 @@ def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
     """
     m_kept = (i_t < end) & (m_decode | (i_t + 1 == end))
     i_column = tl.where(m_decode, i_t - i_first, 0)
-    return slot_block(p_table_row, tl.where(m_kept, i_column, -1), columns, blocks)
+    return column_block(p_table_row, tl.where(m_kept, i_column, -1), columns, blocks)
 
 
 @triton.jit

@@ -124,7 +124,7 @@ def drifting() -> Fault:
     """An engine part that remembers: no two runs of it are the same."""
     calls: list[int] = []
 
-    def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+    def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
         calls.append(1)
         return computed + len(calls)
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from racegate.engine.state.buffers import Inputs, StepOutputs, Work
+from racegate.engine.state.buffers import Inputs, StepOutputs, WorkBuffers
 from racegate.engine.state.edges import EDGES
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.history.observe import Boundary
@@ -79,7 +79,7 @@ def test_every_edge_stands_in_the_table() -> None:
     assert sorted(first_cells("Edges")) == sorted(f"`{edge.name}`" for edge in EDGES)
 
 
-@pytest.mark.parametrize("kind", [Inputs, Work, StepOutputs])
+@pytest.mark.parametrize("kind", [Inputs, WorkBuffers, StepOutputs])
 def test_every_buffer_stands_in_the_tables(kind: type) -> None:
     shown = re.findall(r"`(\w+)`", " ".join(first_cells("Buffers")))
     names = {field.name for field in fields(kind)}

@@ -195,8 +195,8 @@ class Spoiled(Padding):
             writes(buffer, mask=(1 << buffer.shape[0]) - (1 << rows + (index == 0)))
             for index, buffer in enumerate(buffers)
         ]
-        self.device.launch(
-            self.stream, _spoil, "spoil", step=view.shape.step, uses=uses, first=rows
+        self.setup.device.launch(
+            self.setup.compute, _spoil, "spoil", step=view.shape.step, uses=uses, first=rows
         )
         super().refresh(view, size)
 

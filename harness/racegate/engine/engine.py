@@ -16,6 +16,7 @@ from racegate.engine.observe.probe import NullProbe, Probe
 from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
+from racegate.engine.state.setup import make_setup
 from racegate.history.run import EngineResult
 from racegate.scenario.spec import Scenario
 
@@ -42,15 +43,8 @@ class AsyncEngine:
         self._probe = NullProbe() if probe is None else probe
         parts = EngineParts() if parts is None else parts
         self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
-        self.runner = make_runner(
-            scenario,
-            device,
-            parts=parts,
-            truth=truth,
-            counters=self._counters,
-            probe=self._probe,
-            weights=weights,
-        )
+        setup = make_setup(scenario, device, self._counters)
+        self.runner = make_runner(setup, parts, truth=truth, probe=self._probe, weights=weights)
         self._frames: deque[Frame] = deque()
         self._scheduled: dict[str, int] = {}
 
@@ -98,8 +92,8 @@ class AsyncEngine:
 
     def _count_rows(self, frame: Frame) -> None:
         for entry in frame.plan.entries:
-            self._counters.discarded_rows += entry.is_discarded
-            self._counters.zero_draft_rows += entry.is_decode and entry.drafts == 0
+            self._counters.add("discarded_rows", entry.is_discarded)
+            self._counters.add("zero_draft_rows", entry.is_decode and entry.drafts == 0)
 
     @property
     def is_done(self) -> bool:
@@ -113,6 +107,6 @@ class AsyncEngine:
             delivered={r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in requests},
             finished={r.name: str(r.finish) for r in requests},
             steps=steps,
-            counters={name: getattr(self._counters, name) for name in Counters.__slots__},
+            counters=dict(self._counters.counts),
             unmet_events=(*self.scheduler.unmet_events, *self.runner.unmet_events),
         )

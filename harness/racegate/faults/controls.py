@@ -14,9 +14,9 @@ from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 
 
-def last_known(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def last_known(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
     """The last known token of the request instead of the one behind the chunk."""
-    return known - 1
+    return known_len - 1
 
 
 def scheduled_computed(entry: PlanEntry, state: RequestState) -> int:
@@ -24,21 +24,21 @@ def scheduled_computed(entry: PlanEntry, state: RequestState) -> int:
     return entry.computed
 
 
-def corrected_with_drafts(k: Backend) -> Kernel:
+def corrected_with_drafts(kernels: Backend) -> Kernel:
     """Corrects rows that had drafts; the others take the host's count."""
 
     def correct_computed(
         computed: Array,  # [R_max] int32, read and written
         computed_host: Array,  # [R] int32
-        prev_positions: Array,  # [R] int32
+        computed_source: Array,  # [R] int32
         prev_scheduled: Array,  # [R_max] int32
-        prev_drafts: Array,  # [R_max] int32
+        prev_draft_lens: Array,  # [R_max] int32
         prev_valid_count: Array,  # [R_max] int32
     ) -> None:
-        is_drafted = (prev_positions >= 0) & (prev_drafts[prev_positions.clip(0)] > 0)
-        drafted = (prev_positions + 1) * is_drafted - 1
-        k.correct_computed(
-            computed, computed_host, drafted, prev_scheduled, prev_drafts, prev_valid_count
+        is_drafted = (computed_source >= 0) & (prev_draft_lens[computed_source.clip(0)] > 0)
+        drafted = (computed_source + 1) * is_drafted - 1
+        kernels.correct_computed(
+            computed, computed_host, drafted, prev_scheduled, prev_draft_lens, prev_valid_count
         )
 
     return correct_computed

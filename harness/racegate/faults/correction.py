@@ -14,7 +14,7 @@ from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.model.layers import inside
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
-from racegate.engine.state.buffers import Inputs, Work
+from racegate.engine.state.buffers import Inputs, WorkBuffers
 from racegate.engine.state.tracked import Tracked
 from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -24,35 +24,41 @@ from racegate_kernels.numerics import Array
 S = (Need.SPECULATION,)
 
 
-def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
-    """Looks behind the drafts that the padded batch length counts: k, where a row has all of
+def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
+    """Looks behind the drafts that the padded batch length counts: K, where a row has all of
     its.
     """
     return computed + tokens + drafts_in_batch
 
 
-def inflated_by_one(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def inflated_by_one(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
     """Looks one behind, if any row has drafts."""
     return computed + tokens + min(1, drafts_in_batch)
 
 
-def inflated_by_two_steps(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def inflated_by_two_steps(
+    computed: int, tokens: int, *, drafts_in_batch: int, known_len: int
+) -> int:
     """Looks behind the drafts of two steps in flight."""
     return computed + tokens + 2 * drafts_in_batch
 
 
-def uncorrected_lengths(inputs: Inputs, work: Work) -> DeviceBuffer:
+def uncorrected_lengths(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
     """Positions, lengths and slots from the host's optimistic counts."""
     return inputs.computed_host.gpu
 
 
-def current_rows(prev_positions: np.ndarray) -> np.ndarray:
+def current_rows(
+    prev_positions: np.ndarray,  # [R] int32
+) -> np.ndarray:
     """Gathers the previous step's values by this step's rows."""
     rows = np.arange(len(prev_positions), dtype=np.int32)
     return np.where(prev_positions >= 0, rows, -1).astype(np.int32)
 
 
-def row_zero(prev_positions: np.ndarray) -> np.ndarray:
+def row_zero(
+    prev_positions: np.ndarray,  # [R] int32
+) -> np.ndarray:
     """Takes 'no previous row' for row 0, in a step that has previous rows at all."""
     return np.maximum(prev_positions, 0) if (prev_positions >= 0).any() else prev_positions
 
@@ -67,7 +73,11 @@ def parked_drafts(tracked: Tracked) -> int:
     return tracked.drafts_next
 
 
-def behind_rejected(positions: Array, last_index: Array, query_start: Array) -> Array:
+def behind_rejected(
+    positions: Array,  # [T] int32
+    last_index: Array,  # [R] int32
+    query_start: Array,  # [R + 1] int32
+) -> Array:
     """[R] int32: goes on behind the row's last input, rejected drafts included."""
     return positions[inside(query_start[1:] - 1, positions)]
 
@@ -78,7 +88,7 @@ def _counting(like: Array) -> Array:
 
 
 def _from_current_rows(
-    k: Backend,
+    kernels: Backend,
     input_ids: Array,
     query_start: Array,
     prev_positions: Array,  # [R] int32
@@ -90,15 +100,15 @@ def _from_current_rows(
     has_previous = prev_positions >= 0
     rows = (_counting(prev_positions) + 1) * has_previous - 1
     tokens = next_token[prev_positions.clip(0)]
-    k.scatter_inputs(input_ids, query_start, rows, draft_lens, tokens, drafts[: len(tokens)])
+    kernels.scatter_inputs(input_ids, query_start, rows, draft_lens, tokens, drafts[: len(tokens)])
 
 
-def drafts_in_current_order(k: Backend) -> Kernel:
+def drafts_in_current_order(kernels: Backend) -> Kernel:
     """Each row takes the drafts at its own row instead of its previous one; tokens are right."""
-    return partial(_from_current_rows, k)
+    return partial(_from_current_rows, kernels)
 
 
-def drafts_packed(k: Backend) -> Kernel:
+def drafts_packed(kernels: Backend) -> Kernel:
     """Drafts are taken as if those of all rows lay one behind another, whatever their number."""
 
     def scatter_inputs(
@@ -113,7 +123,7 @@ def drafts_packed(k: Backend) -> Kernel:
         first = draft_lens.cumsum(0) - draft_lens
         packed = flat[first[:, None] + _counting(flat[: drafts.shape[1]])]
         rows = (input_ids, query_start, prev_positions, draft_lens, next_token)
-        _from_current_rows(k, *rows, packed)
+        _from_current_rows(kernels, *rows, packed)
 
     return scatter_inputs
 

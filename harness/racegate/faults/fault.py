@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import cast
 
 import msgspec
 
+from racegate.device.protocol import Device
 from racegate.engine.cache.parts import CacheParts
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.model.parts import ModelParts
@@ -86,9 +87,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     parts: Callable[[CacheMode], EngineParts] = the_parts()
     kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
 
-    def device(self, device: Any) -> Any:
+    def device(self, device: Device) -> Device:
         """The device as the engine sees it."""
-        return device if self.moved is None else MutatedDevice(device, self.moved)
+        if self.moved is None:
+            return device
+        return cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
 
     def backend(self, correct: Backend) -> Backend:
         """The kernels, one of them exchanged."""

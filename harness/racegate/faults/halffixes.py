@@ -8,7 +8,7 @@ right everywhere they can be used, so nothing may demand that they be found.
 
 from __future__ import annotations
 
-from racegate.engine.rows.accepted_counts import DeviceCounts, SnapshotCounts
+from racegate.engine.rows.accepted_counts import DeviceCounts, PrivateCounts
 from racegate.engine.rows.parts import RowParts
 from racegate.faults.accepted import (
     HS,
@@ -73,6 +73,6 @@ VARIANTS = (
         summary="counts land in a buffer of their step's own, in its row order",
         expect="nothing",
         scenarios=(),
-        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: SnapshotCounts)),
+        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: PrivateCounts)),
     ),
 )

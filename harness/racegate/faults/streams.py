@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from racegate.device.protocol import Device, Event, HostBuffer, Stream
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.parts import CacheParts
+from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.grammar import PrivateHandOff
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.state import edges
-from racegate.engine.state.sizes import Sizes
+from racegate.engine.state.setup import Setup
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
 
@@ -36,14 +36,15 @@ def unrecorded(device: Device, stream: Stream, prepared: Event) -> None:
 class OneList(FreshBlocks):
     """Every list of blocks goes through the same pinned memory."""
 
-    def __init__(self, device: Device, *args: Any, **options: Any) -> None:
-        super().__init__(device, *args, **options)
+    def __init__(self, setup: Setup, pools: Pools) -> None:
+        super().__init__(setup, pools)
         self._lists: dict[str, HostBuffer] = {}
 
     def pinned_list(self, name: str, count: int) -> HostBuffer:
+        """The same memory for every list of a kind, as long as the longest."""
         if name not in self._lists:
             most = next(side.list_gpu.shape[0] for side in self._sides if side.name == name)
-            self._lists[name] = self._device.host_buffer(f"{name}_cpu", (most,), np.int32)
+            self._lists[name] = self._setup.device.host_buffer(f"{name}_cpu", (most,), np.int32)
         return self._lists[name]
 
     def recycle(self, buffers: Sequence[HostBuffer]) -> None:
@@ -53,13 +54,14 @@ class OneList(FreshBlocks):
 class OneSlot:
     """Drafts are handed over in one place that does not say whose step they are of."""
 
-    def __init__(self, device: Device, sizes: Sizes) -> None:
-        self._slot = PrivateHandOff(device, sizes).slot()
+    def __init__(self, setup: Setup) -> None:
+        self._landing = PrivateHandOff(setup).landing()
 
-    def slot(self) -> tuple[HostBuffer, ...]:
-        return self._slot
+    def landing(self) -> tuple[HostBuffer, ...]:
+        """The one there is."""
+        return self._landing
 
-    def taken(self, slot: tuple[HostBuffer, ...]) -> None:
+    def taken(self, landing: tuple[HostBuffer, ...]) -> None:
         """It is used again."""
 
 

@@ -7,66 +7,78 @@ when the plan arrives, while copies of earlier lists may still be queued.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from racegate.device.masks import mask_of
-from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream, reads, writes
-from racegate.engine.state.counters import Counters
+from racegate.device.protocol import DeviceBuffer, HostBuffer, reads, writes
+from racegate.engine.cache.pools import Pools
 from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.setup import Setup
 
-Pools = dict[str, DeviceBuffer]
+
+class NoZeroing:
+    """Blocks are taken as their last owner left them."""
+
+    zeroes = False
+
+    def note(self, plan: StepPlan) -> None:
+        """They need no list."""
+
+    def zero(self, step: int) -> None:
+        """They stay."""
 
 
+@dataclass(slots=True)
 class _Side:
     """One kind of blocks: the pools they index, and the list on the device."""
 
-    __slots__ = ("blocks", "landing", "list_gpu", "name", "pools", "staged")
-
-    def __init__(self, name: str, pools: Pools, list_gpu: DeviceBuffer) -> None:
-        self.name = name
-        self.pools = pools
-        self.list_gpu = list_gpu
-        self.blocks: list[int] = []
-        self.staged: HostBuffer | None = None
-        self.landing: list[HostBuffer] = []
+    name: str
+    pools: dict[str, DeviceBuffer]
+    list_gpu: DeviceBuffer
+    blocks: list[int] = field(default_factory=list)
+    staged: HostBuffer | None = None
+    landing: list[HostBuffer] = field(default_factory=list)
 
 
 class FreshBlocks:
-    """attention, state: the pools that blocks of each kind index, by name."""
+    """Zeroes what was taken from the free lists. zeroes: whether there is anything to observe."""
 
-    def __init__(
-        self, device: Device, stream: Stream, counters: Counters, *, attention: Pools, state: Pools
-    ) -> None:
-        self._device = device
-        self._stream = stream
-        self._counters = counters
-        self._sides = (self._side("zero_list", attention), self._side("zero_state_list", state))
+    zeroes = True
 
-    def _side(self, name: str, pools: Pools) -> _Side:
+    def __init__(self, setup: Setup, pools: Pools) -> None:
+        self._setup = setup
+        self._sides = (
+            self._side("zero_list", pools.attention),
+            self._side("zero_state_list", pools.state),
+        )
+
+    def _side(self, name: str, pools: dict[str, DeviceBuffer]) -> _Side:
         most = max((pool.shape[0] for pool in pools.values()), default=0)
-        shape = (max(1, most),)
-        list_gpu = self._device.device_buffer(f"{name}_gpu", shape, np.int32, stream=self._stream)
+        shape, stream = (max(1, most),), self._setup.compute
+        list_gpu = self._setup.device.device_buffer(f"{name}_gpu", shape, np.int32, stream=stream)
         return _Side(name, pools, list_gpu)
 
-    def stage(self, plan: StepPlan) -> None:
+    def note(self, plan: StepPlan) -> None:
         """The plan is here: notes its new blocks. May come before any copy of the last step ran."""
         attention, state = self._sides
-        attention.blocks = [b for entry in plan.entries for b in entry.fresh_blocks]
-        state.blocks = [b for entry in plan.entries for b in entry.fresh_state_blocks]
-        for side in self._sides:
-            if side.blocks and side.pools:
-                side.staged = self.pinned_list(side.name, len(side.blocks))
-                side.staged.write(np.array(side.blocks, np.int32))
+        with self._setup.device.action("note_blocks", step=plan.step):
+            attention.blocks = [b for entry in plan.entries for b in entry.fresh_blocks]
+            state.blocks = [b for entry in plan.entries for b in entry.fresh_state_blocks]
+            for side in self._sides:
+                if side.blocks and side.pools:
+                    side.staged = self.pinned_list(side.name, len(side.blocks))
+                    side.staged.write(np.array(side.blocks, np.int32))
 
     def pinned_list(self, name: str, count: int) -> HostBuffer:
         """Pinned memory that no copy uses."""
-        return self._device.host_buffer(f"{name}_cpu", (count,), np.int32)
+        return self._setup.device.host_buffer(f"{name}_cpu", (count,), np.int32)
 
     def recycle(self, buffers: Sequence[HostBuffer]) -> None:
         """These lists have landed."""
         for buffer in buffers:
-            self._device.free_host(buffer)
+            self._setup.device.free_host(buffer)
 
     def zero(self, step: int) -> None:
         """Zeroes them. The lists of earlier steps have landed (input-prep-guard)."""
@@ -79,14 +91,16 @@ class FreshBlocks:
                 side.staged = None
 
     def _zero(self, side: _Side, staged: HostBuffer, step: int) -> None:
-        count = len(side.blocks)
-        self._counters.zeroed_blocks += count
-        self._device.upload(self._stream, side.list_gpu, staged, step=step, rows=count)
+        setup, count = self._setup, len(side.blocks)
+        setup.counters.add("zeroed_blocks", count)
+        setup.device.upload(setup.compute, side.list_gpu, staged, step=step, rows=count)
         for name, pool in side.pools.items():
-            self._device.launch(
-                self._stream,
-                lambda k, *arrays: k.zero_blocks(*arrays),
-                f"zero.{name}",
+            setup.kernels.launch_kernel(
+                "zero_blocks",
+                {
+                    "pool": writes(pool, mask=mask_of(side.blocks)),
+                    "blocks": reads(side.list_gpu, count),
+                },
+                name=f"zero.{name}",
                 step=step,
-                uses=(writes(pool, mask=mask_of(side.blocks)), reads(side.list_gpu, count)),
             )

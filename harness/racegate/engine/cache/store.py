@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
+from racegate.device.protocol import DeviceBuffer, HostBuffer
+from racegate.engine.cache.pools import Pools
 from racegate.engine.state import edges
-from racegate.engine.state.counters import Counters
 from racegate.engine.state.lanes import Lane
-from racegate.engine.state.plan import PlanEntry
-from racegate.scenario.spec import EngineSpec
+from racegate.engine.state.plan import PlanEntry, StepPlan
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import StepView
 
-Pools = dict[str, DeviceBuffer]
 Key = tuple[int, ...]
 
 
@@ -31,30 +31,31 @@ class _PoolBlocks:
     blocks: tuple[int, ...]
 
 
+class NoStore:
+    """Prefixes stay where they are."""
+
+    def release_blocks(self, step: int) -> None:
+        """No block is being saved."""
+
+    def load(self, plan: StepPlan) -> None:
+        """There is nothing to load."""
+
+    def save(self, view: StepView) -> None:
+        """Nothing is kept."""
+
+
 class PrefixStore:
-    """Saves prefill chunks that end on a boundary, and loads prefixes into fresh blocks.
+    """Saves prefill chunks that end on a boundary, and loads prefixes into fresh blocks."""
 
-    attention, state: the pools that blocks of each kind index, by name
-    """
-
-    def __init__(
-        self,
-        engine: EngineSpec,
-        device: Device,
-        compute: Stream,
-        counters: Counters,
-        *,
-        attention: Pools,
-        state: Pools,
-    ) -> None:
-        self._engine = engine
+    def __init__(self, setup: Setup, pools: Pools) -> None:
+        device = setup.device
+        self._engine = setup.scenario.engine
         self._device = device
-        self._compute = compute
+        self._compute = setup.compute
         self._load_stream = device.stream(Lane.LOAD)
         self._save_stream = device.stream(Lane.SAVE)
-        self._counters = counters
-        self._attention = attention
-        self._state = state
+        self._counters = setup.counters
+        self._pools = pools
         self._step_done = device.event("prefix_computed")
         self._saved = device.event("prefix_saved")
         self._blocks_ready = device.event("blocks_ready")
@@ -65,13 +66,13 @@ class PrefixStore:
         """From here on the compute stream may write blocks that were saved and given back."""
         self._device.wait_stream(self._compute, self._saved, edges.REUSE_AFTER_SAVE, step=step)
 
-    def load(self, step: int, entries: tuple[PlanEntry, ...]) -> None:
+    def load(self, plan: StepPlan) -> None:
         """Fills the fresh blocks of requests that were admitted with a saved prefix.
 
         The blocks' earlier owners may still be in flight on the compute stream, and so may their
         zeroing. What was saved has landed: that stream has waited for it in `release_blocks`.
         """
-        hits = [entry for entry in entries if entry.loaded > 0]
+        step, hits = plan.step, [entry for entry in plan.entries if entry.loaded > 0]
         if not hits:
             return
         self._device.record(self._compute, self._blocks_ready)
@@ -90,13 +91,14 @@ class PrefixStore:
                     step=step,
                     blocks=held.blocks,
                 )
-            self._counters.loads += 1
+            self._counters.add("loads")
         self._device.record(self._load_stream, self._loaded)
         self._device.wait_stream(self._compute, self._loaded, edges.FORWARD_AFTER_LOAD, step=step)
 
-    def save(self, step: int, rows: Iterator[tuple[PlanEntry, tuple[int, ...]]]) -> None:
-        """The step's work is issued, drafter included. rows: entries with their known tokens."""
-        chunks = [(entry, self._key(entry, tokens)) for entry, tokens in rows]
+    def save(self, view: StepView) -> None:
+        """The step's work is issued, drafter included."""
+        step, rows = view.shape.step, zip(view.entries, view.states, strict=True)
+        chunks = [(entry, self._key(entry, state.tokens)) for entry, state in rows]
         new = [(entry, key) for entry, key in chunks if key and key not in self._prefixes]
         if not new:
             return
@@ -130,14 +132,14 @@ class PrefixStore:
                 blocks=held.blocks,
             )
             saved[held.name] = target
-        self._counters.saves += 1
+        self._counters.add("saves")
         return saved
 
     def _held(self, entry: PlanEntry, length: int) -> Iterator[_PoolBlocks]:
         """The blocks that hold a prefix of `length` tokens: a boundary."""
         column = length // self._engine.state_interval - 1
         blocks = entry.blocks[: length // self._engine.block_size]
-        for name, pool in self._state.items():
+        for name, pool in self._pools.state.items():
             yield _PoolBlocks(name, pool, (entry.state_blocks[column],))
-        for name, pool in self._attention.items():
+        for name, pool in self._pools.attention.items():
             yield _PoolBlocks(name, pool, blocks)

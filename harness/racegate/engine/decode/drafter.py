@@ -9,34 +9,27 @@ from typing import Protocol
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Stream, reads, writes
-from racegate.engine.state.buffers import Inputs, StepOutputs, Work
+from racegate.device.protocol import DeviceBuffer, reads, writes
+from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import PlanEntry
-from racegate.engine.state.view import BatchShape
-from racegate.history.trace import Owner
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import StepView
 
 
 class Drafter(Protocol):
     """cache: the drafter's own cache [B, S, E], or None if it keeps none."""
 
     @property
-    def cache(self) -> DeviceBuffer | None: ...
+    def cache(self) -> DeviceBuffer | None:
+        """See above."""
+        ...
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
         """[R] int32: the accepted count each row's drafts aim at (1 where that means nothing)."""
         ...
 
-    def propose(
-        self,
-        shape: BatchShape,
-        inputs: Inputs,
-        work: Work,
-        sampled: DeviceBuffer,
-        outputs: StepOutputs,
-        *,
-        owners: tuple[Owner, ...],
-    ) -> None:
-        """Writes outputs.drafts [R, K]."""
+    def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
+        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32, the step's tokens."""
         ...
 
 
@@ -46,42 +39,31 @@ class NoDrafter:
     cache = None
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        return np.ones(len(entries), np.int32)
+        """[R] int32: there is nothing to aim at."""
+        return no_targets(entries)
 
-    def propose(
-        self,
-        shape: BatchShape,
-        inputs: Inputs,
-        work: Work,
-        sampled: DeviceBuffer,
-        outputs: StepOutputs,
-        *,
-        owners: tuple[Owner, ...],
-    ) -> None:
-        pass
+    def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
+        """There is no column to write. sampled: [R, 1] int32"""
 
 
-def shift_inputs(
-    device: Device,
-    stream: Stream,
-    shape: BatchShape,
-    inputs: Inputs,
-    work: Work,
-    outputs: StepOutputs,
-) -> None:
+def no_targets(entries: list[PlanEntry]) -> np.ndarray:
+    """[R] int32: 1, where drafts aim at nothing."""
+    return np.ones(len(entries), np.int32)
+
+
+def shift_inputs(setup: Setup, view: StepView, outputs: StepOutputs) -> None:
     """Ids shifted left by one, and each row's last input that stays."""
-    device.launch(
-        stream,
-        lambda k, *arrays: k.draft_inputs(*arrays),
+    inputs, work, shape = setup.inputs, setup.work, view.shape
+    setup.kernels.launch_kernel(
         "draft_inputs",
+        {
+            "input_ids": reads(inputs.input_ids.gpu, shape.tokens),
+            "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+            "draft_lens": reads(inputs.draft_lens.gpu, shape.rows),
+            "valid_count": reads(outputs.valid_count, shape.rows),
+            "next_token": reads(outputs.next_token, shape.rows),
+            "shifted_ids": writes(work.shifted_ids, shape.tokens),
+            "last_index": writes(work.last_index, shape.rows),
+        },
         step=shape.step,
-        uses=(
-            reads(inputs.input_ids.gpu, shape.tokens),
-            reads(inputs.query_start.gpu, shape.rows + 1),
-            reads(inputs.draft_lens.gpu, shape.rows),
-            reads(outputs.valid_count, shape.rows),
-            reads(outputs.next_token, shape.rows),
-            writes(work.shifted_ids, shape.tokens),
-            writes(work.last_index, shape.rows),
-        ),
     )

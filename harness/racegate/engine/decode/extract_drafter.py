@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Stream, reads, updates, writes
-from racegate.engine.decode.drafter import shift_inputs
-from racegate.engine.state.buffers import Inputs, StepOutputs, Work
+from racegate.device.protocol import DeviceBuffer, reads, updates, writes
+from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import PlanEntry
-from racegate.engine.state.sizes import Sizes
-from racegate.engine.state.view import BatchShape
-from racegate.history.trace import Owner
-from racegate.scenario.spec import Scenario
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
@@ -19,11 +19,10 @@ from racegate_kernels.numerics import Array
 class ExtractDrafter:
     """Keeps the target hidden states; its one draft is the first token the row sampled."""
 
-    def __init__(self, scenario: Scenario, device: Device, stream: Stream, *, sizes: Sizes) -> None:
-        engine = scenario.engine
-        self._device = device
-        self._stream = stream
-        width = sizes.hidden + 1
+    def __init__(self, setup: Setup) -> None:
+        engine, sizes, device = setup.scenario.engine, setup.sizes, setup.device
+        self._setup = setup
+        width, stream = sizes.hidden + 1, setup.compute
         self._entries = device.device_buffer(
             "draft_entries_gpu", (sizes.tokens, width), sizes.quantity, stream=stream
         )
@@ -31,47 +30,46 @@ class ExtractDrafter:
         self.cache = device.device_buffer("draft_kv", shape, sizes.quantity, stream=stream)
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
-        return np.ones(len(entries), np.int32)
+        """[R] int32: its drafts aim at nothing."""
+        return no_targets(entries)
 
-    def propose(
-        self,
-        shape: BatchShape,
-        inputs: Inputs,
-        work: Work,
-        sampled: DeviceBuffer,
-        outputs: StepOutputs,
-        *,
-        owners: tuple[Owner, ...],
-    ) -> None:
-        shift_inputs(self._device, self._stream, shape, inputs, work, outputs)
-        self._device.launch(
-            self._stream,
+    def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
+        """Writes outputs.drafts [R, 1]. sampled: [R, 2] int32"""
+        shift_inputs(self._setup, view, outputs)
+        work, shape = self._setup.work, view.shape
+        self._setup.kernels.launch_kernel(
             _extract,
-            "draft",
+            {
+                "shifted_ids": reads(work.shifted_ids, shape.tokens),
+                "slot_mapping": reads(work.slot_mapping, shape.tokens),
+                "hidden": reads(work.hidden, shape.tokens),
+                "sampled": reads(sampled, shape.rows),
+                "entries": writes(self._entries, shape.tokens),
+                "cache": updates(self.cache, mask=shape.blocks),
+                "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
+            },
+            name="draft",
             step=shape.step,
-            uses=(
-                reads(work.shifted_ids, shape.tokens),
-                reads(work.slot_mapping, shape.tokens),
-                reads(work.hidden, shape.tokens),
-                reads(sampled, shape.rows),
-                writes(self._entries, shape.tokens),
-                updates(self.cache, mask=shape.blocks),
-                writes(outputs.drafts, shape.rows, own=owners),
-            ),
         )
 
 
+class Extracted(NamedTuple):
+    """What a step leaves to be kept."""
+
+    shifted_ids: Array  # [T] int32
+    hidden: Array  # [T, D]
+    sampled: Array  # [R, 2] int32
+
+
 def _extract(
-    k: Backend,
-    shifted_ids: Array,  # [T] int32
+    kernels: Backend,
+    extracted: Extracted,
     slot_mapping: Array,  # [T] int32
-    hidden: Array,  # [T, D]
-    sampled: Array,  # [R, 2] int32
     entries: Array,  # [T, D + 1], written
     cache: Array,  # [B, S, D + 1], written
     drafts: Array,  # [R, 1] int32, written
 ) -> None:
-    entries[:, :-1] = hidden
-    entries[:, -1] = shifted_ids
-    k.cache_write(entries, slot_mapping, cache)
-    drafts[:, 0] = sampled[:, 0]
+    entries[:, :-1] = extracted.hidden
+    entries[:, -1] = extracted.shifted_ids
+    kernels.cache_write(entries, slot_mapping, cache)
+    drafts[:, 0] = extracted.sampled[:, 0]

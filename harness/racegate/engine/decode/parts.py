@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from racegate.device.protocol import Device, DeviceBuffer
 from racegate.engine.decode.grammar import HandOff, PrivateHandOff
 from racegate.engine.model.layers import inside
-from racegate.engine.state.sizes import Sizes
+from racegate.engine.state.setup import Setup
 from racegate_kernels.numerics import Array
 
 
@@ -24,7 +24,7 @@ def draft_start(
 
 
 def tokens_sent(device: Device, sampled: DeviceBuffer, step: int) -> None:
-    """The copy of a step's tokens to the host has been issued; it still reads them."""
+    """The copy of a step's tokens [R, 1 + K] to the host has been issued; it still reads them."""
 
 
 def tokens_received(device: Device, sampled: DeviceBuffer, step: int) -> None:
@@ -39,6 +39,6 @@ class DecodeParts:
     """
 
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
-    hand_off: Callable[[Device, Sizes], HandOff] = PrivateHandOff
+    hand_off: Callable[[Setup], HandOff] = PrivateHandOff
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream, reads, writes
+from racegate.device.protocol import DeviceBuffer, Event, HostBuffer, reads, writes
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.state import edges
-from racegate.engine.state.buffers import Inputs, StepOutputs, Work, make_outputs
+from racegate.engine.state.buffers import StepOutputs, make_outputs
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import StepPlan
-from racegate.engine.state.sizes import Sizes
-from racegate.engine.state.view import StepView
-from racegate.scenario.spec import DrafterKind, Scenario
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import PrevStep, StepView
+from racegate.scenario.spec import DrafterKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,67 +33,57 @@ class Frame:
 class Sampling:
     """Next tokens and valid counts, and the two copy streams."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        device: Device,
-        *,
-        compute: Stream,
-        inputs: Inputs,
-        work: Work,
-        parts: DecodeParts,
-        sizes: Sizes,
-    ) -> None:
+    def __init__(self, setup: Setup, parts: DecodeParts) -> None:
+        device, sizes = setup.device, setup.sizes
+        self._setup = setup
         self._device = device
-        self._compute = compute
+        self._compute = setup.compute
         self._counts = device.stream(Lane.COUNTS)
         self._output = device.stream(Lane.OUTPUT)
-        self._inputs = inputs
-        self._work = work
         self._parts = parts
-        self._sizes = sizes
-        self._vocab_size = scenario.model.vocab_size
         # The extract-hidden-states drafter counts discarded rows as well.
-        is_extract = scenario.engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES
+        is_extract = setup.scenario.engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES
         self._mask_discarded = 0 if is_extract else 1
         self._next_token_ready = device.event("next_token_ready")
-        self._count_landed = device.event("valid_count")
+        self._valid_count_landed = device.event("valid_count")
         self._step_done = device.event("step_done")
-        self._valid_count = device.host_buffer("valid_count_cpu", (sizes.rows,), np.int32)
+        self._valid_count_cpu = device.host_buffer("valid_count_cpu", (sizes.rows,), np.int32)
 
     def fresh_tokens(self) -> DeviceBuffer:
         """[R, 1 + K] int32 for the tokens of a step."""
-        shape = (self._sizes.rows, 1 + self._sizes.drafts)
+        shape = (self._setup.sizes.rows, 1 + self._setup.sizes.drafts)
         return self._device.device_buffer("sampled_gpu", shape, np.int32, stream=self._compute)
 
-    def count(self, view: StepView, sampled: DeviceBuffer) -> None:
-        """work.accepted = tokens emitted, in this step's row order."""
+    def count_accepted(self, view: StepView, sampled: DeviceBuffer) -> None:
+        """work.accepted = tokens emitted, in this step's row order. sampled: [R, 1 + K] int32"""
         rows = view.shape.rows
-        self._device.launch(
-            self._compute,
-            lambda k, *arrays: k.accepted_count(*arrays),
+        self._setup.kernels.launch_kernel(
             "accepted_count",
+            {
+                "sampled": reads(sampled, rows),
+                "accepted": writes(self._setup.work.accepted, rows, own=view.owners),
+            },
             step=view.shape.step,
-            uses=(reads(sampled, rows), writes(self._work.accepted, rows, own=view.owners)),
         )
 
     def next_tokens(self, view: StepView, sampled: DeviceBuffer) -> StepOutputs:
-        """Next token and valid count of every row; the counts start their way to the host."""
-        rows, step = view.shape.rows, view.shape.step
-        outputs = make_outputs(self._device, self._compute, self._sizes)
-        self._device.launch(
-            self._compute,
-            lambda k, *arrays, **scalars: k.next_token(*arrays, **scalars),
+        """Next token and valid count of every row; the counts start their way to the host.
+
+        sampled: [R, 1 + K] int32
+        """
+        setup, rows, step = self._setup, view.shape.rows, view.shape.step
+        outputs = make_outputs(self._device, self._compute, setup.sizes)
+        setup.kernels.launch_kernel(
             "next_token",
+            {
+                "sampled": reads(sampled, rows),
+                "discarded": reads(setup.inputs.discarded.gpu, rows),
+                "backup_token": reads(setup.inputs.backup_token.gpu, rows),
+                "next_token": writes(outputs.next_token, rows, own=view.owners),
+                "valid_count": writes(outputs.valid_count, rows, own=view.owners),
+            },
             step=step,
-            uses=(
-                reads(sampled, rows),
-                reads(self._inputs.discarded.gpu, rows),
-                reads(self._inputs.backup_token.gpu, rows),
-                writes(outputs.next_token, rows, own=view.owners),
-                writes(outputs.valid_count, rows, own=view.owners),
-            ),
-            vocab_size=self._vocab_size,
+            vocab_size=setup.scenario.model.vocab_size,
             mask_discarded=self._mask_discarded,
         )
         self._device.record(self._compute, self._next_token_ready)
@@ -102,23 +92,25 @@ class Sampling:
         )
         self._device.download(
             self._counts,
-            self._valid_count,
+            self._valid_count_cpu,
             outputs.valid_count,
             "valid_count",
             step=step,
             rows=rows,
         )
-        self._device.record(self._counts, self._count_landed)
+        self._device.record(self._counts, self._valid_count_landed)
         return outputs
 
-    def landed_counts(self, step: int, owners: tuple[tuple[str, int], ...]) -> np.ndarray:
+    def wait_for_valid_count(self, step: int, prev: PrevStep) -> np.ndarray:
         """[R] int32: the previous step's valid counts, in its row order; waits for them."""
-        self._device.wait_host(self._count_landed, edges.VALID_COUNT_LANDED, step=step)
-        return self._valid_count.read(len(owners), expect=owners)
+        self._device.wait_host(self._valid_count_landed, edges.VALID_COUNT_LANDED, step=step)
+        return self._valid_count_cpu.read(len(prev.requests), expect=prev.owners)
 
     def release(self, outputs: StepOutputs, *, step: int) -> None:
         """Gives a step's outputs back once no stream reads them."""
-        self._device.wait_stream(self._compute, self._count_landed, edges.COUNT_RELEASE, step=step)
+        self._device.wait_stream(
+            self._compute, self._valid_count_landed, edges.COUNT_RELEASE, step=step
+        )
         self._device.free(outputs.valid_count, step=step)
         self._device.free(outputs.next_token, step=step)
         self._device.free(outputs.drafts, step=step)
@@ -126,7 +118,7 @@ class Sampling:
     def send(self, plan: StepPlan, view: StepView, sampled: DeviceBuffer) -> Frame:
         """The step's tokens start their way to the host, into fresh pinned memory."""
         step = view.shape.step
-        shape = (self._sizes.rows, 1 + self._sizes.drafts)
+        shape = (self._setup.sizes.rows, 1 + self._setup.sizes.drafts)
         target = self._device.host_buffer("sampled_cpu", shape, np.int32)
         landed = self._device.event(f"output@{step}")
         self._device.record(self._compute, self._step_done)

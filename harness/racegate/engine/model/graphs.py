@@ -7,13 +7,14 @@ scalars in every step, and only contents change. Everything behind the pass work
 
 from __future__ import annotations
 
-from racegate.device.protocol import Device, Graph, Stream
+from racegate.device.protocol import Graph
+from racegate.engine.model.bound import Bound
 from racegate.engine.model.model import Model
-from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Bound, Padding
+from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding
 from racegate.engine.model.parts import ModelParts
-from racegate.engine.state.counters import Counters
+from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import EngineSpec, GraphMode, Scenario
+from racegate.scenario.spec import EngineSpec, GraphMode
 
 
 def captured_sizes(engine: EngineSpec) -> tuple[int, ...]:
@@ -28,31 +29,17 @@ def captured_sizes(engine: EngineSpec) -> tuple[int, ...]:
 class ForwardPass:
     """Runs the model's forward pass on what a step has prepared."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        device: Device,
-        stream: Stream,
-        *,
-        model: Model,
-        bound: Bound,
-        parts: ModelParts,
-        counters: Counters,
-    ) -> None:
-        self._device = device
-        self._stream = stream
+    def __init__(self, setup: Setup, *, model: Model, bound: Bound, parts: ModelParts) -> None:
+        self._setup = setup
         self._model = model
         self._bound = bound
         self._dispatch = parts.dispatch
-        self._counters = counters
-        self._width = 1 + scenario.engine.draft_len_max
+        self._width = 1 + setup.sizes.drafts
         self._graphs: dict[int, Graph] = {}
         self._padding: Padding | None = None
-        sizes = captured_sizes(scenario.engine)
+        sizes = captured_sizes(setup.scenario.engine)
         if sizes:
-            self._padding = parts.padding(
-                device, stream, bound, engine=scenario.engine, sizes=sizes
-            )
+            self._padding = parts.padding(setup, bound, sizes=sizes)
             self._padding.warm_up()
             self._graphs = {size: self._capture(size, self._padding.bound) for size in sizes}
 
@@ -65,26 +52,25 @@ class ForwardPass:
             state_blocks=STATE_BLOCKS,
         )
         graph: Graph
-        with self._device.capture(self._stream, f"decode.{size}") as graph:
-            self._model.forward(shape, bound.inputs, bound.work, bound.window_table)
+        with self._setup.device.capture(self._setup.compute, f"decode.{size}") as graph:
+            self._model.forward(shape, bound)
         return graph
 
     def run(self, view: StepView) -> None:
         """Leaves the hidden states of the step's tokens in work.hidden."""
         size = self._size_for(view)
         if self._padding is None or size is None:
-            bound = self._bound
-            self._model.forward(view.shape, bound.inputs, bound.work, bound.window_table)
+            self._model.forward(view.shape, self._bound)
             return
         self._padding.refresh(view, size)
-        self._device.replay(
-            self._stream,
+        self._setup.device.replay(
+            self._setup.compute,
             self._graphs[size],
             step=view.shape.step,
             masks=self._padding.masks(view.shape),
         )
-        self._counters.graph_replays += 1
-        self._counters.padded_rows += size - view.shape.rows
+        self._setup.counters.add("graph_replays")
+        self._setup.counters.add("padded_rows", size - view.shape.rows)
 
     def _size_for(self, view: StepView) -> int | None:
         """The rows of the smallest graph that holds the batch; None if none may."""

@@ -8,37 +8,27 @@ is another step's, and its blocks may belong to a request that waits outside the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from racegate.device.masks import prefix_mask
-from racegate.device.protocol import Device, DeviceBuffer, Stream, Use, writes
-from racegate.engine.state.buffers import Inputs, Twin, Work
+from racegate.device.protocol import DeviceBuffer, Use, writes
+from racegate.engine.model.bound import Bound
+from racegate.engine.state.buffers import Twin
+from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import EngineSpec
-from racegate_kernels.backend import Backend
-from racegate_kernels.numerics import Array
 
 # The row masks that captured footprints name.
 BLOCKS, STATE_BLOCKS = "blocks", "state_blocks"
 
 
 def is_uniform_decode(view: StepView, *, width: int) -> bool:
-    """Whether every row decodes with all its drafts. width: 1 + k.
+    """Whether every row decodes with all its drafts. width: 1 + K.
 
-    A prompt chunk can have 1 + k tokens too: the phase decides, not the shape.
+    A prompt chunk can have 1 + K tokens too: the phase decides, not the shape.
     """
     return bool(np.all(view.is_decode)) and bool(np.all(view.tokens == width))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """The buffers that a forward pass works on; those of a graph are bound when it is captured."""
-
-    inputs: Inputs
-    work: Work
-    window_table: DeviceBuffer
 
 
 class Padding:
@@ -46,26 +36,19 @@ class Padding:
     lengths and slots need no padding: the kernels that make those write the whole buffer.
 
     live: the buffers that the engine prepares for every step
-    rows_most: of the largest graph; width: 1 + k, the tokens of a row
+    sizes: rows of the graphs; rows_most: of the largest; width: 1 + K, the tokens of a row
     """
 
-    def __init__(
-        self,
-        device: Device,
-        stream: Stream,
-        live: Bound,
-        *,
-        engine: EngineSpec,
-        sizes: tuple[int, ...],
-    ) -> None:
-        self.device = device
-        self.stream = stream
+    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+        engine = setup.scenario.engine
+        self.setup = setup
         self.live = live
         self.engine = engine
         self.rows_most = max(sizes)
         self.width = 1 + engine.draft_len_max
         # A graph cannot look at the flags: that every row decodes is part of what is captured.
-        ones = device.constant("is_decode_captured", np.ones(self.rows_most, np.int32))
+        flags = np.ones(self.rows_most, np.int32)
+        ones = setup.device.constant("is_decode_captured", flags)
         self._is_decode = Twin(live.inputs.is_decode.cpu, ones)
 
     @property
@@ -98,15 +81,13 @@ class Padding:
         """
         (row, row_end), (token, token_end) = rows, tokens
         inputs = self.live.inputs
-        self.device.launch(
-            self.stream,
-            _pad_tokens,
+        self.setup.kernels.launch_kernel(
             "pad_tokens",
+            {
+                "query_start": _writes_span(inputs.query_start.gpu, row, row_end + 1),
+                "input_ids": _writes_span(inputs.input_ids.gpu, token, token_end),
+            },
             step=step,
-            uses=(
-                _writes_span(inputs.query_start.gpu, row, row_end + 1),
-                _writes_span(inputs.input_ids.gpu, token, token_end),
-            ),
             row=row,
             row_end=row_end,
             token=token,
@@ -118,30 +99,15 @@ class Padding:
         """Pad rows from the first to behind the last have null blocks and count 1."""
         row, row_end = rows
         live = self.live
-        buffers = (
-            live.inputs.block_table.gpu,
-            live.window_table,
-            live.work.accepted,
-            live.work.computed,
-        )
-        self.device.launch(
-            self.stream,
-            _pad_rows,
-            "pad_rows",
-            step=step,
-            uses=tuple(_writes_span(buffer, row, row_end) for buffer in buffers),
-            row=row,
-            row_end=row_end,
-        )
+        buffers = {
+            "block_table": live.inputs.block_table.gpu,
+            "window_table": live.window_table,
+            "accepted": live.work.accepted,
+            "computed": live.work.computed,
+        }
+        uses = {name: _writes_span(buffer, row, row_end) for name, buffer in buffers.items()}
+        self.setup.kernels.launch_kernel("pad_rows", uses, step=step, row=row, row_end=row_end)
 
 
 def _writes_span(buffer: DeviceBuffer, first: int, end: int) -> Use:
     return writes(buffer, mask=prefix_mask(end) ^ prefix_mask(first))
-
-
-def _pad_tokens(k: Backend, *arrays: Array, **scalars: int) -> None:
-    k.pad_tokens(*arrays, **scalars)
-
-
-def _pad_rows(k: Backend, *arrays: Array, **scalars: int) -> None:
-    k.pad_rows(*arrays, **scalars)

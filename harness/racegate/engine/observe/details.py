@@ -4,16 +4,14 @@ counters and tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgspec
 
+from racegate.engine.observe.probe import Preparation
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.buffers import Inputs
 from racegate.engine.state.plan import StepPlan, region
 from racegate.engine.state.tracked import Status, Tracked
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import StepView
 
 
 class CountersView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -44,12 +42,15 @@ class Promises:
         self._promised: dict[tuple[str, int], int] = {}
 
     def of(self, tracked: Tracked) -> int:
+        """Those of a request's present incarnation."""
         return self._promised.get((tracked.name, tracked.incarnation), 0)
 
     def scheduled(self, plan: StepPlan) -> None:
+        """A frame is in flight."""
         self._count(plan, sign=1)
 
     def processed(self, plan: StepPlan) -> None:
+        """It has arrived."""
         self._count(plan, sign=-1)
 
     def _count(self, plan: StepPlan, *, sign: int) -> None:
@@ -61,7 +62,8 @@ class Promises:
 
 def scheduled_detail(
     plan: StepPlan, scheduler: Scheduler, promises: Promises, *, in_flight: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
+    """The plan's view of its requests, and the scheduler's counters and pools."""
     return {
         "frames_in_flight": in_flight,
         "is_decode": {entry.request: entry.is_decode for entry in plan.entries},
@@ -70,11 +72,12 @@ def scheduled_detail(
     }
 
 
-def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -> dict[str, Any]:
+def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -> dict[str, object]:
+    """The scheduler's counters and pools."""
     return _scheduler_detail(scheduler, promises)
 
 
-def _scheduler_detail(scheduler: Scheduler, promises: Promises) -> dict[str, Any]:
+def _scheduler_detail(scheduler: Scheduler, promises: Promises) -> dict[str, object]:
     live = (Status.RUNNING, Status.WAITING)
     return {
         "counters": {
@@ -107,23 +110,19 @@ def _counters(tracked: Tracked, promised: int) -> CountersView:
 
 
 def prepared_detail(
-    view: StepView,
-    row_of: Mapping[str, int],
-    inputs: Inputs,
-    prev: PrevStep | None,
-    *,
-    threshold: int,
-) -> dict[str, Any]:
-    entries = view.entries
+    view: StepView, preparation: Preparation, inputs: Inputs, *, threshold: int
+) -> dict[str, object]:
+    """Rows, tables and what the step looked back at. threshold: see region."""
+    entries, prev = view.entries, preparation.prev
     return {
-        "row_of": dict(row_of),
+        "row_of": dict(preparation.row_of),
         "block_table": inputs.block_table.cpu.peek(),
         "state_table": inputs.state_table.cpu.peek(),
         "blocks": {entry.request: entry.blocks for entry in entries},
         "state_blocks": {entry.request: entry.state_blocks for entry in entries},
         "prev_positions": view.prev_positions,
-        "prev_rows": () if prev is None else prev.requests,
-        "prev_discarded": () if prev is None else prev.discarded,
+        "prev_rows": prev.requests,
+        "prev_discarded": prev.discarded,
         "regions": [region(entry, threshold=threshold) for entry in entries],
         "chunk_end": [
             state.computed + entry.tokens for entry, state in zip(entries, view.states, strict=True)

@@ -9,11 +9,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.model.model import Model
+from racegate.engine.observe.probe import Memory
 from racegate.engine.state.view import StepView
 from racegate.scenario.spec import EngineSpec
 
+# What to copy, by name: a buffer, and which rows of it: some, the first n, or all.
 Parts = dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]
+
+
+def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
+    """The caches of attention layers and of the drafter, by name."""
+    caches = {f"kv.{index}": cache for index, cache in memory.model.caches.items()}
+    if memory.draft_cache is not None:
+        caches["draft_kv"] = memory.draft_cache
+    return caches
 
 
 class FreshTaken:
@@ -45,16 +54,15 @@ class FreshTaken:
                     self.state_blocks.append(block)
                     self._state_owner.append(row)
 
-    def parts(self, model: Model, draft_cache: DeviceBuffer | None) -> Parts:
+    def parts(self, memory: Memory) -> Parts:
         """What to copy."""
         blocks = np.array(self.blocks, np.int64)
         states = np.array(self.state_blocks, np.int64)
-        parts: Parts = {f"kv.{index}": (cache, blocks) for index, cache in model.caches.items()}
-        if draft_cache is not None:
-            parts["draft_kv"] = (draft_cache, blocks)
+        model, caches = memory.model, caches_of(memory)
+        parts: Parts = {name: (cache, blocks) for name, cache in caches.items()}
         for index, pool in model.states.items():
             parts[f"state:state.{index}"] = (pool, states)
-            parts[f"state:conv.{index}"] = (model.windows[index], states)
+            parts[f"state:conv.{index}"] = (model.conv_windows[index], states)
         return parts
 
     def dirty(self) -> np.ndarray:
@@ -69,9 +77,7 @@ class FreshTaken:
         return counts
 
 
-def loaded_parts(
-    view: StepView, engine: EngineSpec, caches: Mapping[str, DeviceBuffer]
-) -> dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]:
+def loaded_parts(view: StepView, engine: EngineSpec, caches: Mapping[str, DeviceBuffer]) -> Parts:
     """Blocks into which the step loaded saved prefixes, by row and then by position."""
     blocks = [
         block
@@ -81,6 +87,8 @@ def loaded_parts(
     return {f"loaded_{name}": (cache, np.array(blocks, np.int64)) for name, cache in caches.items()}
 
 
-def as_entries(blocks: np.ndarray) -> np.ndarray:
+def as_entries(
+    blocks: np.ndarray,  # [n, S, E]
+) -> np.ndarray:
     """[n, S, E] blocks as [n * S, E] entries."""
     return blocks.reshape(blocks.shape[0] * blocks.shape[1], blocks.shape[2])

@@ -6,65 +6,59 @@ for nothing and nothing waits for them. They are read when the device has finish
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Snapshot, Stream
-from racegate.engine.model.model import Model
 from racegate.engine.observe.details import (
     Promises,
     prepared_detail,
     processed_detail,
     scheduled_detail,
 )
-from racegate.engine.observe.probe_blocks import FreshTaken, as_entries, loaded_parts
+from racegate.engine.observe.probe import Memory, Preparation
+from racegate.engine.observe.probe_blocks import (
+    FreshTaken,
+    Parts,
+    as_entries,
+    caches_of,
+    loaded_parts,
+)
 from racegate.engine.scheduling.scheduler import Scheduler
-from racegate.engine.state.buffers import Inputs, StepOutputs, Work
+from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.tracked import Finish
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import StepView
 from racegate.history.observe import Boundary, Observation
 from racegate.scenario.spec import CacheMode, Scenario
 from racegate_kernels.poison import poison_of
 
 
+@dataclass(slots=True)
 class _Taken:
-    """One step's snapshots, until the device has finished."""
+    """One step's snapshots, until the device has finished.
 
-    __slots__ = (
-        "backup",
-        "computed_host",
-        "forwarded",
-        "inputs",
-        "sampled",
-        "view",
-        "windows",
-    )
+    windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
+    inputs, forwarded, sampled: by name, once the device got there
+    """
 
-    def __init__(
-        self,
-        view: StepView,
-        windows: np.ndarray,
-        computed_host: np.ndarray,
-        backup: np.ndarray,
-    ) -> None:
-        self.view = view
-        self.windows = windows
-        self.computed_host = computed_host
-        self.backup = backup
-        self.inputs: dict[str, np.ndarray] = {}
-        self.forwarded: dict[str, np.ndarray] = {}
-        self.sampled: dict[str, np.ndarray] = {}
+    view: StepView
+    windows: np.ndarray
+    computed_host: np.ndarray
+    backup: np.ndarray
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    forwarded: dict[str, np.ndarray] = field(default_factory=dict)
+    sampled: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class RecordingProbe:
     """Collects observations in the order of the engine's boundaries."""
 
     def __init__(self, scenario: Scenario, device: Device, stream: Stream) -> None:
+        self._memory: Memory
         self._engine = scenario.engine
-        self._model = scenario.model
+        self._conv_width = scenario.model.conv_width
         self._device = device
         self._stream = stream
         self._has_columns = scenario.engine.cache_mode.has_columns
@@ -77,9 +71,14 @@ class RecordingProbe:
         self._computed_host = np.zeros(0, np.int32)
         self._backup = np.zeros(0, np.int32)
 
+    def attach(self, memory: Memory) -> None:
+        """From now on it looks at this engine."""
+        self._memory = memory
+
     def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
+        """What is to run. in_flight: frames, this one included."""
         self._promises.scheduled(plan)
-        values = {
+        values: dict[str, object] = {
             "plan": tuple((entry.request, entry.tokens, entry.drafts) for entry in plan.entries),
             "preempted": plan.preempted,
             "block_table": {entry.request: entry.blocks for entry in plan.entries},
@@ -88,45 +87,32 @@ class RecordingProbe:
         detail = scheduled_detail(plan, scheduler, self._promises, in_flight=in_flight)
         self._add(plan.step, Boundary.SCHEDULED, values, detail)
 
-    def prepared(
-        self,
-        view: StepView,
-        row_of: Mapping[str, int],
-        inputs: Inputs,
-        prev: PrevStep | None,
-        *,
-        backup: np.ndarray,
-        targets: np.ndarray,
-    ) -> None:
+    def prepared(self, view: StepView, preparation: Preparation) -> None:
+        """Rows, and what the host has worked out for them."""
         self._computed_host = np.array([state.computed for state in view.states])
-        self._backup = backup
-        detail = prepared_detail(
-            view, row_of, inputs, prev, threshold=1 + self._engine.draft_len_max
-        )
+        self._backup = preparation.backup
+        threshold = 1 + self._engine.draft_len_max
+        detail = prepared_detail(view, preparation, self._memory.inputs, threshold=threshold)
         values = {
             "rows": view.rows,
             "discarded": view.discarded != 0,
-            "backup_token": backup,
-            "accept_target": targets,
+            "backup_token": preparation.backup,
+            "accept_target": preparation.targets,
         }
         self._add(view.shape.step, Boundary.PREPARED, values, detail)
 
-    def zeroed(self, view: StepView, model: Model, draft_cache: DeviceBuffer | None) -> None:
+    def zeroed(self, view: StepView) -> None:
+        """New blocks, right behind their zeroing."""
         fresh = self._fresh[view.shape.step] = FreshTaken(view, self._engine)
-        self._take(fresh.arrays, fresh.parts(model, draft_cache))
+        self._take(fresh.arrays, fresh.parts(self._memory))
 
-    def inputs(
-        self,
-        view: StepView,
-        inputs: Inputs,
-        work: Work,
-        model: Model,
-        draft_cache: DeviceBuffer | None,
-    ) -> None:
-        rows, tokens = view.shape.rows, view.shape.tokens
+    def inputs(self, view: StepView) -> None:
+        """What the forward pass is about to read."""
+        memory, rows, tokens = self._memory, view.shape.rows, view.shape.tokens
+        inputs, work = memory.inputs, memory.work
         taken = _Taken(view, self._windows(view), self._computed_host, self._backup)
         self._taken[view.shape.step] = taken
-        parts: dict[str, tuple[DeviceBuffer, np.ndarray | int | None]] = {
+        parts: Parts = {
             "computed": (work.computed, rows),
             "accepted": (work.accepted, rows),
             "seq_lens": (work.seq_lens, rows),
@@ -136,44 +122,35 @@ class RecordingProbe:
             "input_ids": (inputs.input_ids.gpu, tokens),
         }
         if self._is_offload:
-            caches = {f"kv.{index}": cache for index, cache in model.caches.items()}
-            if draft_cache is not None:
-                caches["draft_kv"] = draft_cache
-            parts |= loaded_parts(view, self._engine, caches)
-        self._take(taken.inputs, parts | self._recurrent(taken, model))
+            parts |= loaded_parts(view, self._engine, caches_of(memory))
+        self._take(taken.inputs, parts | self._recurrent(taken))
         self._observations.append((view.shape.step, Boundary.INPUTS))
 
-    def forwarded(self, view: StepView, model: Model) -> None:
+    def forwarded(self, view: StepView) -> None:
+        """The states that the pass left."""
         taken = self._taken[view.shape.step]
-        self._take(taken.forwarded, self._recurrent(taken, model))
+        self._take(taken.forwarded, self._recurrent(taken))
 
-    def sampled(
-        self,
-        view: StepView,
-        work: Work,
-        model: Model,
-        draft_cache: DeviceBuffer | None,
-        outputs: StepOutputs,
-        sampled: DeviceBuffer,
-    ) -> None:
-        rows = view.shape.rows
+    def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
+        """Everything that the step made. sampled: [R, 1 + K] int32"""
+        rows, memory = view.shape.rows, self._memory
         taken = self._taken[view.shape.step]
-        parts: dict[str, tuple[DeviceBuffer, np.ndarray | int | None]] = {
+        parts: Parts = {
             "sampled": (sampled, rows),
-            "accepted": (work.accepted, rows),
+            "accepted": (memory.work.accepted, rows),
             "valid_count": (outputs.valid_count, rows),
             "next_token": (outputs.next_token, rows),
             "drafts": (outputs.drafts, rows),
         }
-        parts |= {f"kv.{index}": (cache, None) for index, cache in model.caches.items()}
-        if draft_cache is not None:
-            parts["draft_kv"] = (draft_cache, None)
+        parts |= {name: (cache, None) for name, cache in caches_of(memory).items()}
         if self._has_columns:
-            parts |= {f"pool.{index}": (pool, None) for index, pool in model.states.items()}
+            states = memory.model.states
+            parts |= {f"pool.{index}": (pool, None) for index, pool in states.items()}
         self._take(taken.sampled, parts)
         self._observations.append((view.shape.step, Boundary.SAMPLED))
 
     def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
+        """What the scheduler made of an output."""
         self._promises.processed(plan)
         tracked = [scheduler.requests[entry.request] for entry in plan.entries]
         live = [request for request in tracked if request.finish is not Finish.ABORT]
@@ -207,7 +184,7 @@ class RecordingProbe:
         return tuple(observations)
 
     def _add(
-        self, step: int, boundary: Boundary, values: dict[str, Any], detail: dict[str, Any]
+        self, step: int, boundary: Boundary, values: dict[str, object], detail: dict[str, object]
     ) -> None:
         self._observations.append(
             Observation(step=step, boundary=boundary, values=values, detail=detail)
@@ -216,7 +193,7 @@ class RecordingProbe:
     def _take(
         self,
         target: dict[str, np.ndarray],
-        parts: dict[str, tuple[DeviceBuffer, np.ndarray | int | None]],
+        parts: Parts,
     ) -> None:
         snapshot = self._device.snapshot(self._stream, tuple(parts.values()))
         self._snapshots.append((target, list(parts), snapshot))
@@ -231,13 +208,12 @@ class RecordingProbe:
             windows[row, : len(blocks)] = blocks
         return windows
 
-    def _recurrent(
-        self, taken: _Taken, model: Model
-    ) -> dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]:
-        parts: dict[str, tuple[DeviceBuffer, np.ndarray | int | None]] = {}
+    def _recurrent(self, taken: _Taken) -> Parts:
+        parts: Parts = {}
+        model = self._memory.model
         for index, pool in model.states.items():
             parts[f"state.{index}"] = (pool, taken.windows)
-            parts[f"conv.{index}"] = (model.windows[index], taken.windows[:, 0])
+            parts[f"conv.{index}"] = (model.conv_windows[index], taken.windows[:, 0])
         return parts
 
     def _resolve(self, step: int, boundary: Boundary) -> Observation:
@@ -256,10 +232,15 @@ class RecordingProbe:
             }
         return Observation(step=step, boundary=boundary, values=values, detail=detail)
 
-    def _inputs_values(self, taken: _Taken) -> dict[str, Any]:
-        values = {k: v for k, v in taken.inputs.items() if not k.startswith(("state.", "conv."))}
-        accepted, is_empty = values["accepted"], values["computed"] <= 0
-        for name, array in taken.inputs.items():
+    def _inputs_values(self, taken: _Taken) -> dict[str, object]:
+        arrays = taken.inputs
+        values: dict[str, object] = {
+            name: array
+            for name, array in arrays.items()
+            if not name.startswith(("state.", "conv."))
+        }
+        accepted, is_empty = arrays["accepted"], arrays["computed"] <= 0
+        for name, array in arrays.items():
             if name.startswith("state."):
                 values[name] = _picked(array, accepted - 1, is_empty)
             elif name.startswith("conv."):
@@ -273,17 +254,17 @@ class RecordingProbe:
 
     def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
         """[R, C, W - 1]: the conv windows at their offsets."""
-        width = self._model.conv_width
+        width = self._conv_width
         views: list[np.ndarray] = [
             windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)
         ]
         return _picked(np.stack(views, axis=1), offset, is_empty)
 
-    def _sampled_values(self, taken: _Taken) -> dict[str, Any]:
+    def _sampled_values(self, taken: _Taken) -> dict[str, object]:
         view, raw = taken.view, taken.sampled
         is_discarded, is_decode = view.discarded != 0, view.is_decode != 0
         accepted = raw["accepted"]
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "sampled": np.where(is_discarded[:, None], -1, raw["sampled"]),
             "accepted": accepted,
             "valid_count": raw["valid_count"],

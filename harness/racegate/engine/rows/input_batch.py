@@ -77,8 +77,8 @@ class InputBatch:
             assert name is not None
             self.rows[hole] = name
             self.row_of[name] = hole
-            self._counters.row_moves += 1
-            self._counters.condense_moves += 1
+            self._counters.add("row_moves")
+            self._counters.add("condense_moves")
             self._drop_holes_at_end()
 
     def _drop_holes_at_end(self) -> None:
@@ -112,7 +112,7 @@ class InputBatch:
                 wanted[row] = row
                 row = source
             wanted[row] = row
-        self._counters.row_moves += moved
+        self._counters.add("row_moves", moved)
         return moved
 
     def reorder(self, entries: dict[str, PlanEntry], *, threshold: int) -> None:
@@ -125,7 +125,7 @@ class InputBatch:
             misplaced = [i for i, r in enumerate(regions) if r == kind and places[i] != kind]
             for place, source in zip(free, misplaced, strict=True):
                 wanted[place] = source
-        self._counters.reorder_moves += self.permute(wanted)
+        self._counters.add("reorder_moves", self.permute(wanted))
 
     def rotate(
         self, names: Sequence[str], entries: dict[str, PlanEntry], *, threshold: int
@@ -138,5 +138,5 @@ class InputBatch:
         wanted = list(range(len(self.rows)))
         for name, follower in zip(names, [*names[1:], names[0]], strict=True):
             wanted[self.row_of[follower]] = self.row_of[name]
-        self._counters.reorder_moves += self.permute(wanted)
+        self._counters.add("reorder_moves", self.permute(wanted))
         return True

@@ -9,24 +9,22 @@ from typing import Protocol
 import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer, Event, HostBuffer, Stream
-from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts, SnapshotCounts
-from racegate.engine.state.buffers import Inputs, Work
+from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts, PrivateCounts
+from racegate.engine.state.buffers import Inputs, WorkBuffers
 from racegate.engine.state.edges import INPUT_PREP_GUARD
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.request_state import RequestState, enter
+from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 from racegate.scenario.spec import CacheMode
 
-
-class CountPath(Protocol):
-    """Makes the path of accepted counts of an engine."""
-
-    def __call__(self, device: Device, stream: Stream, *, rows_max: int) -> AcceptedCounts: ...
+# Makes the path of accepted counts of an engine.
+CountPathMaker = Callable[[Setup], AcceptedCounts]
 
 
-def count_path(cache_mode: CacheMode) -> CountPath:
+def count_path(cache_mode: CacheMode) -> CountPathMaker:
     """On the device alone where the host does not need the counts."""
-    return SnapshotCounts if cache_mode.has_columns else DeviceCounts
+    return PrivateCounts if cache_mode.has_columns else DeviceCounts
 
 
 # The host's mirrors and the rows
@@ -64,7 +62,7 @@ def correction_rows(
     return prev_positions
 
 
-def length_source(inputs: Inputs, work: Work) -> DeviceBuffer:
+def length_source(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
     """The computed counts from which positions, sequence lengths and slots are built: the corrected
     ones.
     """
@@ -79,16 +77,18 @@ def host_computed(entry: PlanEntry, state: RequestState) -> int:
 
 
 class BackupIndex(Protocol):
-    """Where a discarded row's backup token stands among its request's known ones.
+    """Where a discarded row's backup token stands among its request's known tokens.
 
-    computed, tokens: the row's; drafts_in_batch: the most drafts of any row in the step; known: how
-        many tokens are
+    computed, tokens: the row's; drafts_in_batch: the most drafts of any row in the step
+    known_len: how many tokens are known
     """
 
-    def __call__(self, computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int: ...
+    def __call__(
+        self, computed: int, tokens: int, *, drafts_in_batch: int, known_len: int
+    ) -> int: ...
 
 
-def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
     """Right behind its chunk."""
     return computed + tokens
 
@@ -114,9 +114,9 @@ class RowParts:
     corrected: Callable[[PrevStep, Mapping[str, int]], range | list[int]] = corrected
     row_tables: Callable[[Inputs], tuple[HostBuffer, ...]] = row_tables
     swap_rows: Callable[[HostBuffer, int, int], None] = swap_rows
-    count_path: Callable[[CacheMode], CountPath] = count_path
+    count_path: Callable[[CacheMode], CountPathMaker] = count_path
     correction_rows: Callable[[np.ndarray], np.ndarray] = correction_rows
-    length_source: Callable[[Inputs, Work], DeviceBuffer] = length_source
+    length_source: Callable[[Inputs, WorkBuffers], DeviceBuffer] = length_source
     host_computed: Callable[[PlanEntry, RequestState], int] = host_computed
     backup_index: BackupIndex = backup_index
     dummy_guard: Callable[[Device, Event, int], None] = dummy_guard

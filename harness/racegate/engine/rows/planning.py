@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from racegate.device.protocol import Device, Stream
 from racegate.engine.state import edges
+from racegate.engine.state.kernels import KernelStream
 from racegate.engine.state.lanes import Lane
-from racegate.scenario.spec import Planning, Scenario
+from racegate.engine.state.setup import Setup
+from racegate.scenario.spec import Planning
 
 
 class Planner(Protocol):
-    def building(self, step: int) -> AbstractContextManager[Stream]:
+    """Who says on which stream the step's metadata is built."""
+
+    def building(self, step: int) -> AbstractContextManager[KernelStream]:
         """The stream for the kernels inside; what follows on the compute stream comes after."""
         ...
 
@@ -23,35 +26,40 @@ class Planner(Protocol):
 class InlinePlanner:
     """On the compute stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, setup: Setup) -> None:
+        self._kernels = setup.kernels
 
     @contextmanager
-    def building(self, step: int) -> Iterator[Stream]:
-        yield self._stream
+    def building(self, step: int) -> Iterator[KernelStream]:
+        """The compute stream."""
+        yield self._kernels
 
 
 class SidePlanner:
     """On the plan stream, between two waits."""
 
-    def __init__(self, device: Device, compute: Stream) -> None:
+    def __init__(self, setup: Setup) -> None:
+        device = setup.device
         self._device = device
-        self._compute = compute
+        self._compute = setup.compute
         self._stream = device.stream(Lane.PLAN)
+        self._kernels = KernelStream(device, self._stream)
         self._corrected = device.event("counts_corrected")
         self._planned = device.event("planned")
 
     @contextmanager
-    def building(self, step: int) -> Iterator[Stream]:
+    def building(self, step: int) -> Iterator[KernelStream]:
+        """The plan stream, behind what is issued; the compute stream waits for it."""
         device = self._device
         device.record(self._compute, self._corrected)
         device.wait_stream(self._stream, self._corrected, edges.PLAN_AFTER_COUNTS, step=step)
-        yield self._stream
+        yield self._kernels
         device.record(self._stream, self._planned)
         device.wait_stream(self._compute, self._planned, edges.FORWARD_AFTER_PLAN, step=step)
 
 
-def make_planner(scenario: Scenario, device: Device, compute: Stream) -> Planner:
-    if scenario.engine.planning is Planning.SIDE_STREAM:
-        return SidePlanner(device, compute)
-    return InlinePlanner(compute)
+def make_planner(setup: Setup) -> Planner:
+    """The one that the scenario asks for."""
+    if setup.scenario.engine.planning is Planning.SIDE_STREAM:
+        return SidePlanner(setup)
+    return InlinePlanner(setup)

@@ -4,6 +4,8 @@ pinned memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from racegate.device.masks import mask_of
@@ -15,8 +17,8 @@ from racegate.engine.state.view import BatchShape, PrevStep, StepView
 def view_step(
     plan: StepPlan,
     rows: tuple[str, ...],
-    states: dict[str, RequestState],
-    prev: PrevStep | None,
+    states: Mapping[str, RequestState],
+    prev: PrevStep,
 ) -> StepView:
     """The plan laid out by rows."""
     by_name = {entry.request: entry for entry in plan.entries}
@@ -24,7 +26,6 @@ def view_step(
     tokens = np.array([entry.tokens for entry in entries], np.int32)
     query_start = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(tokens, out=query_start[1:])
-    row_of = prev.row_of if prev is not None else {}
     shape = BatchShape(
         step=plan.step,
         rows=len(rows),
@@ -38,7 +39,7 @@ def view_step(
         rows=rows,
         entries=entries,
         states=[states[name] for name in rows],
-        prev_positions=np.array([row_of.get(name, -1) for name in rows], np.int32),
+        prev_positions=np.array([prev.row_of.get(name, -1) for name in rows], np.int32),
         tokens=tokens,
         draft_lens=np.array([entry.drafts for entry in entries], np.int32),
         query_start=query_start,
@@ -73,6 +74,6 @@ def logit_index(view: StepView, *, drafts_max: int) -> np.ndarray:
     return np.where(place <= view.draft_lens[:, None], index, -1).astype(np.int32)
 
 
-def accepted_known(view: StepView) -> np.ndarray:
+def accepted_last(view: StepView) -> np.ndarray:
     """[R] int32: the count of each row's last step as far as the host has learned it."""
     return np.array([state.accepted_last for state in view.states], np.int32)

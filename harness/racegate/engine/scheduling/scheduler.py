@@ -49,10 +49,12 @@ class Scheduler:
 
     @property
     def tables(self) -> BlockTables:
+        """Who has which blocks."""
         return self._tables
 
     @property
     def is_done(self) -> bool:
+        """Whether every request has ended."""
         return all(tracked.status is Status.FINISHED for tracked in self.requests.values())
 
     def begin_step(self, step: int) -> None:
@@ -106,7 +108,7 @@ class Scheduler:
         for event in self._events(step, Abort):
             tracked = self.requests[event.request]
             if tracked.status in (Status.RUNNING, Status.WAITING):
-                self._counters.aborts_in_flight += tracked.in_flight + tracked.stale > 0
+                self._counters.add("aborts_in_flight", tracked.in_flight + tracked.stale > 0)
                 self._finish(tracked, Finish.ABORT)
             else:
                 self.unmet_events.append(f"abort {event.request} @{step}")
@@ -119,7 +121,7 @@ class Scheduler:
                 continue
             tokens = [] if entry.is_discarded else sampled[entry.request]
             if entry.incarnation != tracked.incarnation:
-                self._counters.stale_frames += 1
+                self._counters.add("stale_frames")
                 self._parts.take_late(tracked, entry, tokens)
             else:
                 self._settle(tracked, entry, tokens)
@@ -139,24 +141,24 @@ class Scheduler:
         tracked.computed -= rejected
         tracked.placeholders -= entry.drafts + 1
         taken = tracked.deliver(tokens)
-        self._counters.stops_inside_run += taken < len(tokens)
+        self._counters.add("stops_inside_run", taken < len(tokens))
         self._count_boundary(tracked, entry, stayed=entry.tokens - rejected)
         if entry.drafts:
-            self._counters.rejections += rejected > 0
-            self._counters.full_accepts += rejected == 0
-            self._counters.full_rejects += len(tokens) == 1
+            self._counters.add("rejections", rejected > 0)
+            self._counters.add("full_accepts", rejected == 0)
+            self._counters.add("full_rejects", len(tokens) == 1)
 
     def _count_boundary(self, tracked: Tracked, entry: PlanEntry, *, stayed: int) -> None:
         """A decode step whose accepted tokens end exactly on a state boundary."""
         if self._engine.cache_mode.has_columns and entry.is_decode and stayed > 0:
-            self._counters.boundary_hits += tracked.settled % self._engine.state_interval == 0
+            self._counters.add("boundary_hits", tracked.settled % self._engine.state_interval == 0)
 
     def _tokens_for_running(self, tracked: Tracked, step: int, budget: int) -> int:
         """Inputs to schedule for a running request; 0 or less skips it."""
         engine = self._engine
         was_planned = tracked.planned_step == step - 1
         if self._has_gap(tracked, step):
-            self._counters.gaps += 1
+            self._counters.add("gaps")
             return 0
         if not was_planned and tracked.in_flight > 0:
             return 0  # its counts are not known yet, and its drafts are gone from the device
@@ -207,7 +209,7 @@ class Scheduler:
             if tracked.stale > 0:
                 continue
             if self._has_gap(tracked, step):
-                self._counters.gaps += 1
+                self._counters.add("gaps")
                 continue
             tracked.prefill_len = len(tracked.tokens)
             tracked.computed = self._tables.hit_length(tracked)
@@ -218,7 +220,7 @@ class Scheduler:
             if tokens <= 0 or not self._tables.admit(tracked, tokens):
                 tracked.computed = 0
                 return
-            self._counters.prefix_hits += tracked.computed > 0
+            self._counters.add("prefix_hits", tracked.computed > 0)
             tracked.settled = tracked.computed
             tracked.status = Status.RUNNING
             tracked.planned_step = -2
@@ -264,7 +266,7 @@ class Scheduler:
         self._running.remove(tracked)
         self._waiting.appendleft(tracked)
         self._preempted.append(tracked.name)
-        self._counters.preemptions += 1
+        self._counters.add("preemptions")
 
     def _finish(self, tracked: Tracked, finish: Finish) -> None:
         if tracked.status is Status.RUNNING:

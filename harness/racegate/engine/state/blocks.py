@@ -19,12 +19,15 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     published: frozenset[int]
 
     def holders(self, block: int) -> int:
+        """How many requests hold a block."""
         return self.holder_counts[block]
 
     def is_free(self, block: int) -> bool:
+        """Whether the block may be taken."""
         return block in self.free
 
     def is_published(self, block: int) -> bool:
+        """Whether the block may be hit."""
         return block in self.published
 
 
@@ -41,9 +44,11 @@ class BlockPool:
 
     @property
     def free_count(self) -> int:
+        """Blocks that may be taken."""
         return len(self._free)
 
     def view(self) -> PoolView:
+        """The pool as it is now."""
         return PoolView(tuple(self._holders), frozenset(self._free), frozenset(self._key_of))
 
     def free_without(self, shared: Sequence[int]) -> int:

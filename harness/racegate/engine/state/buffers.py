@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
 from racegate.engine.state.sizes import Sizes
-from racegate.scenario.spec import DrafterKind, Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +52,13 @@ class Inputs:
     seed: Twin
 
 
-def _input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], Any]]:
-    rows, k = sizes.rows, sizes.drafts
-    special: dict[str, tuple[tuple[int, ...], Any]] = {
+def _input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+    rows, width = sizes.rows, 1 + sizes.drafts
+    special: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "input_ids": ((sizes.tokens,), np.int32),
         "query_start": ((rows + 1,), np.int32),
-        "logit_index": ((rows, 1 + k), np.int32),
-        "window_table": ((rows, 1 + k), np.int32),
+        "logit_index": ((rows, width), np.int32),
+        "window_table": ((rows, width), np.int32),
         "block_table": ((rows, sizes.columns), np.int32),
         "state_table": ((rows, sizes.state_columns), np.int32),
         "temperature": ((rows,), np.float32),
@@ -81,7 +80,7 @@ def make_inputs(device: Device, stream: Stream, sizes: Sizes) -> Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WorkBuffers:
     """Device-only buffers that live as long as the engine.
 
     computed, accepted, accepted_out: [R] int32, persistent across steps, in the row order of the
@@ -113,8 +112,9 @@ class Work:
     draft_seq_lens: DeviceBuffer
 
 
-def make_work(device: Device, stream: Stream, sizes: Sizes) -> Work:
-    special: dict[str, tuple[tuple[int, ...], Any]] = {
+def make_work(device: Device, stream: Stream, sizes: Sizes) -> WorkBuffers:
+    """Working buffers, from the stream's pool."""
+    special: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "positions": ((sizes.tokens,), np.int32),
         "slot_mapping": ((sizes.tokens,), np.int32),
         "shifted_ids": ((sizes.tokens,), np.int32),
@@ -123,11 +123,11 @@ def make_work(device: Device, stream: Stream, sizes: Sizes) -> Work:
         "boundary_table": ((sizes.rows, sizes.state_columns), np.int32),
     }
     buffers = {}
-    for field in fields(Work):
+    for field in fields(WorkBuffers):
         shape, dtype = special.get(field.name, ((sizes.rows,), np.int32))
         name = f"{field.name}_gpu"
         buffers[field.name] = device.device_buffer(name, shape, dtype, stream=stream)
-    return Work(**buffers)
+    return WorkBuffers(**buffers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,23 +143,20 @@ class StepOutputs:
 
 
 def make_outputs(device: Device, stream: Stream, sizes: Sizes) -> StepOutputs:
-    rows, k = sizes.rows, sizes.drafts
+    """Memory for the outputs of one step, from the stream's pool."""
+    rows, drafts = sizes.rows, sizes.drafts
     return StepOutputs(
         next_token=device.device_buffer("next_token_gpu", (rows,), np.int32, stream=stream),
         valid_count=device.device_buffer("valid_count_gpu", (rows,), np.int32, stream=stream),
-        drafts=device.device_buffer("drafts_gpu", (rows, k), np.int32, stream=stream),
+        drafts=device.device_buffer("drafts_gpu", (rows, drafts), np.int32, stream=stream),
     )
 
 
 def no_outputs(device: Device, sizes: Sizes) -> StepOutputs:
     """Stands in for the previous step's outputs when there is no previous step; never written."""
-    rows, k = sizes.rows, sizes.drafts
+    rows, drafts = sizes.rows, sizes.drafts
     return StepOutputs(
         next_token=device.constant("no_next_token", np.zeros((rows,), np.int32)),
         valid_count=device.constant("no_valid_count", np.zeros((rows,), np.int32)),
-        drafts=device.constant("no_drafts", np.zeros((rows, k), np.int32)),
+        drafts=device.constant("no_drafts", np.zeros((rows, drafts), np.int32)),
     )
-
-
-def needs_truth(scenario: Scenario) -> bool:
-    return scenario.engine.drafter is DrafterKind.SCRIPTED

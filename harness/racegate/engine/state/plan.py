@@ -36,6 +36,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_decode(self) -> bool:
+        """Whether all that was known at its admission has been computed."""
         return self.computed >= self.prefill_len
 
     @property

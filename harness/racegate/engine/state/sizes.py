@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 from racegate.scenario.spec import Numerics, Scenario
 
 
 def ceil_div(value: int, by: int) -> int:
+    """The quotient, rounded up."""
     return -(-value // by)
 
 
-def quantity_of(numerics: Numerics) -> Any:
+def quantity_of(numerics: Numerics) -> DTypeLike:
     """The dtype of model quantities in memory."""
     match numerics:
         case Numerics.EXACT:
@@ -23,7 +24,8 @@ def quantity_of(numerics: Numerics) -> Any:
         case Numerics.FLOAT32:
             return np.float32
         case Numerics.BFLOAT16:
-            return ml_dtypes.bfloat16
+            dtype: DTypeLike = ml_dtypes.bfloat16
+            return dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +43,12 @@ class Sizes:
     numerics: Numerics
 
     @property
-    def quantity(self) -> Any:
+    def quantity(self) -> DTypeLike:
         """The dtype of weights, hidden states and caches."""
         return quantity_of(self.numerics)
 
     @property
-    def state(self) -> Any:
+    def state(self) -> DTypeLike:
         """The dtype of recurrent states and windows, which production keeps in float32: every step
         rounds them again.
         """
@@ -54,16 +56,17 @@ class Sizes:
 
 
 def sizes_of(scenario: Scenario) -> Sizes:
+    """The dimensions of an engine that can run a scenario."""
     engine = scenario.engine
-    k = engine.draft_len_max
-    state_columns = 1 + k
+    drafts = engine.draft_len_max
+    state_columns = 1 + drafts
     if engine.cache_mode.has_columns:
-        state_columns = ceil_div(engine.model_len_max + 1 + k, engine.state_interval) + k
+        state_columns = ceil_div(engine.model_len_max + 1 + drafts, engine.state_interval) + drafts
     return Sizes(
         rows=engine.rows_max,
         tokens=engine.tokens_per_step_max,
-        drafts=k,
-        columns=ceil_div(engine.model_len_max + k, engine.block_size),
+        drafts=drafts,
+        columns=ceil_div(engine.model_len_max + drafts, engine.block_size),
         state_columns=state_columns,
         hidden=scenario.model.hidden_size,
         numerics=scenario.model.numerics,

@@ -11,6 +11,8 @@ from racegate.scenario.spec import Request
 
 
 class Status(StrEnum):
+    """Where a request is in its life."""
+
     PENDING = "pending"  # has not arrived
     WAITING = "waiting"
     RUNNING = "running"
@@ -18,6 +20,8 @@ class Status(StrEnum):
 
 
 class Finish(StrEnum):
+    """How it ended, if it did."""
+
     MAX_TOKENS = "max_tokens"
     STOP = "stop"
     ABORT = "abort"
@@ -57,14 +61,17 @@ class Tracked:
 
     @property
     def name(self) -> str:
+        """The request's."""
         return self.request.name
 
     @property
     def delivered(self) -> int:
+        """Tokens behind the prompt."""
         return len(self.tokens) - len(self.request.prompt)
 
     @property
     def is_decode(self) -> bool:
+        """Whether all that was known at its admission is scheduled."""
         return self.computed >= self.prefill_len
 
     def deliver(self, tokens: list[int]) -> int:

@@ -52,7 +52,7 @@ class StepView:
 
 @dataclass(slots=True)
 class PrevStep:
-    """The last executed step, in its own row order.
+    """The last executed step, in its own row order; without rows, if the next one is to find none.
 
     row_of: request -> row, of requests that sampled and have not left the batch since
     """
@@ -64,6 +64,36 @@ class PrevStep:
     tokens: np.ndarray  # [R] int32, scheduled
     draft_lens: np.ndarray  # [R] int32
     discarded: np.ndarray  # [R] int32
+
+    @property
+    def is_none(self) -> bool:
+        """Whether there was no step, or nothing of it is left on the device."""
+        return not self.requests
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        """Whose values a buffer of this step holds, by row."""
+        return tuple((name, self.step) for name in self.requests)
+
+
+def no_step() -> PrevStep:
+    """Stands in for the previous step when there is none."""
+    nothing = np.zeros(0, np.int32)
+    return PrevStep(-1, (), (), {}, tokens=nothing, draft_lens=nothing, discarded=nothing)
+
+
+def as_previous(view: StepView) -> PrevStep:
+    """The step as the next one will look back at it."""
+    rows = zip(view.rows, view.discarded.tolist(), strict=True)
+    return PrevStep(
+        step=view.shape.step,
+        requests=view.rows,
+        incarnations=tuple(entry.incarnation for entry in view.entries),
+        row_of={name: row for row, (name, discarded) in enumerate(rows) if not discarded},
+        tokens=view.tokens,
+        draft_lens=view.draft_lens,
+        discarded=view.discarded,
+    )
 
 
 def host_input_ids(view: StepView) -> np.ndarray:
