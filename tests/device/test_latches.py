@@ -9,9 +9,9 @@ import pytest
 
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
-from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.pacing import Pace, Pacing
+from racegate.device.litmus import EDGE
 from racegate.device.protocol import DeadlockError, writes
-from racegate.device.virtual.litmus import EDGE
 from racegate.history.schedule import parse_schedule
 from sync_driver import StuckError, SyncDriver, SyncStream
 
@@ -34,9 +34,8 @@ class Program:
         self.device = CudaDevice(
             LANES,
             self.driver,
-            pacing=pacing,
+            pace=Pace(pacing, patience_s),
             chooser=HoldChooser(parse_schedule(holds)),
-            patience_s=patience_s,
         )
         self.main, self.copy = (self.device.stream(lane) for lane in LANES)
         self.value = self.device.device_buffer("value", (ROWS,), np.int32, stream=self.main)

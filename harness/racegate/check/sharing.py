@@ -20,7 +20,7 @@ import msgspec
 from racegate.check.checker import ENGINE_ERRORS, Checker
 from racegate.check.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
-from racegate.device.memo import OpMemo
+from racegate.device.virtual.memo import OpMemo
 from racegate.engine.observe.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind

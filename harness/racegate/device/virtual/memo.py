@@ -8,16 +8,20 @@ not computed again. Kernels are pure functions of what they declare; the audit k
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from types import EllipsisType
 
 import numpy as np
 
+from racegate.device.launches import Launch
 from racegate.device.masks import rows_of
+from racegate.device.uses import Use
 
 # Cleared when full: a bound on memory, not a policy.
 RESULT_BYTES_MAX = 1 << 28
 
 Key = tuple[Hashable, ...]
+Place = list[int] | EllipsisType  # rows, or all
+Result = tuple[Place, np.ndarray, int]  # what was written there, and the version it made
 
 
 class OpMemo:
@@ -25,7 +29,7 @@ class OpMemo:
 
     def __init__(self) -> None:
         self._versions: dict[Key, int] = {}
-        self._results: dict[int, list[tuple[Any, np.ndarray, int]]] = {}
+        self._results: dict[int, list[Result]] = {}
         self._bytes = 0
 
     def version(self, *key: Hashable) -> int:
@@ -35,18 +39,15 @@ class OpMemo:
             found = self._versions[key] = len(self._versions) + 1
         return found
 
-    def run(
-        self,
-        kernel: Callable[..., None],
-        name: str,
-        uses: Sequence[Any],
-        views: Sequence[np.ndarray],
-        scalars: dict[str, Any],
-        compute: Callable[[], None],
-    ) -> None:
-        """Does what `compute` does to the views, by computing it or by remembering."""
+    def run(self, launch: Launch, views: Sequence[np.ndarray], compute: Callable[[], None]) -> None:
+        """Does what `compute` does to the views, by computing it or by remembering.
+
+        views: [rows, ...] each, one per use
+        """
+        uses = launch.uses
         inputs = tuple([(use.buffer.storage.version, use.rows, use.mask) for use in uses])
-        made = self.version(kernel.__code__, name, inputs, *scalars.values())
+        code = launch.kernel.__code__
+        made = self.version(code, launch.name, inputs, *launch.scalars.values())
         results = self._results.get(made)
         if results is None:
             compute()
@@ -60,16 +61,15 @@ class OpMemo:
                 use.buffer.storage.version = version
                 written += 1
 
-    def _collect(
-        self, made: int, uses: Sequence[Any], views: Sequence[np.ndarray]
-    ) -> list[tuple[Any, np.ndarray, int]]:
+    def _collect(self, made: int, uses: Sequence[Use], views: Sequence[np.ndarray]) -> list[Result]:
         if self._bytes > RESULT_BYTES_MAX:
             self._results.clear()
             self._bytes = 0
         results = []
         for index, (use, view) in enumerate(zip(uses, views, strict=True)):
             if use.is_write:
-                place: Any = ... if use.mask is None else rows_of(use.mask)
+                mask = use.known_mask
+                place: Place = ... if mask is None else rows_of(mask)
                 values = view[place].copy()
                 self._bytes += values.nbytes
                 results.append((place, values, self.version("out", made, index)))
