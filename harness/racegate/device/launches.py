@@ -7,7 +7,6 @@ a replay knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -46,7 +45,7 @@ class Graph:
         self.name = name
         self.lane = lane
         self.launches: list[Launch] = []
-        self.handle: Any = None
+        self.handle: object = None
 
     def add(self, lane: str, launch: Launch) -> None:
         """One more launch, on the lane of the capture and without owners."""

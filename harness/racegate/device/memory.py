@@ -86,7 +86,7 @@ class Buffer:
         return tuple(self.storage.array.shape)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """As NumPy has it."""
         return self.storage.array.dtype
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
@@ -36,7 +35,7 @@ class Event:
 
     __slots__ = ("handle", "latest", "name", "records")
 
-    def __init__(self, name: str, handle: Any = None) -> None:
+    def __init__(self, name: str, handle: object = None) -> None:
         self.name = name
         self.handle = handle
         self.records = 0
