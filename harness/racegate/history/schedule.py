@@ -68,6 +68,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[Hold, ...] = ()
 
     def texts(self) -> tuple[str, ...]:
+        """The text forms of its holds, which `parse_schedule` reads back."""
         return tuple(hold.text() for hold in self.holds)
 
 

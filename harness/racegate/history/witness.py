@@ -9,7 +9,6 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -72,7 +71,7 @@ def sealed(witness: Witness) -> Witness:
     return msgspec.structs.replace(witness, checksum=_checksum(msgspec.to_builtins(witness)))
 
 
-def _checksum(fields: dict[str, Any]) -> str:
+def _checksum(fields: dict[str, object]) -> str:
     """Of the fields as the file has them: a field that a later version adds changes no old file."""
     content = msgspec.json.encode({**fields, "checksum": ""}, order="sorted")
     return hashlib.sha256(content).hexdigest()
@@ -111,7 +110,7 @@ def load_witness(path: Path) -> Witness:
     return witness
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     try:
         if path.stat().st_size > WITNESS_BYTES_MAX:
             raise WitnessError(f"{path}: more than {WITNESS_BYTES_MAX} bytes")

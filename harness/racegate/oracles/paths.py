@@ -90,6 +90,7 @@ class EdgeGraph:
         raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
 
     def name(self, place: int) -> str:
+        """What a reader calls the event at a place."""
         event = self._trace.events[place]
         match event:
             case OpRecord() | HostAccess():
