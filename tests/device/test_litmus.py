@@ -7,7 +7,8 @@ from __future__ import annotations
 import pytest
 
 from conformance import allowed_outcomes
-from litmus_programs import ALL, Litmus
+from litmus_form import Litmus
+from litmus_programs import ALL
 from racegate.device.chooser import HoldChooser
 from racegate.device.litmus import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.device.protocol import DeadlockError

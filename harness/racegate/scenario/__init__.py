@@ -1,4 +1,4 @@
-"""Scenario: what happens in a run, as frozen data: requests, events, sizes, numbers drawn from a seed.
+"""Scenario: what happens in a run, as frozen data: requests, events, sizes, drawn numbers.
 
 Here: the specification (spec), files as people write them (entries, files, request_log), what is
 refused (validation, errors), options settled against each other (config), draws.
