@@ -177,8 +177,8 @@ def _agreed_lengths(mine: Observation, right: Observation) -> np.ndarray | None:
     """
     if right.boundary is not Boundary.SAMPLED:
         return None
-    a, b = mine.values["accepted"], right.values["accepted"]
-    if a.shape != b.shape or _equal(a, b):
+    a, b = mine.values.get("accepted"), right.values["accepted"]
+    if a is None or a.shape != b.shape or _equal(a, b):
         return None
     return np.where(a == b, WHOLE_ROW, np.minimum(a, b))
 
