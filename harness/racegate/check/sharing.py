@@ -111,7 +111,7 @@ class SharedRuns:
         )
 
     def _versions(self) -> tuple[int, ...]:
-        return tuple([storage.version for storage in self._device.storages])
+        return tuple([storage.content for storage in self._device.storages])
 
     def _alias_steps(self) -> dict[str, int]:
         """`REQUEST.N` -> step, from the eager run's plans."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.director import Director
 from racegate.device.nodes import Event, Flag, Node, Op, Stream, Wait, is_unheld
 from racegate.device.recorder import Recorder, Version
+from racegate.device.stepped import SteppedRun
 from racegate.device.stepping import Stepper
 from racegate.history.edge import Edge
 from racegate.history.schedule import Schedule
@@ -43,12 +43,12 @@ class Books:
         self.recorder = Recorder(lanes) if recorder is None else recorder
         self.streams = tuple(Stream(lane, 1 + i) for i, lane in enumerate(lanes))
         self._by_lane = {stream.lane: stream for stream in self.streams}
-        self.director: Director | None = None
+        self.stepped: SteppedRun | None = None
         self.chooser = HoldChooser(Schedule())
         if isinstance(chooser, HoldChooser):
             self.chooser = chooser
         elif chooser is not None:
-            self.director = Director(
+            self.stepped = SteppedRun(
                 chooser, self.recorder, self.streams, progress=self.progress, take=self._pass
             )
         self._dropped = dropped
@@ -107,8 +107,8 @@ class Books:
         if version is None:
             return None
         is_dropped = edge.name in self._dropped
-        if self.director is not None and not is_dropped:
-            self.director.run_until(version)
+        if self.stepped is not None and not is_dropped:
+            self.stepped.run_until(version)
         self.recorder.wait(0, version, edge.name, step=step, is_dropped=is_dropped)
         if is_dropped:
             return None
@@ -141,17 +141,17 @@ class Books:
         """The host is about to touch pinned memory."""
         point = f"{self.recorder.action[0]}#{self._accesses_in_action}"
         self._accesses_in_action += 1
-        if self.director is not None:
-            self.director.host_step(self._access_label(), (access,))
+        if self.stepped is not None:
+            self.stepped.host_step(self._access_label(), (access,))
         elif self.chooser.reach(point):
             self.progress()
 
     def before_query(self, version: Version) -> None:
         """The host is about to read a completion flag."""
-        if self.director is not None:
+        if self.stepped is not None:
             self._accesses_in_action += 1
             flags = self.recorder.unknown_flags(version)
-            self.director.host_step(self._access_label(), flags)
+            self.stepped.host_step(self._access_label(), flags)
 
     def _access_label(self) -> str:
         return f"{self.recorder.action[0]}#{self._accesses_in_action}"
@@ -227,8 +227,8 @@ class Books:
 
     def finish(self) -> Trace:
         """Completes everything that is pending and returns the trace."""
-        if self.director is not None:
-            self.director.run_all()
+        if self.stepped is not None:
+            self.stepped.run_all()
         for stream in self.streams:
             while stream.queue:
                 self._force_head(stream, "the end of the run waits")

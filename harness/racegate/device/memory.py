@@ -22,18 +22,18 @@ class Storage:
     """Memory with an identity that survives reuse: accesses through an old and a new name can
     conflict.
 
-    array: [rows, ...] the content, or its shape and dtype where the host cannot reach it
+    array: [rows, ...] the values, or their shape and dtype where the host cannot reach them
     owners: [rows] whose value stands in each row
-    version: stands for the content, where a device keeps versions of it
+    content: a number that stands for the values, where a memo keeps such numbers
     """
 
-    __slots__ = ("array", "number", "owners", "version")
+    __slots__ = ("array", "content", "number", "owners")
 
     def __init__(self, number: int, array: np.ndarray) -> None:
         self.number = number
         self.array = array
         self.owners: list[Owner | None] = [None] * len(array)
-        self.version = 0
+        self.content = 0
 
     def poison(self) -> None:
         """The content becomes what nobody wrote."""
@@ -51,7 +51,7 @@ class Storage:
 StorageT = TypeVar("StorageT", bound=Storage)
 
 
-class StoragePools(Generic[StorageT]):
+class FreedStorages(Generic[StorageT]):
     """Freed device memory, by owning stream and shape, for that stream to use again."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class DeviceBuffer(Buffer):
 class HostBuffer(Buffer):
     """Pinned host memory: the only way the host reaches it, and every access is recorded, by row.
 
-    reads: (version, rows) of every read; before_access: called before the host touches it
+    reads: (content, rows) of every read; before_access: called before the host touches it
     """
 
     __slots__ = ("_before_access", "_reads", "_recorder")
@@ -133,7 +133,7 @@ class HostBuffer(Buffer):
         """
         count = len(self.storage.array) if rows is None else rows
         self._touch(prefix_mask(count), is_write=False)
-        self._reads.append((self.storage.version, count))
+        self._reads.append((self.storage.content, count))
         for row, owner in enumerate(expect):
             if owner is not None:
                 self._check_owner(row, owner)
@@ -142,7 +142,7 @@ class HostBuffer(Buffer):
     def read_row(self, row: int, *, expect: Owner | None = None) -> Any:
         """A copy of one row: an array, or a number where rows have one. expect: whose value."""
         self._touch(1 << row, is_write=False)
-        self._reads.append((self.storage.version, -row))
+        self._reads.append((self.storage.content, -row))
         if expect is not None:
             self._check_owner(row, expect)
         return self.storage.array[row].copy()

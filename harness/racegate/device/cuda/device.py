@@ -20,7 +20,7 @@ from racegate.device.cuda.pacing import Pace
 from racegate.device.cuda.staging import Staging
 from racegate.device.cuda.streams import LatchedStreams
 from racegate.device.cuda.work import (
-    Work,
+    StreamWork,
     copy_range,
     gather_blocks,
     launch_work,
@@ -31,7 +31,7 @@ from racegate.device.cuda.work import (
     scatter_blocks,
 )
 from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
-from racegate.device.memory import Buffer, DeviceBuffer, HostBuffer, Rows, StoragePools
+from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Stream
 from racegate.device.recorder import Recorder
 from racegate.device.uses import Use
@@ -75,7 +75,7 @@ class CudaDevice:
         self._staging = Staging(cuda, self._streams.setup)
         self._capturing: Graph | None = None
         self._storages = 0
-        self._pools: StoragePools[CudaStorage] = StoragePools()
+        self._freed: FreedStorages[CudaStorage] = FreedStorages()
 
     @property
     def has_expired(self) -> bool:
@@ -96,7 +96,7 @@ class CudaDevice:
     def device_buffer(
         self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, stream: Stream
     ) -> DeviceBuffer:
-        storage = self._pools.take(stream.index, shape, dtype)
+        storage = self._freed.take(stream.index, shape, dtype)
         if storage is None:
             tensor = self._cuda.memory(shape, dtype)
             self._cuda.fill(self._streams.setup, tensor, bits_of(poison_of(dtype), dtype))
@@ -125,7 +125,7 @@ class CudaDevice:
         buffer.is_free = True
         stream = self._books.streams[buffer.lane - 1]
         self._issue(stream, f"free:{buffer.name}@{step}", step, poison_work(self._cuda, buffer))
-        self._pools.give(buffer.lane, storage_of(buffer))
+        self._freed.give(buffer.lane, storage_of(buffer))
 
     def free_host(self, buffer: HostBuffer) -> None:
         buffer.write(np.full(buffer.shape, poison_of(buffer.dtype)))
@@ -148,7 +148,7 @@ class CudaDevice:
             self._capturing.add(stream.lane, launch)
             return
         full_name = f"kernel:{name}@{step}"
-        work = Work(
+        work = StreamWork(
             accesses=tuple(accesses_of(launch)) if self.recorder.is_recording else (),
             put=partial(self._cuda.run, work=launch_work(launch, self._backend)),
             settle=pass_owners(launch, self.recorder, full_name, step),
@@ -174,7 +174,7 @@ class CudaDevice:
         full_name = f"graph:{graph.name}@{step}"
         # A graph knows no owners: without a recorder nobody asks which rows it touches.
         launches = graph.resolved(masks) if self.recorder.is_recording else []
-        work = Work(
+        work = StreamWork(
             accesses=union_of(access for launch in launches for access in accesses_of(launch)),
             put=partial(self._cuda.replay, graph=graph.handle),
             settle=no_owners,
@@ -231,7 +231,7 @@ class CudaDevice:
         work = gather_blocks(self._cuda, target, source, tuple(blocks))
         self._issue(stream, f"d2h:{name}@{step}", step, work)
 
-    def _issue(self, stream: Stream, name: str, step: int, work: Work) -> None:
+    def _issue(self, stream: Stream, name: str, step: int, work: StreamWork) -> None:
         assert self._capturing is None, f"{name} cannot be captured: only launches can"
         self._streams.issue(stream, name, step, work)
 
@@ -272,7 +272,9 @@ class CudaDevice:
                 self._cuda.copy(handle, target, source)
 
         snapshot = CudaSnapshot(copies)
-        self._streams.put(stream, "", Work(accesses=(), put=put, settle=snapshot.arrive), None)
+        self._streams.put(
+            stream, "", StreamWork(accesses=(), put=put, settle=snapshot.arrive), None
+        )
         return snapshot
 
     def pending(self) -> tuple[str, ...]:

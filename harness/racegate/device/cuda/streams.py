@@ -16,7 +16,7 @@ from racegate.device.cuda.driver import CudaDriver, Handle
 from racegate.device.cuda.latches import Latch, Latches
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.cuda.watchdog import Watchdog
-from racegate.device.cuda.work import Work
+from racegate.device.cuda.work import StreamWork
 from racegate.device.nodes import Event, Flag, Node, Op, Stream
 from racegate.device.recorder import Recorder
 from racegate.history.edge import Edge
@@ -116,12 +116,12 @@ class LatchedStreams:
         self._flag_latches[flag] = latch
         return flag
 
-    def issue(self, stream: Stream, name: str, step: int, work: Work) -> None:
+    def issue(self, stream: Stream, name: str, step: int, work: StreamWork) -> None:
         """An operation of the program."""
         self.books.recorder.issue(stream.index, name, step, work.accesses)
         self.put(stream, name, work, self.books.chooser.ticket(stream.lane, name))
 
-    def put(self, stream: Stream, name: str, work: Work, ticket: Ticket | None) -> None:
+    def put(self, stream: Stream, name: str, work: StreamWork, ticket: Ticket | None) -> None:
         """Hands work to the device, behind a latch if it may not run at once."""
         self._watchdog.beat()
         if not self._is_set_up:
@@ -147,7 +147,7 @@ class LatchedStreams:
         stream.queue.append(LatchedOp(name, run, ticket, latch=latch, done=done))
         self._progress()
 
-    def _let_go(self, handle: Handle, name: str, work: Work) -> None:
+    def _let_go(self, handle: Handle, name: str, work: StreamWork) -> None:
         """Nothing stands before this work: for the books it has happened."""
         work.settle()
         if self._is_eager:
@@ -166,7 +166,7 @@ class LatchedStreams:
         self._cuda.record(event, handle)
         return event
 
-    def _complete(self, work: Work, latch: Latch | None, done: Handle) -> None:
+    def _complete(self, work: StreamWork, latch: Latch | None, done: Handle) -> None:
         """The books let an operation happen: the host waits until it has."""
         if latch is not None:
             self._open(latch)

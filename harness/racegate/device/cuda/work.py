@@ -24,7 +24,7 @@ from racegate_kernels.poison import poison_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StreamWork:
     """put: on the stream given; settle: the owners, when it has happened."""
 
     accesses: tuple[Access, ...]
@@ -79,7 +79,9 @@ def no_owners() -> None:
     """What carries nobody's values settles nothing."""
 
 
-def copy_range(cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end: int) -> Work:
+def copy_range(
+    cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end: int
+) -> StreamWork:
     """Rows first .. end - 1, with their owners."""
     mask = prefix_mask(end) ^ prefix_mask(first)
     require_live(target, source)
@@ -92,10 +94,12 @@ def copy_range(cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end
         to.owners[first:end] = origin.owners[first:end]
 
     accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
-    return Work(accesses=accesses, put=put, settle=settle)
+    return StreamWork(accesses=accesses, put=put, settle=settle)
 
 
-def scatter_blocks(cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]) -> Work:
+def scatter_blocks(
+    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
+) -> StreamWork:
     """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
     require_live(target, source)
     to, origin = storage_of(target), storage_of(source)
@@ -106,10 +110,12 @@ def scatter_blocks(cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Seq
 
     read = source.access(prefix_mask(len(blocks)), is_write=False)
     accesses = (read, target.access(mask_of(blocks), is_write=True))
-    return Work(accesses=accesses, put=put, settle=no_owners)
+    return StreamWork(accesses=accesses, put=put, settle=no_owners)
 
 
-def gather_blocks(cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]) -> Work:
+def gather_blocks(
+    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
+) -> StreamWork:
     """Block blocks[i] of a pool to row i of the target."""
     require_live(target, source)
     to, origin = storage_of(target), storage_of(source)
@@ -120,13 +126,13 @@ def gather_blocks(cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequ
 
     read = source.access(mask_of(blocks), is_write=False)
     accesses = (read, target.access(prefix_mask(len(blocks)), is_write=True))
-    return Work(accesses=accesses, put=put, settle=no_owners)
+    return StreamWork(accesses=accesses, put=put, settle=no_owners)
 
 
-def poison_work(cuda: CudaDriver, buffer: Buffer) -> Work:
+def poison_work(cuda: CudaDriver, buffer: Buffer) -> StreamWork:
     """The whole buffer becomes poison that nobody owns."""
     storage = storage_of(buffer)
     word = bits_of(poison_of(buffer.dtype), buffer.dtype)
     whole = buffer.access(prefix_mask(buffer.shape[0]), is_write=True)
     put = partial(cuda.fill, target=storage.tensor, word=word)
-    return Work(accesses=(whole,), put=put, settle=storage.disown)
+    return StreamWork(accesses=(whole,), put=put, settle=storage.disown)

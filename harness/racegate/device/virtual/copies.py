@@ -24,7 +24,7 @@ def copy_range(target: Buffer, source: Buffer, first: int, end: int, memo: OpMem
         to.array[first:end] = origin.array[first:end]
         to.owners[first:end] = origin.owners[first:end]
         if memo is not None:
-            to.version = memo.version("copy", to.version, origin.version, first, end)
+            to.content = memo.content("copy", to.content, origin.content, first, end)
 
     return (source.access(mask, is_write=False), target.access(mask, is_write=True)), run
 
@@ -40,7 +40,7 @@ def scatter_blocks(
     def run() -> None:
         to.array[places] = origin.array[:count]
         if memo is not None:
-            to.version = memo.version("scatter", to.version, origin.version, tuple(blocks))
+            to.content = memo.content("scatter", to.content, origin.content, tuple(blocks))
 
     read = source.access(prefix_mask(count), is_write=False)
     return (read, target.access(mask_of(blocks), is_write=True)), run
@@ -57,7 +57,7 @@ def gather_blocks(
     def run() -> None:
         to.array[:count] = origin.array[places]
         if memo is not None:
-            to.version = memo.version("gather", to.version, origin.version, tuple(blocks))
+            to.content = memo.content("gather", to.content, origin.content, tuple(blocks))
 
     read = source.access(mask_of(blocks), is_write=False)
     return (read, target.access(prefix_mask(count), is_write=True)), run

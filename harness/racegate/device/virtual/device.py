@@ -18,7 +18,7 @@ from racegate.device.books import Books
 from racegate.device.chooser import HoldChooser
 from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
 from racegate.device.masks import prefix_mask
-from racegate.device.memory import Buffer, DeviceBuffer, HostBuffer, Rows, StoragePools
+from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Op, Stream
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper
@@ -40,7 +40,7 @@ class VirtualDevice:
     memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
-    storages: all memory there is; reads: (version, rows) of every read by the host
+    storages: all memory there is; reads: (content, rows) of every read by the host
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class VirtualDevice:
         self._capturing: Graph | None = None
         self.storages: list[VirtualStorage] = []
         self.reads: list[tuple[int, int]] = []
-        self._pools: StoragePools[VirtualStorage] = StoragePools()
+        self._freed: FreedStorages[VirtualStorage] = FreedStorages()
 
     # What the protocol's methods mean is said there.
 
@@ -78,7 +78,7 @@ class VirtualDevice:
     def device_buffer(
         self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, stream: Stream
     ) -> DeviceBuffer:
-        storage = self._pools.take(stream.index, shape, dtype) or self._storage(shape, dtype)
+        storage = self._freed.take(stream.index, shape, dtype) or self._storage(shape, dtype)
         return DeviceBuffer(name, storage, stream.index)
 
     def constant(self, name: str, values: np.ndarray) -> DeviceBuffer:
@@ -89,7 +89,7 @@ class VirtualDevice:
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> HostBuffer:
         storage = self._storage(shape, dtype)
         books = self._books
-        is_watched = books.director is not None or books.chooser.watches_accesses
+        is_watched = books.stepped is not None or books.chooser.watches_accesses
         hook = books.before_access if is_watched else None
         return HostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
@@ -105,7 +105,7 @@ class VirtualDevice:
         storage = storage_of(buffer)
         whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
         self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
-        self._pools.give(buffer.lane, storage)
+        self._freed.give(buffer.lane, storage)
 
     def free_host(self, buffer: HostBuffer) -> None:
         buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
@@ -217,8 +217,8 @@ class VirtualDevice:
         assert self._capturing is None, f"{name} cannot be captured: only launches can"
         self.recorder.issue(stream.index, name, step, accesses)
         books = self._books
-        if books.director is not None:
-            stream.queue.append(Op(name, run, None, step=books.director.as_step(stream)))
+        if books.stepped is not None:
+            stream.queue.append(Op(name, run, None, step=books.stepped.as_step(stream)))
             return
         ticket = books.chooser.ticket(stream.lane, name)
         if stream.queue or ticket is not None:

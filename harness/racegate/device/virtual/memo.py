@@ -1,7 +1,7 @@
 """Memo: results of operations by the content they work on, shared by the runs of one scenario.
 
-Every storage carries a version that stands for its content, by the history that made it (value
-numbering): equal versions mean equal content. An operation whose inputs have been seen before is
+Every storage carries a number that stands for its content, by the history that made it (value
+numbering): equal numbers mean equal content. An operation whose inputs have been seen before is
 not computed again. Kernels are pure functions of what they declare; the audit keeps that true.
 """
 
@@ -21,22 +21,22 @@ RESULT_BYTES_MAX = 1 << 28
 
 Key = tuple[Hashable, ...]
 Place = list[int] | EllipsisType  # rows, or all
-Result = tuple[Place, np.ndarray, int]  # what was written there, and the version it made
+Result = tuple[Place, np.ndarray, int]  # what was written there, and the content it made
 
 
 class OpMemo:
-    """Versions of contents, and results of operations by the versions of their inputs."""
+    """Numbers for contents, and results of operations by those of their inputs."""
 
     def __init__(self) -> None:
-        self._versions: dict[Key, int] = {}
+        self._numbers: dict[Key, int] = {}
         self._results: dict[int, list[Result]] = {}
         self._bytes = 0
 
-    def version(self, *key: Hashable) -> int:
-        """The version of what was made in this way."""
-        found = self._versions.get(key)
+    def content(self, *key: Hashable) -> int:
+        """The number of what was made in this way."""
+        found = self._numbers.get(key)
         if found is None:
-            found = self._versions[key] = len(self._versions) + 1
+            found = self._numbers[key] = len(self._numbers) + 1
         return found
 
     def run(self, launch: Launch, views: Sequence[np.ndarray], compute: Callable[[], None]) -> None:
@@ -45,9 +45,9 @@ class OpMemo:
         views: [rows, ...] each, one per use
         """
         uses = launch.uses
-        inputs = tuple([(use.buffer.storage.version, use.rows, use.mask) for use in uses])
+        inputs = tuple([(use.buffer.storage.content, use.rows, use.mask) for use in uses])
         code = launch.kernel.__code__
-        made = self.version(code, launch.name, inputs, *launch.scalars.values())
+        made = self.content(code, launch.name, inputs, *launch.scalars.values())
         results = self._results.get(made)
         if results is None:
             compute()
@@ -55,10 +55,10 @@ class OpMemo:
         written = 0
         for use, view in zip(uses, views, strict=True):
             if use.is_write:
-                place, values, version = self._results[made][written]
+                place, values, content = self._results[made][written]
                 if results is not None:
                     view[place] = values
-                use.buffer.storage.version = version
+                use.buffer.storage.content = content
                 written += 1
 
     def _collect(self, made: int, uses: Sequence[Use], views: Sequence[np.ndarray]) -> list[Result]:
@@ -72,5 +72,5 @@ class OpMemo:
                 place: Place = ... if mask is None else rows_of(mask)
                 values = view[place].copy()
                 self._bytes += values.nbytes
-                results.append((place, values, self.version("out", made, index)))
+                results.append((place, values, self.content("out", made, index)))
         return results

@@ -1,4 +1,4 @@
-"""Storage of the virtual device: content in NumPy arrays, with versions where a memo keeps them."""
+"""Storage of the virtual device: NumPy arrays, and numbers that stand for what is in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from racegate.device.virtual.memo import OpMemo
 
 
 class VirtualStorage(Storage):
-    """Poisoned memory. memo: where a version stands for the content, by the way it was made."""
+    """Poisoned memory. memo: gives the numbers that stand for contents."""
 
     __slots__ = ("memo",)
 
@@ -24,13 +24,13 @@ class VirtualStorage(Storage):
     def poison(self) -> None:
         super().poison()
         if self.memo is not None:
-            self.version = self.memo.version("poison", self.array.shape, self.array.dtype.str)
+            self.content = self.memo.content("poison", self.array.shape, self.array.dtype.str)
 
     def hold_constant(self, name: str, values: np.ndarray) -> None:
         """The content from now on; the name stands for it."""
         self.array = values
         if self.memo is not None:
-            self.version = self.memo.version("constant", name, values.shape)
+            self.content = self.memo.content("constant", name, values.shape)
 
     def rows(self, rows: Rows) -> np.ndarray:
         """A copy of some rows."""
@@ -41,7 +41,7 @@ class VirtualStorage(Storage):
     def changed(self, first: int, end: int) -> None:
         if self.memo is not None:
             content = self.array[first:end].tobytes()
-            self.version = self.memo.version("host", self.version, first, content)
+            self.content = self.memo.content("host", self.content, first, content)
 
 
 class VirtualSnapshot:

@@ -1,4 +1,4 @@
-"""Director: lets a stepper take every step of the virtual device's host and streams."""
+"""SteppedRun: lets a stepper take every step of the virtual device's host and streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from racegate.device.stepping import Step, Stepper, flag_of
 from racegate.history.trace import HOST, Access, OpRecord
 
 
-class Director:
+class SteppedRun:
     """Offers the stepper what could happen next, and makes its choice happen.
 
     progress: passes everything at the heads of streams that is no operation
