@@ -94,7 +94,10 @@ def gated_delta_update_eager(
 
 
 def _gates(q: Array, k: Array, b: Array, g: Array, a_log: Array) -> tuple[Array, ...]:
-    """q, k as the rule uses them, beta [T, H] and decay [T, H]."""
+    """q, k as the rule uses them, beta [T, H] and decay [T, H].
+
+    q, k: [T, H, N]; b, g: [T, H]; a_log: [H]; uint32 or float32, all the same
+    """
     if is_exact(q):
         # beta even and the decay odd keep the update a bijection of the state: a corrupted state
         # stays corrupted.

@@ -41,6 +41,10 @@ def scatter_inputs_eager(
 
 
 def _put(input_ids: Array, index: Array, values: Array) -> None:
+    """Values to their places; none for a place outside.
+
+    input_ids: [T_max] int32, written; index: [N] int32 or int64; values: [N] int32
+    """
     inside = (index >= 0) & (index < len(input_ids))
     input_ids[index[inside]] = values[inside]
 

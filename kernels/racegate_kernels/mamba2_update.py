@@ -89,7 +89,10 @@ def mamba2_update_eager(
 
 
 def _decay(dt: Array, a_log: Array) -> tuple[Array, Array | None]:
-    """Decay [T, H] and input scale [T, H] (None: 1)."""
+    """Decay [T, H] and input scale [T, H] (None: 1).
+
+    dt: [T, H]; a_log: [H]; uint32 or float32, both the same
+    """
     if is_exact(dt):
         # Odd, so that multiplying loses no bit: a corrupted state stays corrupted.
         return mix_eager(dt) | 1, None

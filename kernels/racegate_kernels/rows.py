@@ -32,7 +32,10 @@ def zeros_behind(out: np.ndarray, tokens: int) -> np.ndarray:
 
 
 def gather_eager(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """values[index] along the first axis; poison for an index outside."""
+    """values[index] along the first axis; poison for an index outside.
+
+    values: [N, ...], any dtype; index: any shape, int32 or int64
+    """
     inside = (index >= 0) & (index < len(values))
     if inside.all():
         return values[index]
@@ -51,7 +54,7 @@ def live_state(
 ) -> np.ndarray:
     """The state each row starts from: column accepted - 1 of its window, or zeros at the start.
 
-    state: [B, ...]; table: [R, 1 + K] int32; accepted, computed: [R] int32
+    state: [B, ...] uint32 or float32; table: [R, 1 + K] int32; accepted, computed: [R] int32
     A column outside the window, or a block that is null or outside the pool, reads poison. A row
     with nothing computed starts from zeros.
     """
@@ -76,7 +79,8 @@ def store_states(
 ) -> None:
     """Writes the states after each token to their columns of the window.
 
-    state: [B, ...] written; stepped: [T, ...] the state after each token; table: [R, 1 + K] int32
+    state: [B, ...] uint32 or float32, written; stepped: [T, ...] the state after each token
+    table: [R, 1 + K] int32; query_start: [R + 1] int32; is_decode: [R] int32
     A decode row keeps the state after token t in column t, a prefill row only its last state, in
     column 0.
     """

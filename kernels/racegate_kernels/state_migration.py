@@ -45,6 +45,7 @@ def migrate_windows_eager(
 
 
 def _movable(source: Array, target: Array, *, blocks: int) -> Array:
+    """[R] bool: rows of which both blocks are real. source, target: [R] int32"""
     return (source > 0) & (source < blocks) & (target > 0) & (target < blocks)
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import pytest
 
 from conformance import allowed_outcomes
-from litmus_programs import ALL, Litmus
+from litmus_form import Litmus
+from litmus_programs import ALL
 from racegate.device.chooser import HoldChooser
+from racegate.device.litmus import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.device.protocol import DeadlockError
 from racegate.device.virtual.device import VirtualDevice
-from racegate.device.virtual.litmus import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 from racegate.oracles.ordering import find_conflicts, has_unordered_query

@@ -11,8 +11,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from racegate.device.litmus import LITMUS_LANES, LitmusRun, Outcome
 from racegate.device.virtual.device import VirtualDevice
-from racegate.device.virtual.litmus import LITMUS_LANES, LitmusRun, Outcome
 from racegate.explore.exhaustive import all_runs
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.trace import Trace
@@ -36,7 +36,7 @@ def run_on(make: MakeDevice, program: str, schedule: Schedule) -> tuple[Outcome,
 @cache
 def allowed_outcomes(program: str) -> frozenset[Outcome]:
     """Those of all schedules of the virtual device."""
-    runs = all_runs(lambda s: LitmusRun(VirtualDevice(LITMUS_LANES, stepper=s)).run(program))
+    runs = all_runs(lambda s: LitmusRun(VirtualDevice(LITMUS_LANES, chooser=s)).run(program))
     return frozenset(outcome for outcome, _ in runs)
 
 

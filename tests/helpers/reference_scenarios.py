@@ -191,3 +191,17 @@ def _random_event(random: Random, names: str) -> Event:
     if len(names) > 1:
         events.append(Rotate(step=step, requests=tuple(random.sample(names, 2))))
     return random.choice(events)
+
+
+def busy(**engine: Any) -> Scenario:
+    """Three requests, chunked prompts, a gap and a preemption; k = 2 unless given."""
+    fields: dict[str, Any] = {"depth": 2, "draft_len_max": 2, "block_size": 2, "state_interval": 4}
+    model = engine.pop("model", SMALL)
+    return scenario(
+        request("A", prompt_len=9, max_tokens=9, accepts=(2, 3, 1)),
+        request("B", prompt_len=6, max_tokens=9, arrive=1, accepts=(3,), temperature=0.7),
+        request("C", prompt_len=9, max_tokens=4, arrive=4, accepts=(1,)),
+        events=(Gap(step=4, request="A"), Preempt(step=6, request="B")),
+        model=model,
+        **{**fields, "prefill_chunk_max": 5, **engine},
+    )

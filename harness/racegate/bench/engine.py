@@ -29,7 +29,7 @@ from racegate.bench.profiler import Tracer
 from racegate.bench.virtual import BenchEntry, entry_of
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.driver import CudaDriver
-from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.recorder import NullRecorder, Recorder
 from racegate.engine.engine import AsyncEngine
 from racegate.engine.observe.probe import NullProbe
@@ -135,7 +135,7 @@ class EngineBench:
         gc.collect()
         scenario = self._scenario(load, batch=batch, depth=depth)
         lanes = lanes_of(scenario)
-        device = CudaDevice(lanes, self._cuda, pacing=Pacing.NATURAL, recorder=recorder(lanes))
+        device = CudaDevice(lanes, self._cuda, pace=Pace(Pacing.NATURAL), recorder=recorder(lanes))
         try:
             engine = AsyncEngine(
                 scenario,

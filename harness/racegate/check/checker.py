@@ -18,16 +18,16 @@ from racegate.check.findings import (
     from_stop,
     from_violations,
 )
+from racegate.device.blocking import BlockingDevice
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.device.memo import OpMemo
 from racegate.device.protocol import DeadlockError, FootprintError
 from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
-from racegate.device.virtual.blocking import BlockingDevice
 from racegate.device.virtual.device import VirtualDevice
+from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
 from racegate.engine.model.weights import make_weights
 from racegate.engine.observe.probe import NullProbe, Probe
@@ -46,6 +46,7 @@ from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_qu
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.scenario.config import resolve
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import UNJUDGED, DrafterKind, Numerics, Request, Scenario
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 from racegate_reference.decoding import plain_decode, truth
@@ -61,7 +62,7 @@ MODEL_SEEDS_MAX = 32
 ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, ArithmeticError)
 
 
-class CheckError(Exception):
+class CheckError(BadInputError):
     """The harness cannot judge a scenario; says why."""
 
 
@@ -124,9 +125,8 @@ class Checker:
         if self._cuda is not None:
             assert stepper is None, "only the virtual device can be stepped"
             return self._execute_on(self._cuda, schedule, fault, launches)
-        device = self.device(
-            fault, chooser=HoldChooser(schedule), stepper=stepper, is_audited=is_audited, memo=memo
-        )
+        chooser = HoldChooser(schedule) if stepper is None else stepper
+        device = self.device(fault, chooser=chooser, is_audited=is_audited, memo=memo)
         probe = RecordingProbe(self.scenario, device, device.stream("compute"))
         started = time.perf_counter()
         result, stopped = self._guarded(device, probe, fault, launches)

@@ -20,7 +20,7 @@ import msgspec
 from racegate.check.checker import ENGINE_ERRORS, Checker
 from racegate.check.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
-from racegate.device.memo import OpMemo
+from racegate.device.virtual.memo import OpMemo
 from racegate.engine.observe.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
@@ -111,7 +111,7 @@ class SharedRuns:
         )
 
     def _versions(self) -> tuple[int, ...]:
-        return tuple([storage.version for storage in self._device.storages])
+        return tuple([storage.content for storage in self._device.storages])
 
     def _alias_steps(self) -> dict[str, int]:
         """`REQUEST.N` -> step, from the eager run's plans."""

@@ -1,19 +1,23 @@
-"""What stands in the queues of the virtual device: operations, records, waits, flags."""
+"""What stands in the queues of a device: operations, records, waits, flags.
+
+Each says whether it is held, so that whoever empties a queue asks no other question.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 
-import numpy as np
-
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
 from racegate.device.stepping import Step
 
 
-class VirtualStream:
-    """First in, first out; what stands in the queue has been issued and has not run."""
+class Stream:
+    """First in, first out; what stands in the queue was issued and may not have happened.
+
+    lane: its name; index: its number in the trace, from 1
+    """
 
     __slots__ = ("index", "lane", "queue")
 
@@ -23,19 +27,27 @@ class VirtualStream:
         self.queue: deque[Node] = deque()
 
 
-class VirtualEvent:
-    """An event; each record makes a new version, a wait binds to the latest."""
+class Event:
+    """An event; each record makes a new version, a wait binds to the latest.
 
-    __slots__ = ("latest", "name", "records")
+    handle: the driver's, on a device that has one
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("handle", "latest", "name", "records")
+
+    def __init__(self, name: str, handle: object = None) -> None:
         self.name = name
+        self.handle = handle
         self.records = 0
         self.latest: Version | None = None
 
 
-class VirtualFlag:
-    """A word the host sets; a stream that waits for it stops until then."""
+class Flag:
+    """A word that the host sets once; a stream that waits for it stops until then (a latch, an
+    external signal).
+
+    on_set: called when it has been set
+    """
 
     __slots__ = ("_on_set", "is_set", "name")
 
@@ -44,29 +56,15 @@ class VirtualFlag:
         self.is_set = False
         self._on_set = on_set
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a stream that got here has to stay."""
+        return not self.is_set
+
     def set(self) -> None:
+        """Lets whatever waits for it go on."""
         self.is_set = True
         self._on_set()
-
-
-class VirtualSnapshot:
-    """Copies of device memory, made when the stream got there."""
-
-    __slots__ = ("_arrays",)
-
-    def __init__(self) -> None:
-        self._arrays: list[np.ndarray] | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self._arrays is not None
-
-    def arrays(self) -> list[np.ndarray]:
-        assert self._arrays is not None, "the stream has not got here"
-        return self._arrays
-
-    def fill(self, arrays: list[np.ndarray]) -> None:
-        self._arrays = arrays
 
 
 class Op:
@@ -89,5 +87,30 @@ class Op:
         self.ticket = ticket
         self.step = step
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a hold keeps it, or a stepper that has not chosen it."""
+        return self.step is not None or (self.ticket is not None and self.ticket.is_held)
 
-Node = Op | Version | tuple[Version] | VirtualFlag  # a one-tuple is a wait for that version
+
+class Wait:
+    """A stream waits for a version."""
+
+    __slots__ = ("version",)
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the version is not complete."""
+        return not self.version.is_done
+
+
+# A version stands for its record.
+Node = Op | Version | Wait | Flag
+
+
+def is_unheld(node: Node) -> bool:
+    """Whether nothing keeps the head of a queue from happening."""
+    return not node.is_held

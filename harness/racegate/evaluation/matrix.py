@@ -31,12 +31,13 @@ from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.jobs.environment import environment
 from racegate.repro.search import BUDGET
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 
 SCHEMA = "racegate.matrix/1"
 
 
-class MatrixError(Exception):
+class MatrixError(BadInputError):
     """A matrix that cannot be read or made: says why."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -83,8 +82,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     request: str | None = None
     layer: int | None = None
     field: str | None = None
-    expected: Any = None
-    actual: Any = None
+    expected: object = None
+    actual: object = None
     replay: str = ""
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from racegate.history.finding import Finding, Verdict
@@ -36,7 +34,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: str
     device: str
-    config: dict[str, Any]
+    config: dict[str, dict[str, object]]
     fault: str | None
     schedule: tuple[str, ...]
     verdict: Verdict
@@ -48,6 +46,6 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     search: SearchSummary | None = None
 
 
-def run_object(result: RunResult) -> dict[str, Any]:
+def run_object(result: RunResult) -> dict[str, object]:
     """The `run` object of the JSON contract."""
     return {"schema": SCHEMA, **msgspec.to_builtins(result)}

@@ -13,6 +13,8 @@ import re
 
 import msgspec
 
+from racegate.scenario.errors import BadInputError
+
 FORCED = "forced"
 HOLDS_MAX = 256
 
@@ -40,7 +42,7 @@ def with_step(name: str, step: int | str) -> str:
     return pattern.sub(f"@{step}", name)
 
 
-class ScheduleError(Exception):
+class ScheduleError(BadInputError):
     """A hold that cannot be read: says which and why."""
 
 
@@ -66,6 +68,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[Hold, ...] = ()
 
     def texts(self) -> tuple[str, ...]:
+        """The text forms of its holds, which `parse_schedule` reads back."""
         return tuple(hold.text() for hold in self.holds)
 
 

@@ -46,10 +46,12 @@ class HostAccess(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lane(self) -> int:
+        """The host's, as an operation has its own."""
         return HOST
 
     @property
     def accesses(self) -> tuple[Access, ...]:
+        """The one access, as an operation has several."""
         return (self.access,)
 
 

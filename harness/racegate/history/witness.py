@@ -9,12 +9,12 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Record, Scenario, ScenarioError
 from racegate.scenario.validation import validate
 
@@ -22,7 +22,7 @@ SCHEMA = "racegate.witness/1"
 WITNESS_BYTES_MAX = 1 << 22
 
 
-class WitnessError(Exception):
+class WitnessError(BadInputError):
     """A witness file that cannot be used: names the file and the reason."""
 
 
@@ -71,7 +71,7 @@ def sealed(witness: Witness) -> Witness:
     return msgspec.structs.replace(witness, checksum=_checksum(msgspec.to_builtins(witness)))
 
 
-def _checksum(fields: dict[str, Any]) -> str:
+def _checksum(fields: dict[str, object]) -> str:
     """Of the fields as the file has them: a field that a later version adds changes no old file."""
     content = msgspec.json.encode({**fields, "checksum": ""}, order="sorted")
     return hashlib.sha256(content).hexdigest()
@@ -110,7 +110,7 @@ def load_witness(path: Path) -> Witness:
     return witness
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path) -> object:
     try:
         if path.stat().st_size > WITNESS_BYTES_MAX:
             raise WitnessError(f"{path}: more than {WITNESS_BYTES_MAX} bytes")

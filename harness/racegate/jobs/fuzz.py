@@ -37,6 +37,7 @@ from racegate.history.witness import Witness, WitnessError, load_witness, save
 from racegate.jobs.orphans import is_orphan
 from racegate.repro.minimise import minimise, witness_of
 from racegate.repro.search import search
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 
 STATE_FILE = "campaign.json"
@@ -49,7 +50,7 @@ SAVE_EVERY_S = 2.0
 END_WITHIN_S = 120.0
 
 
-class CampaignError(Exception):
+class CampaignError(BadInputError):
     """A folder that belongs to another campaign, or cannot be used."""
 
 

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 import msgspec
 
 from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.scenario.errors import BadInputError
 
 
-class ExplainError(Exception):
+class ExplainError(BadInputError):
     """A pair that cannot be explained: says why."""
 
 
@@ -89,6 +90,7 @@ class EdgeGraph:
         raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
 
     def name(self, place: int) -> str:
+        """What a reader calls the event at a place."""
         event = self._trace.events[place]
         match event:
             case OpRecord() | HostAccess():

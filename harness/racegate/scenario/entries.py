@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from racegate.scenario.spec import EngineSpec, Event, Expect, ModelSpec, Record
 
 SCHEMA_VERSION = 1
@@ -25,8 +27,12 @@ class RequestEntry(Record, frozen=True, kw_only=True):
     grammar_modulus: int = 0
 
 
-class TraceEntry(Record, frozen=True, kw_only=True):
-    """Requests taken from a log with the columns TIMESTAMP, ContextTokens, GeneratedTokens."""
+class LogEntry(Record, frozen=True, kw_only=True):
+    """Requests taken from a log with the columns TIMESTAMP, ContextTokens, GeneratedTokens.
+
+    file: beside the scenario; rows: A:B of it, B not included
+    scale: tokens of the log per token; step_ms: of the log per step
+    """
 
     file: str
     rows: str
@@ -35,7 +41,10 @@ class TraceEntry(Record, frozen=True, kw_only=True):
 
 
 class ScenarioFile(Record, frozen=True, kw_only=True):
-    """The file as written, before prompts and accept counts are made explicit."""
+    """The file as written, before prompts and accept counts are made explicit.
+
+    log: where requests come from instead of `requests`; the file calls it `trace`
+    """
 
     schema: int
     name: str
@@ -46,6 +55,6 @@ class ScenarioFile(Record, frozen=True, kw_only=True):
     model: ModelSpec = ModelSpec()
     engine: EngineSpec = EngineSpec()
     requests: tuple[RequestEntry, ...] = ()
-    trace: TraceEntry | None = None
+    log: LogEntry | None = msgspec.field(default=None, name="trace")
     events: tuple[Event, ...] = ()
     expect: Expect = Expect()

@@ -39,7 +39,7 @@ def load(path: Path) -> Scenario:
 
 
 def parse(text: str, *, source: str, folder: Path) -> Scenario:
-    """The scenario in TOML text; a trace file is looked up relative to `folder`."""
+    """The scenario in TOML text; a request log is looked up relative to `folder`."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -60,10 +60,10 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
     """The file with every prompt, accept count and seed written out, validated. Raises
     ScenarioError.
     """
-    if file.trace is not None:
+    if file.log is not None:
         if file.requests:
             raise ScenarioError(source, "$.trace", "give either requests or a trace, not both")
-        entries = entries_from_log(file.trace, file=file, source=source, folder=folder)
+        entries = entries_from_log(file.log, file=file, source=source, folder=folder)
     else:
         entries = file.requests
     requests: list[Request] = []

@@ -9,7 +9,7 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, ScenarioFile, TraceEntry
+from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
 from racegate.scenario.spec import EngineSpec, Expect, ScenarioError
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -18,18 +18,18 @@ LOG_BYTES_MAX = 1 << 26
 
 
 def entries_from_log(
-    trace: TraceEntry, *, file: ScenarioFile, source: str, folder: Path
+    log: LogEntry, *, file: ScenarioFile, source: str, folder: Path
 ) -> tuple[RequestEntry, ...]:
     """One request per log row. Raises ScenarioError with the reason."""
-    first, end = _row_range(trace, source)
-    if trace.scale < 1 or trace.step_ms < 1:
+    first, end = _row_range(log, source)
+    if log.scale < 1 or log.step_ms < 1:
         raise ScenarioError(source, "$.trace", "scale and step_ms must be at least 1")
-    rows = _read_rows(folder / trace.file, first, end, source=source)
+    rows = _read_rows(folder / log.file, first, end, source=source)
     started = rows[0][0]
     entries = []
     for index, (arrived, prompt_tokens, generated_tokens) in enumerate(rows):
-        prompt_len = -(-prompt_tokens // trace.scale)
-        max_tokens = -(-generated_tokens // trace.scale)
+        prompt_len = -(-prompt_tokens // log.scale)
+        max_tokens = -(-generated_tokens // log.scale)
         longest = file.engine.model_len_max
         if prompt_len + max_tokens > longest:
             needed = -(-(prompt_tokens + generated_tokens) // (longest - 1))
@@ -37,14 +37,14 @@ def entries_from_log(
                 source,
                 "$.trace.scale",
                 f"log row {first + index} has {prompt_tokens} + {generated_tokens} tokens: with "
-                f"scale {trace.scale} they do not fit model_len_max = {longest}; "
+                f"scale {log.scale} they do not fit model_len_max = {longest}; "
                 f"use at least {needed}",
             )
         elapsed_ms = int((arrived - started).total_seconds() * 1000)
         entries.append(
             RequestEntry(
                 name=f"r{first + index}",
-                arrive=elapsed_ms // trace.step_ms,
+                arrive=elapsed_ms // log.step_ms,
                 prompt_len=prompt_len,
                 max_tokens=max_tokens,
             )
@@ -52,11 +52,11 @@ def entries_from_log(
     return tuple(entries)
 
 
-def _row_range(trace: TraceEntry, source: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+):(\d+)", trace.rows)
+def _row_range(log: LogEntry, source: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+):(\d+)", log.rows)
     if match is None or int(match[1]) >= int(match[2]):
         raise ScenarioError(
-            source, "$.trace.rows", f"must be A:B with A < B (B not included), is {trace.rows!r}"
+            source, "$.trace.rows", f"must be A:B with A < B (B not included), is {log.rows!r}"
         )
     if int(match[2]) - int(match[1]) > LOG_ROWS_MAX:
         raise ScenarioError(source, "$.trace.rows", f"at most {LOG_ROWS_MAX} rows at a time")
@@ -117,6 +117,6 @@ def scenario_file_for(
         seed=seed,
         steps_max=2_000,
         engine=EngineSpec(blocks=512, state_blocks=128, model_len_max=256),
-        trace=TraceEntry(file=csv_path.name, rows=rows, scale=scale, step_ms=step_ms),
+        log=LogEntry(file=csv_path.name, rows=rows, scale=scale, step_ms=step_ms),
         expect=Expect(overlapped_ops=1),
     )

@@ -9,9 +9,8 @@ since the last time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from racegate.device.cuda.driver import CudaDriver
+from racegate.device.cuda.driver import CudaDriver, Handle
 from racegate.history.trace import Access
 
 
@@ -23,16 +22,16 @@ class Backlog:
     def __init__(self, cuda: CudaDriver) -> None:
         self._cuda = cuda
         self._event = cuda.event()
-        self._stream: Any = None
+        self._stream: Handle = None
         self._storages: set[int] = set()
 
-    def add(self, stream: Any, accesses: Sequence[Access]) -> None:
+    def add(self, stream: Handle, accesses: Sequence[Access]) -> None:
         """An operation that was put on a stream, and on no other since `wait_unless_on`."""
         self._stream = stream
         for access in accesses:
             self._storages.add(access.storage)
 
-    def wait_unless_on(self, stream: Any) -> None:
+    def wait_unless_on(self, stream: Handle) -> None:
         """Before something is put on this stream, which keeps its own order."""
         if self._stream is not stream:
             self.wait()
@@ -43,6 +42,7 @@ class Backlog:
             self.wait()
 
     def wait(self) -> None:
+        """Until all of it has completed."""
         if self._stream is None:
             return
         self._cuda.record(self._event, self._stream)

@@ -11,16 +11,19 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from racegate.scenario.errors import BadInputError
 from racegate_kernels.backend import Backend
 
 WORD_BYTES = 4
 
+Handle = Any  # a stream, an event or a graph of the driver
 Tensor = Any
 Memory = Any  # a NumPy array (pinned) or a torch tensor (device), contiguous
 
 
-class NoCudaError(Exception):
+class NoCudaError(BadInputError):
     """There is no GPU to run on: says what is missing and what to do."""
 
 
@@ -40,15 +43,27 @@ class CudaDriver(Protocol):
         """A new run: all memory that was handed out before is free again."""
         ...
 
-    def stream(self) -> Any: ...
-    def event(self) -> Any: ...
-    def record(self, event: Any, stream: Any) -> None: ...
-    def wait(self, stream: Any, event: Any) -> None:
+    def stream(self) -> Handle:
+        """A stream that no other of this run is ordered with."""
+        ...
+
+    def event(self) -> Handle:
+        """An event that has not been recorded."""
+        ...
+
+    def record(self, event: Handle, stream: Handle) -> None:
+        """The event is complete when the stream gets here; an earlier record is forgotten."""
+        ...
+
+    def wait(self, stream: Handle, event: Handle) -> None:
         """What is put on the stream from now on runs after the latest record of the event."""
         ...
 
-    def query(self, event: Any) -> bool: ...
-    def synchronize(self, event: Any) -> None:
+    def query(self, event: Handle) -> bool:
+        """Whether the latest record is complete."""
+        ...
+
+    def synchronize(self, event: Handle) -> None:
         """Blocks the host, and no other thread, until the latest record is complete."""
         ...
 
@@ -56,27 +71,27 @@ class CudaDriver(Protocol):
         """Blocks the host until all streams are empty."""
         ...
 
-    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         """Uninitialised page-locked host memory."""
         ...
 
-    def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    def memory(self, shape: tuple[int, ...], dtype: DTypeLike) -> Tensor:
         """Uninitialised device memory; uint32 as int32."""
         ...
 
-    def copy(self, stream: Any, target: Memory, source: Memory) -> None:
+    def copy(self, stream: Handle, target: Memory, source: Memory) -> None:
         """Asynchronous; both are contiguous and equally long, one of them on the device."""
         ...
 
-    def fill(self, stream: Any, target: Tensor, word: int) -> None:
+    def fill(self, stream: Handle, target: Tensor, word: int) -> None:
         """Asynchronous: these 32 bits over and over; a last element may get half."""
         ...
 
-    def run(self, stream: Any, work: Callable[[], None]) -> None:
+    def run(self, stream: Handle, work: Callable[[], None]) -> None:
         """Puts the kernels that `work` launches on the stream."""
         ...
 
-    def wait_word(self, stream: Any, words: np.ndarray, index: int) -> None:
+    def wait_word(self, stream: Handle, words: np.ndarray, index: int) -> None:
         """What is put on the stream from now on runs once words[index] (pinned int32) is > 0."""
         ...
 
@@ -84,7 +99,7 @@ class CudaDriver(Protocol):
         """The host writes a word that streams may wait for; from any thread."""
         ...
 
-    def capture(self, work: Callable[[], None], *, rehearsal: Callable[[], None]) -> Any:
+    def capture(self, work: Callable[[], None], *, rehearsal: Callable[[], None]) -> Handle:
         """The kernels that `work` launches, as a graph; runs none of them.
 
         rehearsal: launches the same ones on other memory, and runs first: a capture may not load
@@ -92,9 +107,11 @@ class CudaDriver(Protocol):
         """
         ...
 
-    def replay(self, stream: Any, graph: Any) -> None: ...
+    def replay(self, stream: Handle, graph: Handle) -> None:
+        """Puts the kernels of a graph on the stream."""
+        ...
 
 
-def bits_of(value: Any, dtype: Any) -> int:
+def bits_of(value: float, dtype: DTypeLike) -> int:
     """32 bits of memory that holds nothing but a value of this dtype."""
     return int(np.full(WORD_BYTES // np.dtype(dtype).itemsize, value, dtype).view(np.uint32)[0])

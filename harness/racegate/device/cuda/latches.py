@@ -9,12 +9,11 @@ not by another (the watchdog's), nor before (a wait that did not wait).
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
 from racegate.device.chooser import Ticket
-from racegate.device.cuda.driver import CudaDriver
+from racegate.device.cuda.driver import CudaDriver, Handle
 from racegate.history.schedule import FORCED
 
 WORDS_PER_BLOCK = 4096
@@ -26,7 +25,7 @@ class _Block:
 
     __slots__ = ("evidence", "seen", "words")
 
-    def __init__(self, cuda: CudaDriver, stream: Any) -> None:
+    def __init__(self, cuda: CudaDriver, stream: Handle) -> None:
         self.words = cuda.pinned((WORDS_PER_BLOCK,), np.int32)
         self.words.fill(CLOSED)
         self.seen = cuda.pinned((WORDS_PER_BLOCK,), np.int32)
@@ -57,7 +56,7 @@ class Latch:
 class Latches:
     """All latches of a run. stream: for what belongs to no lane; see also Watchdog."""
 
-    def __init__(self, cuda: CudaDriver, stream: Any) -> None:
+    def __init__(self, cuda: CudaDriver, stream: Handle) -> None:
         self._cuda = cuda
         self._stream = stream
         self._lock = Lock()
@@ -85,7 +84,7 @@ class Latches:
                 self._cuda.store(latch.block.words, latch.index, EXPIRED)
         return latch
 
-    def put(self, stream: Any, latch: Latch) -> None:
+    def put(self, stream: Handle, latch: Latch) -> None:
         """What is put on the stream from now on waits for the latch."""
         block, index = latch.block, latch.index
         self._cuda.wait_word(stream, block.words, index)

@@ -1,18 +1,12 @@
-"""Memory and handles of CudaDevice: what the virtual device has, with the real thing inside."""
+"""Memory of CudaDevice: the buffers of both devices with the real thing inside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
-from racegate.device.chooser import Ticket
 from racegate.device.cuda.driver import Memory, Tensor
-from racegate.device.cuda.latches import Latch
-from racegate.device.launches import VirtualGraph
-from racegate.device.memory import Storage
-from racegate.device.nodes import Op, VirtualEvent, VirtualFlag
+from racegate.device.memory import Buffer, Storage
 
 
 class CudaStorage(Storage):
@@ -23,12 +17,8 @@ class CudaStorage(Storage):
     __slots__ = ("_parts", "tensor")
 
     def __init__(self, number: int, array: np.ndarray, tensor: Tensor | None) -> None:
-        self.number = number
-        self.memo = None
-        self.version = 0
-        self.array = array
+        super().__init__(number, array)
         self.tensor = tensor
-        self.owners = [None] * len(array)
         self._parts: dict[tuple[int, int], Memory] = {}
 
     @property
@@ -46,65 +36,16 @@ class CudaStorage(Storage):
         return found
 
 
-def stand_in(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def storage_of(buffer: Buffer) -> CudaStorage:
+    """The storage of a buffer of CudaDevice."""
+    storage = buffer.storage
+    assert isinstance(storage, CudaStorage), f"{buffer.name} belongs to another device"
+    return storage
+
+
+def stand_in(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
     """A read-only array of this shape and dtype that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
-
-
-class CudaEvent(VirtualEvent):
-    """handle: the driver's."""
-
-    __slots__ = ("handle",)
-
-    def __init__(self, name: str, handle: Any) -> None:
-        super().__init__(name)
-        self.handle = handle
-
-
-class CudaFlag(VirtualFlag):
-    """latch: the word that streams wait for."""
-
-    __slots__ = ("_open", "latch")
-
-    def __init__(
-        self, name: str, on_set: Callable[[], None], latch: Latch, open_latch: Callable[[], None]
-    ) -> None:
-        super().__init__(name, on_set)
-        self.latch = latch
-        self._open = open_latch
-
-    def set(self) -> None:
-        self._open()
-        super().set()
-
-
-class CudaGraph(VirtualGraph):
-    """handle: the driver's, once the capture has ended."""
-
-    __slots__ = ("handle",)
-
-    def __init__(self, name: str, lane: str) -> None:
-        super().__init__(name, lane)
-        self.handle: Any = None
-
-
-class CudaOp(Op):
-    """An operation that the device has. latch: in front of it; done: recorded behind it."""
-
-    __slots__ = ("done", "latch")
-
-    def __init__(
-        self,
-        name: str,
-        run: Callable[[], None],
-        ticket: Ticket | None,
-        *,
-        latch: Latch | None,
-        done: Any,
-    ) -> None:
-        super().__init__(name, run, ticket)
-        self.latch = latch
-        self.done = done
 
 
 class CudaSnapshot:
@@ -119,6 +60,7 @@ class CudaSnapshot:
         self.is_done = False
 
     def arrays(self) -> list[np.ndarray]:
+        """One per part that was asked for."""
         assert self.is_done, "the stream has not got here"
         return [copy.copy() if rows is None else copy[rows] for copy, rows in self._copies]
 

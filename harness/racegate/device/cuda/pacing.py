@@ -1,8 +1,10 @@
-"""Pacing: when operations run on CUDA that no hold names."""
+"""Pacing: when operations run on CUDA that no hold names, and how long the host may be silent."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+import msgspec
 
 # So long may the host be silent before the watchdog opens all latches.
 PATIENCE_S = 10.0
@@ -16,3 +18,10 @@ class Pacing(StrEnum):
 
     EAGER = "eager"
     NATURAL = "natural"
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """patience_s: the host may be silent for so long before all latches open."""
+
+    pacing: Pacing = Pacing.EAGER
+    patience_s: float = PATIENCE_S

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.driver import CudaDriver
-from racegate.device.cuda.pacing import PATIENCE_S, Pacing
+from racegate.device.cuda.pacing import PATIENCE_S, Pace, Pacing
 from racegate.device.recorder import Recorder
 from racegate.history.schedule import Schedule
 from racegate_kernels.backend import Backend
@@ -24,9 +24,13 @@ class CudaSite:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._cuda = cuda
-        self.pacing = pacing
-        self._patience_s = patience_s
+        self._pace = Pace(pacing, patience_s)
         self._last: CudaDevice | None = None
+
+    @property
+    def pacing(self) -> Pacing:
+        """When operations run that no hold names."""
+        return self._pace.pacing
 
     @property
     def has_expired(self) -> bool:
@@ -49,11 +53,10 @@ class CudaSite:
         self._last = CudaDevice(
             lanes,
             self._cuda,
-            pacing=self.pacing,
+            pace=self._pace,
             chooser=HoldChooser(schedule),
             dropped=dropped,
             recorder=recorder,
             backend=backend if exchange is None else exchange(backend),
-            patience_s=self._patience_s,
         )
         return self._last

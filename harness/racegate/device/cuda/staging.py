@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from racegate.device.cuda.driver import CudaDriver, Tensor
+from racegate.device.cuda.driver import CudaDriver, Handle, Tensor
 
 # Pinned at most for what goes to the device in pieces; what is much smaller is pinned whole.
 STAGE_BYTES = 64 << 20
@@ -17,7 +15,7 @@ class Staging:
 
     __slots__ = ("_cuda", "_event", "_pinned", "_stream")
 
-    def __init__(self, cuda: CudaDriver, stream: Any) -> None:
+    def __init__(self, cuda: CudaDriver, stream: Handle) -> None:
         self._cuda = cuda
         self._stream = stream
         self._event = cuda.event()

@@ -32,6 +32,7 @@ class Watchdog:
             self._thread.start()
 
     def stop(self) -> None:
+        """The run has ended."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()

@@ -10,33 +10,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-import msgspec
-
-from racegate.device.cuda.driver import CudaDriver, bits_of
-from racegate.device.launches import Launch, Launcher
+from racegate.device.cuda.driver import CudaDriver, Handle, Tensor, bits_of
+from racegate.device.cuda.memory import storage_of
+from racegate.device.launches import Launch, check_owners, set_owners
 from racegate.device.masks import mask_of, prefix_mask
-from racegate.device.memory import VirtualBuffer
-from racegate.device.protocol import Use
+from racegate.device.memory import Buffer, require_live
+from racegate.device.recorder import Recorder
+from racegate.device.uses import Use
 from racegate.history.trace import Access
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StreamWork:
     """put: on the stream given; settle: the owners, when it has happened."""
 
     accesses: tuple[Access, ...]
-    put: Callable[[Any], None]
+    put: Callable[[Handle], None]
     settle: Callable[[], None]
 
 
 def launch_work(launch: Launch, backend: Backend) -> Callable[[], None]:
     """Launches a kernel on the views that it declared, as they are now."""
     views = [
-        use.buffer.storage.tensor if use.rows is None else use.buffer.storage.part(use.rows)
+        storage_of(use.buffer).tensor if use.rows is None else storage_of(use.buffer).part(use.rows)
         for use in launch.uses
     ]
     return partial(launch.kernel, backend, *views, *launch.constants, **launch.scalars)
@@ -54,94 +53,86 @@ def on_zeros(launch: Launch, backend: Backend) -> Callable[[], None]:
     return work
 
 
-def _zeros_like(use: Use) -> Any:
-    tensor = use.buffer.storage.tensor
+def _zeros_like(use: Use) -> Tensor:
+    tensor = storage_of(use.buffer).memory
     rows = tensor.shape[0] if use.rows is None else use.rows
     return tensor.new_zeros((rows, *tensor.shape[1:]))
 
 
 def pass_owners(
-    launcher: Launcher, launches: Sequence[Launch], operation: str, step: int
+    launch: Launch, recorder: Recorder, operation: str, step: int
 ) -> Callable[[], None]:
-    """Checks and sets the owners that launches declare, and computes nothing."""
-    tags = [
-        msgspec.structs.replace(launch, kernel=_nothing, constants=[], scalars={})
-        for launch in launches
-        if any(use.expect or use.own for use in launch.uses)
-    ]
+    """Checks and sets the owners that a launch declares."""
+    uses = [use for use in launch.uses if use.expect or use.own]
+    if not uses:
+        return no_owners
 
     def settle() -> None:
-        for launch in tags:
-            launcher.run(launch, operation, step)
+        for use in uses:
+            check_owners(use, recorder, operation, step)
+        set_owners(uses)
 
     return settle
 
 
-def _nothing(*_: Any) -> None:
-    """A kernel that leaves everything as it is."""
+def no_owners() -> None:
+    """What carries nobody's values settles nothing."""
 
 
 def copy_range(
-    cuda: CudaDriver, target: VirtualBuffer, source: VirtualBuffer, first: int, end: int
-) -> Work:
+    cuda: CudaDriver, target: Buffer, source: Buffer, first: int, end: int
+) -> StreamWork:
     """Rows first .. end - 1, with their owners."""
     mask = prefix_mask(end) ^ prefix_mask(first)
-    to, origin = _live(target, source)
+    require_live(target, source)
+    to, origin = storage_of(target), storage_of(source)
 
-    def put(stream: Any) -> None:
+    def put(stream: Handle) -> None:
         cuda.copy(stream, to.part(end, first=first), origin.part(end, first=first))
 
     def settle() -> None:
         to.owners[first:end] = origin.owners[first:end]
 
     accesses = (source.access(mask, is_write=False), target.access(mask, is_write=True))
-    return Work(accesses=accesses, put=put, settle=settle)
+    return StreamWork(accesses=accesses, put=put, settle=settle)
 
 
 def scatter_blocks(
-    cuda: CudaDriver, target: VirtualBuffer, source: VirtualBuffer, blocks: Sequence[int]
-) -> Work:
+    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
+) -> StreamWork:
     """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
-    to, origin = _live(target, source)
+    require_live(target, source)
+    to, origin = storage_of(target), storage_of(source)
 
-    def put(stream: Any) -> None:
+    def put(stream: Handle) -> None:
         for row, block in enumerate(blocks):
             cuda.copy(stream, to.memory[block], origin.memory[row])
 
     read = source.access(prefix_mask(len(blocks)), is_write=False)
     accesses = (read, target.access(mask_of(blocks), is_write=True))
-    return Work(accesses=accesses, put=put, settle=_nothing)
+    return StreamWork(accesses=accesses, put=put, settle=no_owners)
 
 
 def gather_blocks(
-    cuda: CudaDriver, target: VirtualBuffer, source: VirtualBuffer, blocks: Sequence[int]
-) -> Work:
+    cuda: CudaDriver, target: Buffer, source: Buffer, blocks: Sequence[int]
+) -> StreamWork:
     """Block blocks[i] of a pool to row i of the target."""
-    to, origin = _live(target, source)
+    require_live(target, source)
+    to, origin = storage_of(target), storage_of(source)
 
-    def put(stream: Any) -> None:
+    def put(stream: Handle) -> None:
         for row, block in enumerate(blocks):
             cuda.copy(stream, to.memory[row], origin.memory[block])
 
     read = source.access(mask_of(blocks), is_write=False)
     accesses = (read, target.access(prefix_mask(len(blocks)), is_write=True))
-    return Work(accesses=accesses, put=put, settle=_nothing)
+    return StreamWork(accesses=accesses, put=put, settle=no_owners)
 
 
-def poison_work(cuda: CudaDriver, buffer: VirtualBuffer) -> Work:
+def poison_work(cuda: CudaDriver, buffer: Buffer) -> StreamWork:
     """The whole buffer becomes poison that nobody owns."""
-    storage: Any = buffer.storage
+    storage = storage_of(buffer)
     word = bits_of(poison_of(buffer.dtype), buffer.dtype)
-
-    def settle() -> None:
-        storage.owners[:] = [None] * len(storage.owners)
-
     whole = buffer.access(prefix_mask(buffer.shape[0]), is_write=True)
     put = partial(cuda.fill, target=storage.tensor, word=word)
-    return Work(accesses=(whole,), put=put, settle=settle)
-
-
-def _live(target: VirtualBuffer, source: VirtualBuffer) -> tuple[Any, Any]:
-    assert not target.is_free, f"a copy from {source.name} to {target.name}, which is free"
-    assert not source.is_free, f"a copy to {target.name} from {source.name}, which is free"
-    return target.storage, source.storage
+    return StreamWork(accesses=(whole,), put=put, settle=storage.disown)

@@ -6,33 +6,29 @@ read sees poison, so that the stepwise oracle notices, and an undeclared write r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from racegate.device.launches import Launch
 from racegate.device.masks import mask_of
-from racegate.device.protocol import FootprintError, Use
+from racegate.device.uses import FootprintError, Use
 from racegate_kernels.backend import Backend
 from racegate_kernels.poison import poison_of
 
 
 def run_audited(
-    kernel: Callable[..., None],
-    backend: Backend,
-    name: str,
-    uses: Sequence[Use],
-    views: Sequence[np.ndarray],
-    constants: Sequence[np.ndarray],
-    scalars: dict[str, Any],
+    launch: Launch, backend: Backend, operation: str, views: Sequence[np.ndarray]
 ) -> None:
     """kernel(backend, *copies, *constants, **scalars), changes of declared rows copied back.
 
+    operation: the name in the trace; views: [rows, ...] each, one per use, of its memory
     Raises FootprintError if the kernel changed a row that it did not declare as written.
     """
+    uses = launch.uses
     copies = [_copy_of_declared(use, view) for use, view in zip(uses, views, strict=True)]
     before = [copy.copy() for copy in copies]
-    kernel(backend, *copies, *constants, **scalars)
+    launch.kernel(backend, *copies, *launch.constants, **launch.scalars)
     for use, view, copy, old in zip(uses, views, copies, before, strict=True):
         rows = _changed_rows(copy, old)
         if not len(rows):
@@ -40,7 +36,7 @@ def run_audited(
         mask = use.known_mask
         allowed = (-1 if mask is None else mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
-            raise FootprintError(f"{name} wrote undeclared rows of {use.buffer.name}: {rows}")
+            raise FootprintError(f"{operation} wrote undeclared rows of {use.buffer.name}: {rows}")
         view[rows] = copy[rows]
 
 

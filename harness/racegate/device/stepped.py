@@ -1,16 +1,16 @@
-"""Driver: lets a stepper take every step of the virtual device's host and streams."""
+"""SteppedRun: lets a stepper take every step of the virtual device's host and streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from racegate.device.nodes import Node, Op, VirtualStream
+from racegate.device.nodes import Op, Stream
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepping import Step, Stepper, flag_of
 from racegate.history.trace import HOST, Access, OpRecord
 
 
-class Driver:
+class SteppedRun:
     """Offers the stepper what could happen next, and makes its choice happen.
 
     progress: passes everything at the heads of streams that is no operation
@@ -21,10 +21,10 @@ class Driver:
         self,
         stepper: Stepper,
         recorder: Recorder,
-        streams: Sequence[VirtualStream],
+        streams: Sequence[Stream],
         *,
         progress: Callable[[], None],
-        take: Callable[[VirtualStream, Node], None],
+        take: Callable[[Stream], None],
     ) -> None:
         self._stepper = stepper
         self._recorder = recorder
@@ -33,7 +33,7 @@ class Driver:
         self._take = take
         self._host_steps = 0
 
-    def as_step(self, stream: VirtualStream) -> Step:
+    def as_step(self, stream: Stream) -> Step:
         """The operation just issued, as a step of its stream."""
         record = self._recorder.events[-1]
         assert isinstance(record, OpRecord)
@@ -68,10 +68,10 @@ class Driver:
         while ready := self._ready():
             self._run(ready[self._stepper.choose([head for _, head in ready])][0])
 
-    def _run(self, stream: VirtualStream) -> None:
-        self._take(stream, stream.queue[0])
+    def _run(self, stream: Stream) -> None:
+        self._take(stream)
 
-    def _ready(self) -> list[tuple[VirtualStream, Step]]:
+    def _ready(self) -> list[tuple[Stream, Step]]:
         """Streams whose next operation could run, with it."""
         self._progress()
         ready = []
