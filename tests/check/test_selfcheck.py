@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from racegate.cli.search import exit_code_of
 from typer.testing import CliRunner
 
 import racegate.check.checker
@@ -29,7 +30,6 @@ from racegate.check.selfcheck import (
     plant_canaries,
 )
 from racegate.cli.app import app
-from racegate.cli.search import exit_code_of
 from racegate.engine.rows.parts import RowParts
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind, the_parts

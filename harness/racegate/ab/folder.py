@@ -15,7 +15,7 @@ import msgspec
 
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, Arm, Plan
+from racegate.ab.workload import AbError, AbPlan, Arm
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"
@@ -27,14 +27,14 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a folder belongs to."""
 
     schema: str
-    plan: Plan
+    plan: AbPlan
 
 
 class Folder:
     """Finished waves of one plan."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        self._path = path
+    def __init__(self, path: Path, plan: AbPlan) -> None:
+        self.path = path
         self.plan = plan
 
     def truth(self, wave: int) -> TruthWave | None:
@@ -86,16 +86,16 @@ class Folder:
         _save(self._held_file(run.fault), run)
 
     def _wave_file(self, arm: Arm, wave: int) -> Path:
-        return self._path / arm.value.replace("/", "+") / f"{wave:04}.json"
+        return self.path / arm.value.replace("/", "+") / f"{wave:04}.json"
 
     def _held_file(self, fault: str) -> Path:
-        return self._path / "held" / f"{fault}.json"
+        return self.path / "held" / f"{fault}.json"
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         return _decoded(path, kind) if path.exists() else None
 
 
-def open_folder(path: Path, plan: Plan) -> Folder:
+def open_folder(path: Path, plan: AbPlan) -> Folder:
     """The folder of a plan, made if it is not there. Raises AbError if it is another's."""
     file = path / PLAN_FILE
     if not file.exists():

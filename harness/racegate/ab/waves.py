@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from racegate.ab.workload import AbError, Arm, Plan, scenario_of, truth_table
+from racegate.ab.workload import AbError, AbPlan, Arm, scenario_of, truth_table
 from racegate.check.checker import ENGINE_ERRORS, plain_tokens
+from racegate.device.cuda.driver import CudaDriver
+from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.device.recorder import NullRecorder
 from racegate.device.virtual.device import VirtualDevice
@@ -73,6 +75,11 @@ class CudaPlace:
             device.close()
 
 
+def cuda_place(driver: CudaDriver) -> CudaPlace:
+    """Natural timing on a GPU."""
+    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
+
+
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A run of the engine. setup_seconds: until its first step; stopped: why it broke off."""
 
@@ -122,7 +129,7 @@ class ArmWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(place >= 0 and finish is not Finish.UNFINISHED for place, finish in pairs)
 
 
-def run_truth(site: Site, plan: Plan, wave: int, environment: dict[str, str]) -> TruthWave:
+def run_truth(site: Site, plan: AbPlan, wave: int, environment: dict[str, str]) -> TruthWave:
     """The tokens that every arm has to deliver. Raises TruthError or AbError."""
     scenario = scenario_of(plan, wave, Arm.TRUTH)
     ran = run_engine(site, scenario, None, {})
@@ -144,7 +151,7 @@ def run_truth(site: Site, plan: Plan, wave: int, environment: dict[str, str]) ->
 
 
 def check_truth(
-    plan: Plan, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
+    plan: AbPlan, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
 ) -> int:
     """Compares the wave's part of the sample with plain decoding on the CPU; returns its size."""
     first = plan.indices(wave).start
@@ -162,7 +169,7 @@ def check_truth(
 
 
 def run_arm(
-    site: Site, plan: Plan, arm: Arm, truth: TruthWave, environment: dict[str, str]
+    site: Site, plan: AbPlan, arm: Arm, truth: TruthWave, environment: dict[str, str]
 ) -> ArmWave:
     """The same requests through the engine of an arm, compared with the truth."""
     scenario = scenario_of(plan, truth.wave, arm)
@@ -183,7 +190,7 @@ def run_arm(
     )
 
 
-def rehearse(site: Site, plan: Plan, arm: Arm) -> None:
+def rehearse(site: Site, plan: AbPlan, arm: Arm) -> None:
     """A wave that ends soon: kernels are compiled and loaded, for the sizes of the real ones,
     before anything is timed.
     """

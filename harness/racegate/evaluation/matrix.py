@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from racegate.check.checker import Checker
+from racegate.evaluation.checkers import Checkers
 from racegate.evaluation.kills import (
     SPEAKING,
     Look,
@@ -28,8 +26,9 @@ from racegate.evaluation.kills import (
     measure_row,
 )
 from racegate.faults.catalogue import FAULTS, find_fault
-from racegate.faults.fault import Fault, FaultKind
+from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
+from racegate.jobs.pool import Task, run_all
 from racegate.repro.search import BUDGET
 from racegate.scenario.spec import Scenario
 
@@ -121,18 +120,12 @@ def measure(
     """The whole matrix. scenarios: the gate's, by name."""
     _require_scripts(scenarios)
     started = time.perf_counter()
-    rows = []
-    if workers == 1:
-        checkers = checkers_for(FAULTS, scenarios)
-        for fault in FAULTS:
-            rows.append(measure_row(fault, checkers, budget=budget, seed=seed))
-            on_row(fault.name)
-    else:
-        share = partial(_row_of, dict(scenarios), budget, seed)
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            for row in pool.map(share, [fault.name for fault in FAULTS]):
-                rows.append(row)
-                on_row(row.fault)
+    rows, _ = run_all(
+        partial(make_worker, dict(scenarios), budget, seed),
+        (Task(name=fault.name, content=fault.name) for fault in FAULTS),
+        workers=workers,
+        on_done=on_row,
+    )
     return Matrix(
         schema=SCHEMA,
         environment=environment(),
@@ -155,17 +148,30 @@ def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
                 )
 
 
-def _row_of(scenarios: Mapping[str, Scenario], budget: int, seed: int, name: str) -> Row:
-    """In a worker process: one fault."""
-    fault = find_fault(name)
-    checkers = checkers_for((fault,), scenarios)
-    return measure_row(fault, checkers, budget=budget, seed=seed)
+class RowWorker:
+    """Measures faults by their names."""
+
+    def __init__(self, scenarios: Mapping[str, Scenario], *, budget: int, seed: int) -> None:
+        self._checkers = Checkers(scenarios)
+        self._budget = budget
+        self._seed = seed
+
+    def work(self, name: str) -> Row:
+        """One fault."""
+        fault = find_fault(name)
+        names = fault.scenarios or self._checkers.names
+        checkers = {name: self._checkers.of(name) for name in names}
+        return measure_row(fault, checkers, budget=self._budget, seed=self._seed)
+
+    def end(self) -> None:
+        """There is nothing left to say."""
 
 
-def checkers_for(faults: Iterable[Fault], scenarios: Mapping[str, Scenario]) -> dict[str, Checker]:
-    """Of the scripts that faults are looked for in: their own, or all."""
-    names = {name for fault in faults for name in fault.scenarios or scenarios}
-    return {name: Checker(scenario) for name, scenario in scenarios.items() if name in names}
+def make_worker(
+    scenarios: Mapping[str, Scenario], budget: int, seed: int, number: int
+) -> RowWorker:
+    """In a worker process; every worker is like the other."""
+    return RowWorker(scenarios, budget=budget, seed=seed)
 
 
 def totals_of(rows: Sequence[Row]) -> Totals:
