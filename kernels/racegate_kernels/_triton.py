@@ -1,5 +1,5 @@
-"""Triton, imported when the first kernel is launched. The eager twins in the same files need nothing
-from it: the virtual device runs without, and so does a system for which Triton has no wheels.
+"""Triton, imported when the first kernel is launched. The eager twins in the same files need
+nothing from it: the virtual device runs without, and so does a system without Triton.
 
 Until then every kernel is a `_Deferred`, and so is every constant. `load` puts what Triton makes of
 them in their places, in all modules of this package, before Triton looks at any: a kernel names

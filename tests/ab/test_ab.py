@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from racegate.ab.folder import Folder, missing, open_folder, read_folder
 from racegate.ab.held import run_held
-from racegate.ab.running import Done, Part, Runner, parse_part
+from racegate.ab.running import Part, Progress, Runner, parse_part, worker_here
 from racegate.ab.summary import AbReport, ArmReport, summarise
 from racegate.ab.waves import (
     ArmWave,
@@ -33,8 +33,8 @@ from racegate.ab.workload import (
     PROMPT_MIN,
     STOP_TOKEN,
     AbError,
+    AbPlan,
     Arm,
-    Plan,
     scenario_of,
     truth_table,
 )
@@ -48,7 +48,7 @@ from racegate.repro.replay import Outcome
 from racegate.scenario.validation import validate
 from support import SCENARIOS
 
-PLAN = Plan(
+PLAN = AbPlan(
     device="virtual", generations=30, wave=12, rows=6, max_tokens=40, vocab_size=30, checked=5
 )
 WHERE = {"device": "virtual"}
@@ -59,10 +59,11 @@ def truth() -> TruthWave:
     return run_truth(VirtualPlace(), PLAN, 0, WHERE)
 
 
-def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[Done]:
+def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[Progress]:
     """One call; what it has shown."""
-    seen: list[Done] = []
-    Runner(folder, VirtualPlace(), arms, environment=WHERE, **options).run(seen.append)
+    seen: list[Progress] = []
+    make = worker_here(folder, VirtualPlace(), WHERE)
+    Runner(folder, arms, make, **options).run(seen.append)
     return seen
 
 

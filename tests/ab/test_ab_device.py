@@ -13,7 +13,7 @@ import pytest
 from numpy_backend import numpy_backend
 from racegate.ab.held import run_held
 from racegate.ab.waves import CudaPlace, TruthWave, VirtualPlace, rehearse, run_arm, run_truth
-from racegate.ab.workload import ARMS, Arm, Plan
+from racegate.ab.workload import ARMS, AbPlan, Arm
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.repro.replay import Outcome
@@ -21,7 +21,9 @@ from racegate.scenario.spec import CacheMode
 from support import SCENARIOS
 from sync_driver import SyncDriver
 
-PLAN = Plan(device="cuda", generations=16, wave=16, rows=6, max_tokens=24, vocab_size=30, checked=4)
+PLAN = AbPlan(
+    device="cuda", generations=16, wave=16, rows=6, max_tokens=24, vocab_size=30, checked=4
+)
 
 
 def place(seed: int | None = None) -> CudaPlace:

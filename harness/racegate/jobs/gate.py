@@ -33,6 +33,9 @@ from racegate.repro.replay import Outcome, replay
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 
+# Fewer are done before a process has started.
+TASKS_EACH = 4
+
 
 class GateStats(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over the scenarios."""
@@ -188,7 +191,7 @@ def run_gate(
     answers, checks = run_all(
         partial(make_worker, look, fault),
         _tasks(given, seed),
-        workers=min(workers, len(given.names)),
+        workers=min(workers, -(-len(given.names) // TASKS_EACH)),
         on_done=on_done,
     )
     looked = [answer for answer in answers if isinstance(answer, _Looked)]

@@ -257,7 +257,7 @@ class Processes:
                 if time.monotonic() - member.since > self._silent_s:
                     del here[member.pipe]
                     member.process.kill()
-                    yield member.lost(f"has said nothing for {self._silent_s:.0f} s")
+                    yield member.lost(f"has said nothing for {self._silent_s:g} s")
             if not ready:
                 yield Tick()
 
