@@ -38,8 +38,8 @@ from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
 from racegate.jobs.campaign import STATE_FILE, Campaign, CampaignState
 from racegate.jobs.fuzz import Bounds, fuzz
-from racegate.jobs.gate import GateInput, GateResult, run_gate
-from racegate.jobs.generated import Drawing, look_at
+from racegate.jobs.gate import GateResult, GateSpec, run_gate
+from racegate.jobs.generated import CampaignSpec, look_at
 from racegate.repro.search import search
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from support import SCENARIOS, checker, scenario
@@ -62,7 +62,7 @@ def look(subject: Checker, fault: Fault | None) -> RunResult:
 
 def small_gate(*names: str, fault: str | None = None) -> GateResult:
     scenarios = tuple((SCENARIOS / f"{name}.toml", scenario(name)) for name in names)
-    return run_gate(GateInput(scenarios=scenarios), look=look, fault=fault)
+    return run_gate(GateSpec(scenarios=scenarios), look=look, fault=fault)
 
 
 class TestCanaries:
@@ -108,7 +108,7 @@ class TestCanaries:
         def fault_free(subject: Checker, fault: Fault | None) -> RunResult:
             return subject.run()
 
-        given = GateInput(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
         result = run_gate(given, look=fault_free)
         assert result.exit_code == 3
         assert result.selfcheck.canaries_found == 0
@@ -214,7 +214,7 @@ class TestExercisedNothing:
                 seen, stats=msgspec.structs.replace(seen.stats, overlapped_ops=0)
             )
 
-        given = GateInput(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
         result = run_gate(given, look=serial)
         assert result.scenarios[0].verdict is Verdict.PROVED
         assert result.verdict is Verdict.INCONCLUSIVE
@@ -229,7 +229,7 @@ class TestCampaigns:
         )
 
     def small_campaign(self, folder: Path) -> tuple[Campaign, CampaignState]:
-        campaign = Campaign(Drawing(seed=0), folder)
+        campaign = Campaign(CampaignSpec(seed=0), folder)
         return campaign, fuzz(campaign, Bounds(scenarios=2), workers=1)
 
     def test_each_worker_looks_at_canaries_before_and_behind(self, tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ class TestCampaigns:
 
     def test_a_run_that_is_not_the_same_twice_is_reported(self) -> None:
         index = _with_chunks(seed=0)
-        report = look_at(Drawing(seed=0), index, drifting(), {"divergence/x"})
+        report = look_at(CampaignSpec(seed=0), index, drifting(), {"divergence/x"})
         assert report.selfcheck.mismatches == 1
         assert "prepared" in report.selfcheck.problems[0]
 

@@ -15,9 +15,9 @@ from test_cuda_cli import racegate as racegate_without_gpu
 
 from racegate.ab import waves
 from racegate.ab.folder import open_folder
-from racegate.ab.running import Part, Progress, WaveShown
+from racegate.ab.running import Progress, Share, WaveShown
 from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
-from racegate.ab.workload import AbPlan, Arm
+from racegate.ab.workload import AbSpec, Arm
 from racegate.cli import ab as cli_ab
 from racegate.cli.ab import How, exit_code_of, line_of
 from support import SCENARIOS
@@ -26,11 +26,11 @@ TINY = (
     *("--device", "virtual", "--generations", "20", "--wave", "10", "--rows", "5"),
     *("--max-tokens", "30", "--vocab", "20", "--checked", "3"),
 )
-PLAN = AbPlan(
+PLAN = AbSpec(
     device="virtual", generations=20, wave=10, rows=5, max_tokens=30, vocab_size=20, checked=3
 )
 TIMES = {"seconds": 0, "setup_seconds": 0, "tokens_per_second": 0}
-HOW = How(part=Part(), witnesses=SCENARIOS / "witnesses")
+HOW = How(share=Share(), witnesses=SCENARIOS / "witnesses")
 TWO_ARMS = ("--arm", "fault-free", "--arm", "accepted-double-remap")
 
 
@@ -48,7 +48,7 @@ def test_the_json_is_the_contract(run: tuple[Path, dict[str, Any]]) -> None:
     assert set(found) == set(AbReport.__struct_fields__)
     assert set(found["truth"]) == set(TruthReport.__struct_fields__)
     assert found["schema"] == "racegate.ab/1"
-    assert msgspec.convert(found["plan"], AbPlan) == PLAN
+    assert msgspec.convert(found["plan"], AbSpec) == PLAN
     right, wrong = found["arms"]
     assert set(right) == set(wrong) == set(ArmReport.__struct_fields__)
     assert (right["arm"], right["wrong"], right["lost"]) == ("fault-free", 0, 0)

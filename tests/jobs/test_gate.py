@@ -9,7 +9,7 @@ import pytest
 
 from racegate.check.selfcheck import CANARIES, SelfCheck
 from racegate.history.witness import load_witnesses
-from racegate.jobs.gate import GateInput, GateLook, GateResult, everywhere, run_gate
+from racegate.jobs.gate import GateJudge, GateResult, GateSpec, everywhere, run_gate
 from racegate.jobs.selection import SelectionError
 from racegate.scenario.files import load_all, scenario_paths
 from support import SCENARIOS
@@ -18,8 +18,8 @@ EXPRESSION = "cycle or correction-wrong-epoch or stop-token or wrong-row or doub
 
 
 @pytest.fixture(scope="module")
-def whole() -> GateInput:
-    return GateInput(
+def whole() -> GateSpec:
+    return GateSpec(
         scenarios=tuple(load_all(scenario_paths(SCENARIOS))),
         must_fail=tuple(load_witnesses(SCENARIOS / "witnesses")),
     )
@@ -33,10 +33,10 @@ def untimed(result: GateResult) -> Any:
     return value
 
 
-def test_the_result_is_the_same_for_any_number_of_workers(whole: GateInput) -> None:
+def test_the_result_is_the_same_for_any_number_of_workers(whole: GateSpec) -> None:
     given = whole.selected(EXPRESSION)
     assert len(given.scenarios) > 3 and len(given.must_fail) > 1
-    results = [run_gate(given, look=GateLook(budget=8), workers=n) for n in (1, 2)]
+    results = [run_gate(given, look=GateJudge(budget=8), workers=n) for n in (1, 2)]
     assert untimed(results[0]) == untimed(results[1])
     assert [run.scenario for run in results[1].scenarios] == [s.name for _, s in given.scenarios]
     assert [entry.witness for entry in results[1].must_fail] == [
@@ -45,7 +45,7 @@ def test_the_result_is_the_same_for_any_number_of_workers(whole: GateInput) -> N
     assert results[1].selfcheck.canaries == len(CANARIES)
 
 
-def test_a_selection_is_by_name_of_both(whole: GateInput) -> None:
+def test_a_selection_is_by_name_of_both(whole: GateSpec) -> None:
     given = whole.selected("stop-token")
     assert [scenario.name for _, scenario in given.scenarios] == ["stop-token"]
     assert all("stop-token" in path.name for path, _ in given.must_fail)

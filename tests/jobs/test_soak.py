@@ -25,8 +25,8 @@ from racegate.jobs.pool import Done, Ended, InProcess, Lost, Tick
 from racegate.jobs.soak import (
     Failure,
     Heard,
-    SoakPlan,
     SoakResult,
+    SoakSpec,
     SoakWorker,
     Tally,
     soak_once,
@@ -39,8 +39,8 @@ NAME = "three-row-cycle"
 RUNS = 12
 
 
-def plan(pacing: Pacing = Pacing.EAGER) -> SoakPlan:
-    return SoakPlan(runs=RUNS, seconds=None, workers=1, seed=3, pacing=pacing)
+def plan(pacing: Pacing = Pacing.EAGER) -> SoakSpec:
+    return SoakSpec(runs=RUNS, seconds=None, workers=1, seed=3, pacing=pacing)
 
 
 def tally_on(driver: Any, pacing: Pacing = Pacing.EAGER) -> Tally:
@@ -116,7 +116,7 @@ def worked(seconds: float | None, driver: Any) -> Heard:
     """What a worker says that has two scenarios and two runs of each to make."""
     names = ("two-row-cycle", "stop-token")
     paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names]
-    asked = SoakPlan(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
+    asked = SoakSpec(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
     heard = heard_of(*names)
     end = math.inf if seconds is None else time.monotonic() + seconds
     tasks = heard.tasks_of(0, names, workers=1, runs_each=2, end=end)

@@ -15,7 +15,7 @@ import msgspec
 
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, AbPlan, Arm
+from racegate.ab.workload import AbError, AbSpec, Arm
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"
@@ -27,13 +27,13 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a folder belongs to."""
 
     schema: str
-    plan: AbPlan
+    plan: AbSpec
 
 
 class Folder:
     """Finished waves of one plan."""
 
-    def __init__(self, path: Path, plan: AbPlan) -> None:
+    def __init__(self, path: Path, plan: AbSpec) -> None:
         self.path = path
         self.plan = plan
 
@@ -95,7 +95,7 @@ class Folder:
         return _decoded(path, kind) if path.exists() else None
 
 
-def open_folder(path: Path, plan: AbPlan) -> Folder:
+def open_folder(path: Path, plan: AbSpec) -> Folder:
     """The folder of a plan, made if it is not there. Raises AbError if it is another's."""
     file = path / PLAN_FILE
     if not file.exists():

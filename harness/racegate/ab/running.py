@@ -15,11 +15,11 @@ import msgspec
 from racegate.ab.folder import Folder, read_folder
 from racegate.ab.waves import (
     ArmWave,
-    Site,
     TruthError,
     TruthWave,
-    VirtualPlace,
-    cuda_place,
+    VirtualWaveSite,
+    WaveSite,
+    cuda_wave_site,
     rehearse,
     run_arm,
     run_truth,
@@ -30,8 +30,8 @@ from racegate.jobs.environment import environment_of
 from racegate.jobs.pool import Done, Lost, MakeWorker, PoolError, Task, pool_of
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Part `index` of `count` (from 1): every count-th wave. Parts may run beside each other."""
+class Share(msgspec.Struct, frozen=True):
+    """Share `index` of `count` (from 1): every count-th wave. Parts may run beside each other."""
 
     index: int = 1
     count: int = 1
@@ -40,12 +40,12 @@ class Part(msgspec.Struct, frozen=True):
         return wave % self.count == self.index - 1
 
 
-def parse_part(text: str) -> Part:
+def parse_share(text: str) -> Share:
     """`2/4` is the second of four parts. Raises AbError."""
     index, _, count = text.partition("/")
     if not (index.isdecimal() and count.isdecimal()) or not 1 <= int(index) <= int(count):
         raise AbError(f"cannot read the part {text!r}: write 2/4 for the second of four")
-    return Part(int(index), int(count))
+    return Share(int(index), int(count))
 
 
 class WaveShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class WaveTask(msgspec.Struct, frozen=True):
 class WaveWorker:
     """Runs waves on one site, and keeps them in the folder."""
 
-    def __init__(self, folder: Folder, site: Site, environment: dict[str, str]) -> None:
+    def __init__(self, folder: Folder, site: WaveSite, environment: dict[str, str]) -> None:
         self._folder = folder
         self._site = site
         self._environment = environment
@@ -126,20 +126,20 @@ def make_worker(folder: Path, number: int) -> WaveWorker:
     """In a worker process: workers take turns with the GPUs of the machine. Raises NoCudaError."""
     opened = read_folder(folder)
     device = opened.plan.device
-    site: Site = VirtualPlace()
+    site: WaveSite = VirtualWaveSite()
     if device != "virtual":
-        site = cuda_place(open_cuda(number % gpu_count()))
+        site = cuda_wave_site(open_cuda(number % gpu_count()))
     return WaveWorker(opened, site, environment_of(device))
 
 
 def worker_here(
-    folder: Folder, site: Site, environment: dict[str, str]
+    folder: Folder, site: WaveSite, environment: dict[str, str]
 ) -> MakeWorker[WaveTask, WaveShown | WrongTruth]:
     """Makes the one worker that needs no process of its own."""
     return lambda number: WaveWorker(folder, site, environment)
 
 
-class Runner:
+class AbRunner:
     """Runs what is missing, wave by wave, so that at any time all arms have had the same requests.
 
     workers: run every so many-th wave, the truth first and then all arms, so that no worker waits
@@ -153,13 +153,13 @@ class Runner:
         arms: Sequence[Arm],
         make: MakeWorker[WaveTask, WaveShown | WrongTruth] | None = None,
         *,
-        part: Part | None = None,
+        share: Share | None = None,
         workers: int = 1,
         seconds: float | None = None,
     ) -> None:
         self._folder = folder
         self._make = partial(make_worker, folder.path) if make is None else make
-        self._part = Part() if part is None else part
+        self._share = Share() if share is None else share
         self._workers = workers
         self._seconds = seconds
         self._units = list(self._missing((Arm.TRUTH, *arms)))
@@ -191,7 +191,7 @@ class Runner:
 
     def _missing(self, arms: Sequence[Arm]) -> Iterator[WaveTask]:
         for wave in range(self._folder.plan.waves):
-            if self._part.has(wave):
+            if self._share.has(wave):
                 yield from (WaveTask(arm, wave) for arm in arms if not self._folder.has(arm, wave))
 
     def _tasks(self, worker: int) -> Iterator[Task[WaveTask]]:

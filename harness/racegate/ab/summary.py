@@ -12,7 +12,7 @@ import msgspec
 from racegate.ab.folder import Folder, missing
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, AbPlan, Arm, engine_of
+from racegate.ab.workload import AbError, AbSpec, Arm, engine_of
 from racegate.engine.state.tracked import Finish
 
 SCHEMA = "racegate.ab/1"
@@ -92,7 +92,7 @@ class AbReport(msgspec.Struct, frozen=True, kw_only=True):
     """The `ab` object of the JSON contract. missing: waves not run; environments: all met."""
 
     schema: str
-    plan: AbPlan
+    plan: AbSpec
     truth: TruthReport
     arms: tuple[ArmReport, ...]
     held: tuple[HeldRun, ...]
@@ -125,7 +125,7 @@ def summarise(folder: Folder, arms: Sequence[Arm]) -> AbReport:
     )
 
 
-def _truth_report(plan: AbPlan, truths: Sequence[TruthWave]) -> TruthReport:
+def _truth_report(plan: AbSpec, truths: Sequence[TruthWave]) -> TruthReport:
     pairs = [
         (len(tokens), finish)
         for truth in truths
@@ -147,7 +147,7 @@ def _truth_report(plan: AbPlan, truths: Sequence[TruthWave]) -> TruthReport:
 
 
 def _arm_report(
-    plan: AbPlan, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
+    plan: AbSpec, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
 ) -> ArmReport:
     for wave in waves:
         if wave.wave not in truths:

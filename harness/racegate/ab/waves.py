@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from racegate.ab.workload import AbError, AbPlan, Arm, scenario_of, truth_table
+from racegate.ab.workload import AbError, AbSpec, Arm, scenario_of, truth_table
 from racegate.check.checker import ENGINE_ERRORS, plain_tokens
 from racegate.device.cuda.driver import CudaDriver
 from racegate.device.cuda.pacing import Pacing
@@ -33,7 +33,7 @@ class TruthError(Exception):
     """The truth differs from the CPU reference: nothing that is compared with it means anything."""
 
 
-class Site(Protocol):
+class WaveSite(Protocol):
     """Where waves are run."""
 
     def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> AbstractContextManager[Any]:
@@ -41,7 +41,7 @@ class Site(Protocol):
         ...
 
 
-class VirtualPlace:
+class VirtualWaveSite:
     """The virtual device: everything lands at once. To try things out without a GPU."""
 
     @contextmanager
@@ -54,7 +54,7 @@ class VirtualPlace:
         yield VirtualDevice(lanes, recorder=recorder, dropped=fault.drops, backend=backend)
 
 
-class CudaPlace:
+class CudaWaveSite:
     """A GPU, with the pacing of its site."""
 
     def __init__(self, site: CudaSite) -> None:
@@ -75,9 +75,9 @@ class CudaPlace:
             device.close()
 
 
-def cuda_place(driver: CudaDriver) -> CudaPlace:
+def cuda_wave_site(driver: CudaDriver) -> CudaWaveSite:
     """Natural timing on a GPU."""
-    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
+    return CudaWaveSite(CudaSite(driver, pacing=Pacing.NATURAL))
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class ArmWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(place >= 0 and finish is not Finish.UNFINISHED for place, finish in pairs)
 
 
-def run_truth(site: Site, plan: AbPlan, wave: int, environment: dict[str, str]) -> TruthWave:
+def run_truth(site: WaveSite, plan: AbSpec, wave: int, environment: dict[str, str]) -> TruthWave:
     """The tokens that every arm has to deliver. Raises TruthError or AbError."""
     scenario = scenario_of(plan, wave, Arm.TRUTH)
     ran = run_engine(site, scenario, None, {})
@@ -151,7 +151,7 @@ def run_truth(site: Site, plan: AbPlan, wave: int, environment: dict[str, str]) 
 
 
 def check_truth(
-    plan: AbPlan, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
+    plan: AbSpec, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
 ) -> int:
     """Compares the wave's part of the sample with plain decoding on the CPU; returns its size."""
     first = plan.indices(wave).start
@@ -169,7 +169,7 @@ def check_truth(
 
 
 def run_arm(
-    site: Site, plan: AbPlan, arm: Arm, truth: TruthWave, environment: dict[str, str]
+    site: WaveSite, plan: AbSpec, arm: Arm, truth: TruthWave, environment: dict[str, str]
 ) -> ArmWave:
     """The same requests through the engine of an arm, compared with the truth."""
     scenario = scenario_of(plan, truth.wave, arm)
@@ -190,7 +190,7 @@ def run_arm(
     )
 
 
-def rehearse(site: Site, plan: AbPlan, arm: Arm) -> None:
+def rehearse(site: WaveSite, plan: AbSpec, arm: Arm) -> None:
     """A wave that ends soon: kernels are compiled and loaded, for the sizes of the real ones,
     before anything is timed.
     """
@@ -204,7 +204,7 @@ def rehearse(site: Site, plan: AbPlan, arm: Arm) -> None:
 
 
 def run_engine(
-    site: Site,
+    site: WaveSite,
     scenario: Scenario,
     fault: Fault | None,
     truth: Mapping[str, tuple[int, ...]],

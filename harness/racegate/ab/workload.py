@@ -111,7 +111,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 ARMS = tuple(arm for arm in Arm if arm is not Arm.TRUTH and "/" not in arm.value)
 
 
-class AbPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AbSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all arms have in common. A folder belongs to one plan.
 
     wave: requests of one run of the engine, the last run perhaps with fewer
@@ -146,7 +146,7 @@ class AbPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return tuple(index for index in self.indices(wave) if index in chosen)
 
 
-def scenario_of(plan: AbPlan, wave: int, arm: Arm) -> Scenario:
+def scenario_of(plan: AbSpec, wave: int, arm: Arm) -> Scenario:
     """One run of the engine. It is not validated: it is bounded, and larger than a file may be."""
     model = ModelSpec(vocab_size=plan.vocab_size, seed=1 + plan.seed, **SIZES[plan.size])
     return Scenario(
@@ -160,12 +160,12 @@ def scenario_of(plan: AbPlan, wave: int, arm: Arm) -> Scenario:
     )
 
 
-def _steps_max(plan: AbPlan) -> int:
+def _steps_max(plan: AbSpec) -> int:
     """Enough for a token a step in every row, and as much again: what takes longer hangs."""
     return 2 * (plan.max_tokens + 4) * (1 + -(-plan.wave // plan.rows))
 
 
-def engine_of(plan: AbPlan, arm: Arm) -> EngineSpec:
+def engine_of(plan: AbSpec, arm: Arm) -> EngineSpec:
     """Rows decode through graphs, and all of them find blocks."""
     longest = PROMPT_MAX + plan.max_tokens
     most = -(-(longest + 2 * (1 + DRAFTS)) // INTERVAL) * INTERVAL
@@ -194,7 +194,7 @@ def _capture_rows(rows: int) -> tuple[int, ...]:
     return (*(size for size in (4, 8, 16, 32, 64, 128) if size < rows), rows)
 
 
-def _request(plan: AbPlan, index: int) -> Request:
+def _request(plan: AbSpec, index: int) -> Request:
     """Generation `index`; it depends on nothing but the seed and the vocabulary."""
     label = f"ab:{index}"
     length = PROMPT_MIN + draw(plan.seed, f"{label}:length", 0) % (PROMPT_MAX - PROMPT_MIN + 1)

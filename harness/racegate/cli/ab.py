@@ -19,9 +19,9 @@ from rich.progress import Progress as Bar
 
 from racegate.ab.folder import Folder, open_folder, read_folder
 from racegate.ab.held import run_held, witness_path
-from racegate.ab.running import Part, Progress, Runner, parse_part, worker_here
+from racegate.ab.running import AbRunner, Progress, Share, parse_share, worker_here
 from racegate.ab.summary import AbReport, summarise
-from racegate.ab.waves import TruthError, VirtualPlace, cuda_place
+from racegate.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
 from racegate.ab.workload import (
     ARMS,
     CHECKED,
@@ -30,7 +30,7 @@ from racegate.ab.workload import (
     ROWS,
     VOCAB_SIZE,
     WAVE,
-    AbPlan,
+    AbSpec,
     Arm,
     ModelSize,
 )
@@ -60,7 +60,7 @@ class Only(StrEnum):
 class How(msgspec.Struct, frozen=True, kw_only=True):
     """How what is missing is run. witnesses: where the held runs of the faults are"""
 
-    part: Part
+    share: Share
     workers: int = 1
     seconds: float | None = None
     witnesses: Path
@@ -116,7 +116,7 @@ def ab(
             fail("--only report needs --out DIR")
         folder = read_folder(out)
         _end(summarise(folder, _others(arm or folder.arms())), json)
-    plan = AbPlan(
+    plan = AbSpec(
         device=device.value,
         generations=generations,
         wave=wave,
@@ -130,7 +130,7 @@ def ab(
     )
     arms = _others(arm or ARMS)
     with _folder(out, plan) as folder:
-        how = How(part=parse_part(part), workers=workers, seconds=seconds, witnesses=witnesses)
+        how = How(share=parse_share(part), workers=workers, seconds=seconds, witnesses=witnesses)
         _run(folder, arms, how)
         _end(summarise(folder, arms), json)
 
@@ -141,7 +141,7 @@ def _others(arms: Sequence[Arm]) -> tuple[Arm, ...]:
 
 
 @contextmanager
-def _folder(out: Path | None, plan: AbPlan) -> Iterator[Folder]:
+def _folder(out: Path | None, plan: AbSpec) -> Iterator[Folder]:
     """The folder asked for, or one that goes with the command."""
     if out is not None:
         yield open_folder(out, plan)
@@ -151,10 +151,10 @@ def _folder(out: Path | None, plan: AbPlan) -> Iterator[Folder]:
 
 
 def _run(folder: Folder, arms: Sequence[Arm], how: How) -> None:
-    """What is missing; the held runs first, which take moments, and by the first part only."""
+    """What is missing; the held runs first, which take moments, and by the first share only."""
     faults = dict.fromkeys(one.fault.name for one in arms if one.fault is not None)
     known = {run.fault for run in folder.held()}
-    lacking = [name for name in faults if name not in known and how.part.index == 1]
+    lacking = [name for name in faults if name not in known and how.share.index == 1]
     for name in lacking:
         load_witness(witness_path(name, how.witnesses))
     driver = None if folder.plan.device == DeviceKind.VIRTUAL else open_cuda()
@@ -167,9 +167,9 @@ def _run(folder: Folder, arms: Sequence[Arm], how: How) -> None:
         seconds -= time.perf_counter() - started
     make = None
     if how.workers == 1:
-        site = VirtualPlace() if driver is None else cuda_place(driver)
+        site = VirtualWaveSite() if driver is None else cuda_wave_site(driver)
         make = worker_here(folder, site, environment_of(folder.plan.device))
-    runner = Runner(folder, arms, make, part=how.part, workers=how.workers, seconds=seconds)
+    runner = AbRunner(folder, arms, make, share=how.share, workers=how.workers, seconds=seconds)
     try:
         with _progress() as on_done:
             runner.run(on_done)

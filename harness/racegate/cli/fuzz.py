@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.live import Live as LiveDisplay
+from rich.live import Live
 
 from racegate.cli.options import (
     FaultOption,
@@ -21,10 +21,10 @@ from racegate.cli.options import (
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Verdict
 from racegate.history.outcome import SCHEMA
-from racegate.jobs.campaign import Campaign, CampaignState, Live
+from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
-from racegate.jobs.generated import NOTHING_HAPPENED, Drawing
+from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
 from racegate.report.search import print_campaign
 
 app = typer.Typer(add_completion=False)
@@ -52,9 +52,9 @@ def fuzz(
         fail("give --seconds or --scenarios, or both")
     if fault is not None:
         find_fault(fault)
-    campaign = Campaign(Drawing(seed=seed, fault=fault, holds_each=holds), out)
+    campaign = Campaign(CampaignSpec(seed=seed, fault=fault, holds_each=holds), out)
     bounds = Bounds(seconds=seconds, scenarios=scenarios)
-    with LiveDisplay("starting", console=Console(stderr=True), transient=True) as display:
+    with Live("starting", console=Console(stderr=True), transient=True) as display:
         state = run_fuzz(
             campaign,
             bounds,
@@ -83,7 +83,7 @@ def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
     return 4 if is_idle or is_open or campaign.unchecked else 0
 
 
-def live_line(live: Live) -> str:
+def live_line(live: CampaignProgress) -> str:
     """One line of progress."""
     rate = live.schedules_per_second
     last = "none yet" if live.last_new_s is None else f"{live.last_new_s:.0f} s ago"

@@ -26,7 +26,7 @@ from racegate.cli.options import (
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witnesses
-from racegate.jobs.gate import GateInput, GateLook, GateResult, run_gate
+from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
@@ -66,7 +66,7 @@ def gate(
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    given = GateInput(
+    given = GateSpec(
         scenarios=tuple(load_all(scenario_paths(scenarios))),
         must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
     )
@@ -77,7 +77,7 @@ def gate(
         return
     if fault is not None:
         find_fault(fault)
-    look = GateLook(
+    look = GateJudge(
         budget=budget if explore is Explore.LADDER else None,
         seed=seed,
         is_audited=audit is Audit.ON,
@@ -91,7 +91,7 @@ def gate(
 
 
 def _with_progress(
-    given: GateInput, look: GateLook, *, fault: str | None, seed: int, workers: int
+    given: GateSpec, look: GateJudge, *, fault: str | None, seed: int, workers: int
 ) -> GateResult:
     with progress_bar() as progress:
         task = progress.add_task("gate", total=len(given.names))
@@ -105,7 +105,7 @@ def _with_progress(
         )
 
 
-def _print_list(given: GateInput, json: str | None) -> None:
+def _print_list(given: GateSpec, json: str | None) -> None:
     rows = [
         *(("scenario", scenario.name, str(path)) for path, scenario in given.scenarios),
         *(("witness", path.name, str(path)) for path, _ in given.must_fail),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from racegate.check.checker import Checkers
 from racegate.cli.options import (
     DeviceKind,
     DeviceOption,
@@ -44,12 +45,15 @@ def replay(
     site = site_of(device, pacing)
     options = "" if site is None else f" --device {device} --pacing {pacing}"
     results = []
+    checkers = Checkers()
     with progress_bar() as progress:
         task = progress.add_task("replaying", total=len(files))
         for file, witness in zip(files, witnesses, strict=True):
             progress.update(task, description=file.name)
             command = f"racegate replay {file}{options}"
-            results.append(replay_witness(witness, times=times, command=command, cuda=site))
+            results.append(
+                replay_witness(witness, times=times, command=command, cuda=site, checkers=checkers)
+            )
             progress.advance(task)
     if json is not None:
         write_json(json, _replay_object(files, results, device))

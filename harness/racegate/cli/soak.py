@@ -21,7 +21,7 @@ from racegate.cli.options import (
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.torch import open_cuda
-from racegate.jobs.soak import SoakPlan, SoakResult
+from racegate.jobs.soak import SoakResult, SoakSpec
 from racegate.jobs.soak import soak as run_soak
 from racegate.scenario.files import scenario_paths
 
@@ -46,7 +46,7 @@ def soak(
     """
     paths = scenario_paths(scenarios)
     open_cuda()
-    plan = SoakPlan(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
+    plan = SoakSpec(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
     with progress_bar() as progress:
         task = progress.add_task("soak", total=runs)
         result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))

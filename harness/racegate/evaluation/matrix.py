@@ -13,18 +13,18 @@ from typing import Any
 
 import msgspec
 
-from racegate.evaluation.checkers import Checkers
-from racegate.evaluation.kills import (
+from racegate.evaluation.cells import (
     SPEAKING,
     Look,
+    MatrixRow,
     OracleCell,
     Record,
-    Row,
     Sight,
     Strategy,
     StrategyCell,
-    measure_row,
 )
+from racegate.evaluation.kills import measure_row
+from racegate.evaluation.scripts import Scripts
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
@@ -98,7 +98,7 @@ class Matrix(Record, frozen=True, kw_only=True):
     seed: int
     seconds: float
     totals: Totals
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
 
 
 class Worse(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,15 +152,15 @@ class RowWorker:
     """Measures faults by their names."""
 
     def __init__(self, scenarios: Mapping[str, Scenario], *, budget: int, seed: int) -> None:
-        self._checkers = Checkers(scenarios)
+        self._scripts = Scripts(scenarios)
         self._budget = budget
         self._seed = seed
 
-    def work(self, name: str) -> Row:
+    def work(self, name: str) -> MatrixRow:
         """One fault."""
         fault = find_fault(name)
-        names = fault.scenarios or self._checkers.names
-        checkers = {name: self._checkers.of(name) for name in names}
+        names = fault.scenarios or self._scripts.names
+        checkers = {name: self._scripts.checker(name) for name in names}
         return measure_row(fault, checkers, budget=self._budget, seed=self._seed)
 
     def end(self) -> None:
@@ -174,7 +174,7 @@ def make_worker(
     return RowWorker(scenarios, budget=budget, seed=seed)
 
 
-def totals_of(rows: Sequence[Row]) -> Totals:
+def totals_of(rows: Sequence[MatrixRow]) -> Totals:
     """The sums over the rows."""
     seeded = [row for row in rows if row.kind is not FaultKind.CONTROL]
     controls = [row for row in rows if row.kind is FaultKind.CONTROL]
@@ -192,7 +192,7 @@ def totals_of(rows: Sequence[Row]) -> Totals:
     )
 
 
-def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
+def _oracle_total(rows: Sequence[MatrixRow], column: Look) -> OracleTotal:
     missed = [row.fault for row in rows if not row.oracles[column].seen]
     cells = [row.oracles[column] for row in rows]
     return OracleTotal(
@@ -204,12 +204,12 @@ def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
     )
 
 
-def _speakers(row: Row) -> set[Look]:
+def _speakers(row: MatrixRow) -> set[Look]:
     """The oracles that see a fault in some run; a stopped engine speaks as well."""
     return {column for column in SPEAKING if row.oracles[column].seen}
 
 
-def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
+def _strategy_total(rows: Sequence[MatrixRow], strategy: Strategy) -> StrategyTotal:
     missed = [row for row in rows if row.strategies[strategy].kill is None]
     return StrategyTotal(
         killed=len(rows) - len(missed),
@@ -218,7 +218,7 @@ def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
     )
 
 
-def is_silent(row: Row) -> bool:
+def is_silent(row: MatrixRow) -> bool:
     """Whether nothing spoke of a row: right for a control alone."""
     return not any(cell.seen for cell in row.oracles.values()) and all(
         cell.kill is None and cell.flagged is None for cell in row.strategies.values()
@@ -242,7 +242,7 @@ def worse_cells(old: Matrix, new: Matrix) -> list[Worse]:
     return worse
 
 
-def worse_in_row(old: Row, new: Row) -> list[Worse]:
+def worse_in_row(old: MatrixRow, new: MatrixRow) -> list[Worse]:
     """The same for one fault, over the columns that the new row has."""
     if new.kind is FaultKind.CONTROL:
         spoke = () if is_silent(new) else ("something speaks about a control",)

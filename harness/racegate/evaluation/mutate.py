@@ -14,7 +14,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.engine.state.edges import EDGES
-from racegate.evaluation.checkers import Checkers
+from racegate.evaluation.scripts import Scripts
 from racegate.faults.fault import Fault, FaultKind
 from racegate.faults.mutations import Mutation, Operator
 from racegate.history.finding import signature_of
@@ -189,11 +189,11 @@ class MutantWorker:
     """Judges mutants."""
 
     def __init__(self, scenarios: Mapping[str, Scenario]) -> None:
-        self._checkers = Checkers(scenarios)
+        self._scripts = Scripts(scenarios)
 
     def work(self, task: MutantTask) -> MutantResult:
         """One mutant."""
-        return judge(task.mutation, [self._checkers.of(name) for name in task.scenarios])
+        return judge(task.mutation, [self._scripts.checker(name) for name in task.scenarios])
 
     def end(self) -> None:
         """There is nothing left to say."""

@@ -14,7 +14,7 @@ import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
 from racegate.history.witness import WitnessError, load_witness, save
-from racegate.jobs.generated import Drawing, Found, Report
+from racegate.jobs.generated import CampaignSpec, Found, Report
 from racegate.scenario.errors import BadInputError
 
 STATE_FILE = "campaign.json"
@@ -45,7 +45,7 @@ class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     selfcheck: SelfCheck = SelfCheck()
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What to show while it runs. last_new_s: since the last new finding"""
 
     scenarios: int
@@ -90,8 +90,8 @@ class Campaign:
     Raises CampaignError.
     """
 
-    def __init__(self, drawing: Drawing, folder: Path) -> None:
-        self.drawing = drawing
+    def __init__(self, spec: CampaignSpec, folder: Path) -> None:
+        self.spec = spec
         self.folder = folder
         self.known = _known(folder)
         self.new: dict[str, Found] = {}
@@ -104,7 +104,7 @@ class Campaign:
         if not path.exists():
             return _Totals()
         state = _decoded(path)
-        if (state.seed, state.fault) != (self.drawing.seed, self.drawing.fault):
+        if (state.seed, state.fault) != (self.spec.seed, self.spec.fault):
             raise CampaignError(
                 f"{path}: of a campaign with seed {state.seed}, fault {state.fault}; use the same "
                 "or another folder"
@@ -142,9 +142,9 @@ class Campaign:
         self.selfcheck = together((self.selfcheck, selfcheck))
         self._totals.selfcheck = together((self._totals.selfcheck, selfcheck))
 
-    def live(self, seconds: float, last_new_s: float | None) -> Live:
+    def live(self, seconds: float, last_new_s: float | None) -> CampaignProgress:
         """What to show. seconds: of this run"""
-        return Live(
+        return CampaignProgress(
             scenarios=self._totals.done,
             schedules=self._totals.schedules,
             seconds=self._totals.seconds + seconds,
@@ -157,8 +157,8 @@ class Campaign:
         totals = self._totals
         state = CampaignState(
             schema=STATE_SCHEMA,
-            seed=self.drawing.seed,
-            fault=self.drawing.fault,
+            seed=self.spec.seed,
+            fault=self.spec.fault,
             done=totals.done,
             schedules=totals.schedules,
             verdicts=dict(sorted(totals.verdicts.items())),

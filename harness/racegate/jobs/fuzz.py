@@ -17,8 +17,8 @@ from itertools import count
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
-from racegate.jobs.campaign import Campaign, CampaignState, Live
-from racegate.jobs.generated import Drawing, Report, ScenarioWorker
+from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
+from racegate.jobs.generated import CampaignSpec, Report, ScenarioWorker
 from racegate.jobs.pool import (
     Done,
     Ended,
@@ -51,7 +51,7 @@ def fuzz(
     bounds: Bounds,
     *,
     workers: int,
-    on_progress: Callable[[Live], None] = lambda live: None,
+    on_progress: Callable[[CampaignProgress], None] = lambda live: None,
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
 
@@ -64,7 +64,7 @@ class _Run:
     """One run of a campaign."""
 
     def __init__(
-        self, campaign: Campaign, bounds: Bounds, on_progress: Callable[[Live], None]
+        self, campaign: Campaign, bounds: Bounds, on_progress: Callable[[CampaignProgress], None]
     ) -> None:
         self._campaign = campaign
         self._bounds = bounds
@@ -76,7 +76,7 @@ class _Run:
     def run(self, workers: int) -> CampaignState:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
-        make = partial(make_worker, campaign.drawing, frozenset(campaign.known))
+        make = partial(make_worker, campaign.spec, frozenset(campaign.known))
         shares = spread(self._tasks(), workers)
         try:
             with closing(pool_of(workers).run(make, shares)) as events:
@@ -120,7 +120,7 @@ class _Run:
 
 
 def make_worker(
-    drawing: Drawing, known: frozenset[str], number: int
+    spec: CampaignSpec, known: frozenset[str], number: int
 ) -> Worker[int, Report | SelfCheck]:
     """In a worker process; every worker is like the other."""
-    return ScenarioWorker(drawing, known)
+    return ScenarioWorker(spec, known)

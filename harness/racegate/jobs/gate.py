@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.check.checker import Checker
+from racegate.check.checker import Checker, Checkers
 from racegate.check.selfcheck import (
     Look,
     SelfCheck,
@@ -85,7 +85,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         return exit_code([self.verdict])
 
 
-class GateLook(msgspec.Struct, frozen=True, kw_only=True):
+class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
     """How the gate looks at a scenario. budget: schedules of the ladder; None: one eager run"""
 
     budget: int | None
@@ -100,7 +100,7 @@ class GateLook(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class GateInput(msgspec.Struct, frozen=True, kw_only=True):
+class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What goes through the gate, with the files it comes from."""
 
     scenarios: tuple[tuple[Path, Scenario], ...]
@@ -112,10 +112,10 @@ class GateInput(msgspec.Struct, frozen=True, kw_only=True):
         scenarios = (scenario.name for _, scenario in self.scenarios)
         return (*scenarios, *(path.name for path, _ in self.must_fail))
 
-    def selected(self, expression: str) -> GateInput:
+    def selected(self, expression: str) -> GateSpec:
         """What an expression selects by name. Raises SelectionError if that is nothing."""
         selects = parse_selection(expression)
-        found = GateInput(
+        found = GateSpec(
             scenarios=tuple(pair for pair in self.scenarios if selects(pair[1].name)),
             must_fail=tuple(pair for pair in self.must_fail if selects(pair[0].name)),
         )
@@ -154,16 +154,28 @@ class GateWorker:
     def __init__(self, look: Look, fault: Fault | None) -> None:
         self._look = look
         self._fault = fault
+        self._checkers = Checkers()
 
     def work(self, task: _GateTask) -> _GateAnswer:
         """One scenario, or one witness."""
         if isinstance(task, _WitnessTask):
-            return _replayed(task.path, task.witness)
-        checker = Checker(task.scenario, replay=f"racegate run {task.path}")
+            return self._replayed(task.path, task.witness)
+        checker = self._checkers.of(task.scenario, replay=f"racegate run {task.path}")
         first = TwiceRun(checker, self._fault) if task.is_run_twice else None
         result = self._look(checker, self._fault)
         selfcheck = SelfCheck() if first is None else first.again()
         return _Looked(result=result, selfcheck=selfcheck)
+
+    def _replayed(self, path: Path, witness: Witness) -> MustFail:
+        command = f"racegate replay {path}"
+        result = replay(witness, times=1, command=command, checkers=self._checkers)
+        return MustFail(
+            witness=str(path),
+            fault=witness.fault,
+            expected_signature=witness.signature,
+            signature=result.signature,
+            outcome=result.outcome,
+        )
 
     def end(self) -> SelfCheck:
         """Whether this worker would have found what is planted."""
@@ -176,7 +188,7 @@ def make_worker(look: Look, fault: str | None, number: int) -> GateWorker:
 
 
 def run_gate(
-    given: GateInput,
+    given: GateSpec,
     *,
     look: Look,
     fault: str | None = None,
@@ -201,7 +213,7 @@ def run_gate(
     return _as_result([one.result for one in looked], missed, selfcheck)
 
 
-def _tasks(given: GateInput, seed: int) -> Iterable[Task[_GateTask]]:
+def _tasks(given: GateSpec, seed: int) -> Iterable[Task[_GateTask]]:
     twice = chosen_twice([scenario.name for _, scenario in given.scenarios], seed=seed)
     for path, scenario in given.scenarios:
         is_run_twice = scenario.name in twice
@@ -217,17 +229,6 @@ def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
         canaries=max(check.canaries for check in checks),
         canaries_found=min(check.canaries_found for check in checks),
         problems=tuple(dict.fromkeys(text for check in checks for text in check.problems)),
-    )
-
-
-def _replayed(path: Path, witness: Witness) -> MustFail:
-    result = replay(witness, times=1, command=f"racegate replay {path}")
-    return MustFail(
-        witness=str(path),
-        fault=witness.fault,
-        expected_signature=witness.signature,
-        signature=result.signature,
-        outcome=result.outcome,
     )
 
 

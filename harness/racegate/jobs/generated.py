@@ -27,7 +27,7 @@ LADDER_BUDGET = 24
 NOTHING_HAPPENED = "nothing happened"
 
 
-class Drawing(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What decides every scenario of a campaign, and what is done with it.
 
     holds_each: further schedules of each scenario, with a few holds drawn for each
@@ -63,15 +63,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class ScenarioWorker:
     """Looks at scenarios by their index. known: signatures that need no witness any more"""
 
-    def __init__(self, drawing: Drawing, known: frozenset[str]) -> None:
-        self._drawing = drawing
-        self._fault = None if drawing.fault is None else find_fault(drawing.fault)
+    def __init__(self, spec: CampaignSpec, known: frozenset[str]) -> None:
+        self._spec = spec
+        self._fault = None if spec.fault is None else find_fault(spec.fault)
         self._seen = set(known)
         self._unsaid = self._canaries()
 
     def work(self, index: int) -> Report:
         """One scenario; a signature that this worker has not seen is minimised."""
-        report = look_at(self._drawing, index, self._fault, self._seen)
+        report = look_at(self._spec, index, self._fault, self._seen)
         check, self._unsaid = together((self._unsaid, report.selfcheck)), SelfCheck()
         return msgspec.structs.replace(report, selfcheck=check)
 
@@ -81,26 +81,26 @@ class ScenarioWorker:
 
     def _canaries(self) -> SelfCheck:
         def look(checker: Checker, fault: Fault | None) -> RunResult:
-            return search(checker, fault=fault, budget=LADDER_BUDGET, seed=self._drawing.seed)
+            return search(checker, fault=fault, budget=LADDER_BUDGET, seed=self._spec.seed)
 
         return plant_canaries(look)
 
 
-def look_at(drawing: Drawing, index: int, fault: Fault | None, seen: set[str]) -> Report:
+def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str]) -> Report:
     """Searches one generated scenario, and minimises what is not in `seen`, which gets it."""
-    scenario = generate(seeded(drawing.seed, index), name=f"generated-{drawing.seed}-{index}")
+    scenario = generate(seeded(spec.seed, index), name=f"generated-{spec.seed}-{index}")
     checker = Checker(scenario)
-    twice = _twice(drawing, index, checker, fault) if is_run_twice(drawing.seed, index) else []
-    result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=drawing.seed + index)
+    twice = _twice(spec, index, checker, fault) if is_run_twice(spec.seed, index) else []
+    result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=spec.seed + index)
     schedules = result.stats.schedules
-    if drawing.holds_each and signature_of(result.findings) is None:
-        result, more = _with_drawn_holds(drawing, index, checker, fault, result)
+    if spec.holds_each and signature_of(result.findings) is None:
+        result, more = _with_drawn_holds(spec, index, checker, fault, result)
         schedules += more
     signature = signature_of(result.findings)
     found = None
     if signature is not None and signature not in seen and result.verdict is not Verdict.BENIGN:
         seen.add(signature)
-        found = _minimised(drawing, index, scenario, result, fault)
+        found = _minimised(spec, index, scenario, result, fault)
     return Report(
         index=index,
         schedules=schedules,
@@ -112,15 +112,15 @@ def look_at(drawing: Drawing, index: int, fault: Fault | None, seen: set[str]) -
     )
 
 
-def _twice(drawing: Drawing, index: int, checker: Checker, fault: Fault | None) -> list[TwiceRun]:
+def _twice(spec: CampaignSpec, index: int, checker: Checker, fault: Fault | None) -> list[TwiceRun]:
     """The eager run, and the first with drawn holds, if the campaign draws any."""
-    schedules = [EAGER] + ([_drawn(drawing, index, 0)] if drawing.holds_each else [])
+    schedules = [EAGER] + ([_drawn(spec, index, 0)] if spec.holds_each else [])
     return [TwiceRun(checker, fault, schedule=schedule) for schedule in schedules]
 
 
-def _drawn(drawing: Drawing, index: int, number: int) -> Schedule:
+def _drawn(spec: CampaignSpec, index: int, number: int) -> Schedule:
     """The drawn schedule of that number for a scenario."""
-    return generate_holds(seeded(drawing.seed, index * 1_000_003 + number))
+    return generate_holds(seeded(spec.seed, index * 1_000_003 + number))
 
 
 def _idle(result: RunResult) -> tuple[str, ...]:
@@ -142,27 +142,27 @@ def _settings_of(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _with_drawn_holds(
-    drawing: Drawing, index: int, checker: Checker, fault: Fault | None, clean: RunResult
+    spec: CampaignSpec, index: int, checker: Checker, fault: Fault | None, clean: RunResult
 ) -> tuple[RunResult, int]:
     """The first finding among schedules with drawn holds, else the clean result; and how many."""
     runs = SharedRuns(checker, fault)
-    for number in range(drawing.holds_each):
-        result = runs.run(_drawn(drawing, index, number))
+    for number in range(spec.holds_each):
+        result = runs.run(_drawn(spec, index, number))
         if signature_of(result.findings) is not None:
             return result, number + 1
-    return clean, drawing.holds_each
+    return clean, spec.holds_each
 
 
 def _minimised(
-    drawing: Drawing, index: int, scenario: Scenario, result: RunResult, fault: Fault | None
+    spec: CampaignSpec, index: int, scenario: Scenario, result: RunResult, fault: Fault | None
 ) -> Found:
     schedule = parse_schedule(list(result.schedule))
     small = minimise(scenario, schedule, fault)
-    title = f"{small.signature} (scenario {index} of seed {drawing.seed})"
+    title = f"{small.signature} (scenario {index} of seed {spec.seed})"
     return Found(
         signature=small.signature,
         index=index,
-        witness=witness_of(small, fault, title=title, seed=drawing.seed),
+        witness=witness_of(small, fault, title=title, seed=spec.seed),
         runs=small.runs,
         is_minimal=small.is_minimal,
     )

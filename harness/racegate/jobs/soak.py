@@ -36,7 +36,7 @@ SCHEMA = "racegate/1"
 SILENT_S_MAX = 120.0
 
 
-class SoakPlan(msgspec.Struct, frozen=True, kw_only=True):
+class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     """runs: of all scenarios together, as many of each; seconds: no run begins later"""
 
     runs: int
@@ -90,7 +90,7 @@ class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     environment: dict[str, str]
-    plan: SoakPlan
+    plan: SoakSpec
     total: Tally
     seconds: float
     runs_per_second: float
@@ -111,7 +111,7 @@ def schedules_for(lanes: Sequence[str], seed: int) -> Iterator[Schedule]:
         yield generate_holds(seeded(seed, number))
 
 
-def soak_scenario(scenario: Scenario, plan: SoakPlan, site: CudaSite) -> Iterator[Tally]:
+def soak_scenario(scenario: Scenario, plan: SoakSpec, site: CudaSite) -> Iterator[Tally]:
     """One run after another without end, the first eager; a schedule that would hold nothing is no
     run.
     """
@@ -151,7 +151,7 @@ def result_line(result: RunResult) -> str:
 class SoakWorker:
     """Takes its scenarios in turn, on one GPU of the machine. A task is a place in `paths`."""
 
-    def __init__(self, site: CudaSite, paths: Sequence[Path], plan: SoakPlan) -> None:
+    def __init__(self, site: CudaSite, paths: Sequence[Path], plan: SoakSpec) -> None:
         self._site = site
         self._paths = paths
         self._plan = plan
@@ -171,13 +171,13 @@ class SoakWorker:
         """There is nothing left to say."""
 
 
-def make_worker(paths: Sequence[Path], plan: SoakPlan, number: int) -> SoakWorker:
+def make_worker(paths: Sequence[Path], plan: SoakSpec, number: int) -> SoakWorker:
     """In a worker process: workers take turns with the GPUs of the machine."""
     site = CudaSite(open_cuda(number % gpu_count()), pacing=plan.pacing)
     return SoakWorker(site, paths, plan)
 
 
-def soak(paths: Sequence[Path], plan: SoakPlan, on_run: Callable[[int], None]) -> SoakResult:
+def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -> SoakResult:
     """All scenarios, shared out among processes, and these among the GPUs of the machine. Even one
     worker is a process of its own: it may hang.
     """
@@ -234,7 +234,7 @@ class Heard:
                 self.hung.append(event.doing)
 
 
-def _result(plan: SoakPlan, heard: Heard, seconds: float) -> SoakResult:
+def _result(plan: SoakSpec, heard: Heard, seconds: float) -> SoakResult:
     total = reduce(Tally.plus, heard.tallies.values(), Tally(scenario="all"))
     return SoakResult(
         schema=SCHEMA,
