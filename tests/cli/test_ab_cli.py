@@ -15,11 +15,11 @@ from test_cuda_cli import racegate as racegate_without_gpu
 
 from racegate.ab import waves
 from racegate.ab.folder import open_folder
-from racegate.ab.running import Progress, Share, WaveShown
+from racegate.ab.running import Progress, Share, WaveSummary
 from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
 from racegate.ab.workload import AbSpec, Arm
 from racegate.cli import ab as cli_ab
-from racegate.cli.ab import How, exit_code_of, line_of
+from racegate.cli.ab import CallSpec, exit_code_of, line_of
 from support import SCENARIOS
 
 TINY = (
@@ -30,7 +30,7 @@ PLAN = AbSpec(
     device="virtual", generations=20, wave=10, rows=5, max_tokens=30, vocab_size=20, checked=3
 )
 TIMES = {"seconds": 0, "setup_seconds": 0, "tokens_per_second": 0}
-HOW = How(share=Share(), witnesses=SCENARIOS / "witnesses")
+HOW = CallSpec(share=Share(), witnesses=SCENARIOS / "witnesses")
 TWO_ARMS = ("--arm", "fault-free", "--arm", "accepted-double-remap")
 
 
@@ -155,7 +155,7 @@ def test_the_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_line_of_progress() -> None:
-    shown = WaveShown(
+    shown = WaveSummary(
         arm=Arm.FAULT_FREE,
         wave=3,
         generations=256,

@@ -69,10 +69,10 @@ def numbered(numbers: Iterator[int] | range | None = None) -> Iterator[Task[int]
 
 def drive() -> None:
     """A driver with two workers and tasks without end: says when both have done something."""
-    from racegate.jobs.pool import Done, Processes, spread
+    from racegate.jobs.pool import Done, ProcessPool, spread
 
     seen: set[int] = set()
-    for event in Processes().run(Squarer, spread(numbered(), 2)):
+    for event in ProcessPool().run(Squarer, spread(numbered(), 2)):
         if isinstance(event, Done):
             seen.add(event.worker)
         if len(seen) == 2:

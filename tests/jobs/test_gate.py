@@ -28,8 +28,11 @@ def whole() -> GateSpec:
 def untimed(result: GateResult) -> Any:
     """A result without what differs from run to run."""
     value = msgspec.to_builtins(result)
-    for stats in (value["stats"], *(scenario["stats"] for scenario in value["scenarios"])):
-        del stats["seconds"]
+    del value["stats"]["seconds"]
+    for run in value["scenarios"]:
+        del run["stats"]["seconds"]
+        for name in ("seconds", "seconds_left"):
+            del run["search"][name]
     return value
 
 

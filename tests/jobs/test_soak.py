@@ -21,12 +21,12 @@ from racegate.cli.soak import exit_code_of
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.schedule import LATE
-from racegate.jobs.pool import Done, Ended, InProcess, Lost, Tick
+from racegate.jobs.pool import Done, Ended, InProcessPool, Lost, Tick
 from racegate.jobs.soak import (
-    Failure,
-    Heard,
     SoakResult,
     SoakSpec,
+    SoakStop,
+    SoakTally,
     SoakWorker,
     Tally,
     soak_once,
@@ -94,11 +94,11 @@ def test_a_device_that_waits_unasked_has_to_be_ended() -> None:
     assert soak_once(judge, site, LATE, expected).expired == 1
 
 
-def heard_of(*names: str) -> Heard:
-    return Heard(tallies={name: Tally(scenario=name) for name in names})
+def heard_of(*names: str) -> SoakTally:
+    return SoakTally(tallies={name: Tally(scenario=name) for name in names})
 
 
-def ran(name: str, worker: int) -> Done[Tally | Failure]:
+def ran(name: str, worker: int) -> Done[Tally | SoakStop]:
     return Done(worker=worker, number=0, name=name, result=Tally(scenario=name, runs=1))
 
 
@@ -112,7 +112,7 @@ def test_a_worker_that_is_lost_hung_where_it_was() -> None:
     assert (heard.hung, heard.failed, heard.runs) == (["b"], {}, 3)
 
 
-def worked(seconds: float | None, driver: Any) -> Heard:
+def worked(seconds: float | None, driver: Any) -> SoakTally:
     """What a worker says that has two scenarios and two runs of each to make."""
     names = ("two-row-cycle", "stop-token")
     paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names]
@@ -120,7 +120,7 @@ def worked(seconds: float | None, driver: Any) -> Heard:
     heard = heard_of(*names)
     end = math.inf if seconds is None else time.monotonic() + seconds
     tasks = heard.tasks_of(0, names, workers=1, runs_each=2, end=end)
-    for event in InProcess().run(lambda _: SoakWorker(CudaSite(driver), paths, asked), [tasks]):
+    for event in InProcessPool().run(lambda _: SoakWorker(CudaSite(driver), paths, asked), [tasks]):
         heard.take(event)
     return heard
 

@@ -48,7 +48,7 @@ def parse_share(text: str) -> Share:
     return Share(int(index), int(count))
 
 
-class WaveShown(msgspec.Struct, frozen=True, kw_only=True):
+class WaveSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What to show of a wave. wrong, stopped: see ArmWave"""
 
     arm: Arm
@@ -63,7 +63,7 @@ class WaveShown(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """A wave that is done. done, units: waves of arms, of this call; left_s: an estimate."""
 
-    shown: WaveShown
+    shown: WaveSummary
     done: int
     units: int
     elapsed_s: float
@@ -96,7 +96,7 @@ class WaveWorker:
         self._environment = environment
         self._rehearsed: set[Arm] = set()
 
-    def work(self, task: WaveTask) -> WaveShown | WrongTruth:
+    def work(self, task: WaveTask) -> WaveSummary | WrongTruth:
         """One wave. The truth of a wave is run before its arms."""
         plan = self._folder.plan
         if task.arm not in self._rehearsed:
@@ -111,7 +111,7 @@ class WaveWorker:
         self._folder.save_truth(truth)
         return _shown_truth(truth)
 
-    def _run_arm(self, task: WaveTask) -> WaveShown:
+    def _run_arm(self, task: WaveTask) -> WaveSummary:
         known = self._folder.truth(task.wave)
         assert known is not None, "the truth of a wave is run before its arms"
         found = run_arm(self._site, self._folder.plan, task.arm, known, self._environment)
@@ -134,7 +134,7 @@ def make_worker(folder: Path, number: int) -> WaveWorker:
 
 def worker_here(
     folder: Folder, site: WaveSite, environment: dict[str, str]
-) -> MakeWorker[WaveTask, WaveShown | WrongTruth]:
+) -> MakeWorker[WaveTask, WaveSummary | WrongTruth]:
     """Makes the one worker that needs no process of its own."""
     return lambda number: WaveWorker(folder, site, environment)
 
@@ -151,7 +151,7 @@ class AbRunner:
         self,
         folder: Folder,
         arms: Sequence[Arm],
-        make: MakeWorker[WaveTask, WaveShown | WrongTruth] | None = None,
+        make: MakeWorker[WaveTask, WaveSummary | WrongTruth] | None = None,
         *,
         share: Share | None = None,
         workers: int = 1,
@@ -209,8 +209,8 @@ class AbRunner:
         return self._seconds is not None and elapsed_s + self._longest_s > self._seconds
 
 
-def _shown_truth(truth: TruthWave) -> WaveShown:
-    return WaveShown(
+def _shown_truth(truth: TruthWave) -> WaveSummary:
+    return WaveSummary(
         arm=Arm.TRUTH,
         wave=truth.wave,
         generations=len(truth.tokens),
@@ -221,8 +221,8 @@ def _shown_truth(truth: TruthWave) -> WaveShown:
     )
 
 
-def _shown_arm(found: ArmWave) -> WaveShown:
-    return WaveShown(
+def _shown_arm(found: ArmWave) -> WaveSummary:
+    return WaveSummary(
         arm=found.arm,
         wave=found.wave,
         generations=len(found.lengths),

@@ -57,7 +57,7 @@ class Only(StrEnum):
     REPORT = "report"
 
 
-class How(msgspec.Struct, frozen=True, kw_only=True):
+class CallSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How what is missing is run. witnesses: where the held runs of the faults are"""
 
     share: Share
@@ -130,7 +130,9 @@ def ab(
     )
     arms = _others(arm or ARMS)
     with _folder(out, plan) as folder:
-        how = How(share=parse_share(part), workers=workers, seconds=seconds, witnesses=witnesses)
+        how = CallSpec(
+            share=parse_share(part), workers=workers, seconds=seconds, witnesses=witnesses
+        )
         _run(folder, arms, how)
         _end(summarise(folder, arms), json)
 
@@ -150,7 +152,7 @@ def _folder(out: Path | None, plan: AbSpec) -> Iterator[Folder]:
         yield open_folder(Path(path), plan)
 
 
-def _run(folder: Folder, arms: Sequence[Arm], how: How) -> None:
+def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
     """What is missing; the held runs first, which take moments, and by the first share only."""
     faults = dict.fromkeys(one.fault.name for one in arms if one.fault is not None)
     known = {run.fault for run in folder.held()}

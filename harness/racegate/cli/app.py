@@ -18,7 +18,7 @@ from racegate.cli.options import fail
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command. module: of this room, with the command or the group of commands as `app`"""
 
     module: str
@@ -26,21 +26,21 @@ class Lazy(NamedTuple):
 
 
 COMMANDS = {
-    "gate": Lazy("gate", "Run every scenario on the virtual device through all oracles."),
-    "run": Lazy("run", "Run one scenario and judge it."),
-    "replay": Lazy("replay", "Run witnesses again."),
-    "explain": Lazy("explain", "Explain a witness, or how two operations are ordered."),
-    "fuzz": Lazy("fuzz", "Search generated scenarios for new findings."),
-    "faults": Lazy("faults", "The seeded faults."),
-    "scenarios": Lazy("scenarios", "The scenario scripts."),
-    "ab": Lazy("ab", "Compare generations with and without a fault under natural timing."),
-    "soak": Lazy("soak", "Run correct scenarios on a GPU with held operations."),
-    "bench": Lazy("bench", "Measure schedules per second, and what recording and holding cost."),
-    "report": Lazy("report", "Put what was measured on a GPU beside its limits."),
+    "gate": LazyCommand("gate", "Run every scenario on the virtual device through all oracles."),
+    "run": LazyCommand("run", "Run one scenario and judge it."),
+    "replay": LazyCommand("replay", "Run witnesses again."),
+    "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
+    "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
+    "faults": LazyCommand("faults", "The seeded faults."),
+    "scenarios": LazyCommand("scenarios", "The scenario scripts."),
+    "ab": LazyCommand("ab", "Compare generations with and without a fault under natural timing."),
+    "soak": LazyCommand("soak", "Run correct scenarios on a GPU with held operations."),
+    "bench": LazyCommand("bench", "Measure schedules per second, and what holding costs."),
+    "report": LazyCommand("report", "Put what was measured on a GPU beside its limits."),
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyCommands(TyperGroup):
     """Knows the names and summaries of its commands, and imports the one that is called."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -57,7 +57,7 @@ class LazyGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=LazyCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

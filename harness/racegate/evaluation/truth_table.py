@@ -120,11 +120,7 @@ def _cell(
         motion=motion,
         landing=landing,
         landed=_landed(result, checker, design),
-        outcome=CellOutcome.RIGHT
-        if wrong is None
-        else CellOutcome.RAISED
-        if is_raised
-        else CellOutcome.WRONG,
+        outcome=outcome,
         is_flagged=result.stats.conflicts > 0,
         hold="".join(schedule.texts()),
     )

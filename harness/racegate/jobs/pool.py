@@ -1,4 +1,4 @@
-"""A pool: one way to run many tasks, in this process or in several.
+"""A worker pool: one way to run many tasks, in this process or in several.
 
 Every worker has an iterator of tasks, which is asked for the next one when the worker is free. One
 iterator that all workers share hands tasks to whoever is free (`spread`); one for each pins them,
@@ -121,7 +121,7 @@ class Pool(Protocol):
 
 def pool_of(workers: int) -> Pool:
     """One worker needs no process of its own."""
-    return InProcess() if workers == 1 else Processes()
+    return InProcessPool() if workers == 1 else ProcessPool()
 
 
 def spread(tasks: Iterable[Task[T]], workers: int) -> Shares[T]:
@@ -170,7 +170,7 @@ def run_all(
     return [found[number] for number in sorted(found)], [last[worker] for worker in sorted(last)]
 
 
-class InProcess:
+class InProcessPool:
     """One worker, here: its errors are this process's own."""
 
     def run(self, make: MakeWorker[T, R], shares: Shares[T]) -> Events[R]:
@@ -212,7 +212,7 @@ class _Refused:
     reason: str
 
 
-class Processes:
+class ProcessPool:
     """A process for each worker.
 
     silent_s: a worker that is at one task for longer is lost; None is no bound

@@ -27,7 +27,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 from racegate.jobs.environment import environment_of
-from racegate.jobs.pool import Done, Event, Lost, Processes, Task
+from racegate.jobs.pool import Done, Event, Lost, ProcessPool, Task
 from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
 
@@ -75,7 +75,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class SoakStop(msgspec.Struct, frozen=True, kw_only=True):
     """From a worker that could not make a run: why."""
 
     reason: str
@@ -157,7 +157,7 @@ class SoakWorker:
         self._plan = plan
         self._soaked: dict[int, Iterator[Tally]] = {}
 
-    def work(self, place: int) -> Tally | Failure:
+    def work(self, place: int) -> Tally | SoakStop:
         """The next run of a scenario."""
         if place not in self._soaked:
             scenario = load(self._paths[place])
@@ -165,7 +165,7 @@ class SoakWorker:
         try:
             return next(self._soaked[place])
         except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
-            return Failure(reason=f"{type(error).__name__}: {error}")
+            return SoakStop(reason=f"{type(error).__name__}: {error}")
 
     def end(self) -> None:
         """There is nothing left to say."""
@@ -182,7 +182,7 @@ def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -
     worker is a process of its own: it may hang.
     """
     names = [load(path).name for path in paths]
-    heard = Heard(tallies={name: Tally(scenario=name) for name in names})
+    heard = SoakTally(tallies={name: Tally(scenario=name) for name in names})
     started = time.monotonic()
     end = math.inf if plan.seconds is None else started + plan.seconds
     runs_each = -(-plan.runs // len(paths))
@@ -190,7 +190,7 @@ def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -
         heard.tasks_of(worker, names, workers=plan.workers, runs_each=runs_each, end=end)
         for worker in range(plan.workers)
     ]
-    pool = Processes(silent_s=SILENT_S_MAX)
+    pool = ProcessPool(silent_s=SILENT_S_MAX)
     with closing(pool.run(partial(make_worker, list(paths), plan), shares)) as events:
         for event in events:
             heard.take(event)
@@ -199,7 +199,7 @@ def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -
 
 
 @dataclass(slots=True)
-class Heard:
+class SoakTally:
     """What workers have said. hung: where they were that are lost; failed: why others stopped"""
 
     tallies: dict[str, Tally]
@@ -223,18 +223,18 @@ class Heard:
                 return
             yield Task(name=names[place], content=place)
 
-    def take(self, event: Event[Tally | Failure]) -> None:
+    def take(self, event: Event[Tally | SoakStop]) -> None:
         """Adds what has been heard."""
         match event:
             case Done(result=Tally() as tally):
                 self.tallies[tally.scenario] = self.tallies[tally.scenario].plus(tally)
-            case Done(worker=worker, result=Failure(reason=reason)):
+            case Done(worker=worker, result=SoakStop(reason=reason)):
                 self.failed[worker] = f"worker {worker}: {reason}"
             case Lost():
                 self.hung.append(event.doing)
 
 
-def _result(plan: SoakSpec, heard: Heard, seconds: float) -> SoakResult:
+def _result(plan: SoakSpec, heard: SoakTally, seconds: float) -> SoakResult:
     total = reduce(Tally.plus, heard.tallies.values(), Tally(scenario="all"))
     return SoakResult(
         schema=SCHEMA,
