@@ -54,7 +54,7 @@ def test_counts_that_land_at_once_spoil_the_double_remap_alone(truth: TruthWave)
     assert run_arm(place(), PLAN, Arm.COPY_AFTER_ROW_MOVE, truth, {}).wrong == 0
 
 
-class LazyCommand(Random):
+class Lazy(Random):
     """Runs nothing before it is waited for."""
 
     def choice(self, options: Any) -> Any:
@@ -62,7 +62,7 @@ class LazyCommand(Random):
 
 
 def lazy_place() -> CudaWaveSite:
-    driver = SyncDriver(numpy_backend(), random=LazyCommand(1))
+    driver = SyncDriver(numpy_backend(), random=Lazy(1))
     return CudaWaveSite(CudaSite(driver, pacing=Pacing.NATURAL))
 
 
