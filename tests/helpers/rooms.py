@@ -1,7 +1,7 @@
 """The house as a graph: modules, rooms and who imports whom; and its drawing.
 
-`python tests/helpers/rooms.py docs/rooms.svg`, or `make rooms`, draws it. An arrow that others imply
-is thin: who imports a room may import what stands below it.
+`python tests/helpers/rooms.py docs/rooms.svg`, or `make rooms`, draws it. An arrow that others
+imply is thin: who imports a room may import what stands below it.
 """
 
 from __future__ import annotations

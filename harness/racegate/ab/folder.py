@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -77,12 +77,15 @@ class Folder:
         )
 
     def save_truth(self, wave: TruthWave) -> None:
+        """Keeps the truth of a wave. Raises AbError."""
         _save(self._wave_file(Arm.TRUTH, wave.wave), wave)
 
     def save_wave(self, wave: ArmWave) -> None:
+        """Keeps a wave of an arm. Raises AbError."""
         _save(self._wave_file(wave.arm, wave.wave), wave)
 
     def save_held(self, run: HeldRun) -> None:
+        """Keeps the held run of a fault. Raises AbError."""
         _save(self._held_file(run.fault), run)
 
     def _wave_file(self, arm: Arm, wave: int) -> Path:
@@ -133,7 +136,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
         raise AbError(f"{path}: cannot be read: {error}") from error
 
 
-def _save(path: Path, value: Any) -> None:
+def _save(path: Path, value: object) -> None:
     """Whole or not at all, also beside other processes that write the same."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:

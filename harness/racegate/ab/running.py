@@ -37,6 +37,7 @@ class Share(msgspec.Struct, frozen=True):
     count: int = 1
 
     def has(self, wave: int) -> bool:
+        """Whether a wave is in it."""
         return wave % self.count == self.index - 1
 
 

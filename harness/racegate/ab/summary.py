@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -56,7 +55,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
     arm: Arm
     fault: str | None
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     lost: int
@@ -77,7 +76,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
     """The truth. checked: generations that equal plain decoding on the CPU."""
 
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     checked: int

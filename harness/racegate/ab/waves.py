@@ -6,7 +6,7 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +15,7 @@ from racegate.check.checker import ENGINE_ERRORS, plain_tokens
 from racegate.device.cuda.driver import CudaDriver
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
+from racegate.device.protocol import Device
 from racegate.device.recorder import NullRecorder
 from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.engine import AsyncEngine
@@ -36,7 +37,7 @@ class TruthError(Exception):
 class WaveSite(Protocol):
     """Where waves are run."""
 
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> AbstractContextManager[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> AbstractContextManager[Device]:
         """A device that records nothing, with the edges and kernels of a fault."""
         ...
 
@@ -45,7 +46,8 @@ class VirtualWaveSite:
     """The virtual device: everything lands at once. To try things out without a GPU."""
 
     @contextmanager
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
+        """See WaveSite."""
         recorder = NullRecorder(lanes)
         if fault is None:
             yield VirtualDevice(lanes, recorder=recorder)
@@ -61,7 +63,8 @@ class CudaWaveSite:
         self._site = site
 
     @contextmanager
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
+        """See WaveSite."""
         device = self._site.device(
             lanes,
             schedule=EAGER,
@@ -234,7 +237,7 @@ def run_engine(
 
 
 def make_engine(
-    scenario: Scenario, device: Any, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
+    scenario: Scenario, device: Device, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
 ) -> AsyncEngine:
     """The engine of an arm on its device."""
     if fault is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -65,7 +65,7 @@ def faults_list(
         print_faults(stdout_console(), faults)
 
 
-def fault_object(fault: Fault) -> dict[str, Any]:
+def fault_object(fault: Fault) -> dict[str, object]:
     """A fault in the JSON contract."""
     return {
         "name": fault.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -93,7 +93,7 @@ def live_line(live: CampaignProgress) -> str:
     )
 
 
-def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, Any]:
+def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, object]:
     """The `fuzz` object of the JSON contract."""
     return {
         "schema": SCHEMA,

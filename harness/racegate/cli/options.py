@@ -24,16 +24,22 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
+    """Where to run."""
+
     VIRTUAL = "virtual"
     CUDA = "cuda"
 
 
 class Audit(StrEnum):
+    """Whether operations see only the rows that they declare."""
+
     ON = "on"
     OFF = "off"
 
 
 class Explore(StrEnum):
+    """Which schedules are run."""
+
     EAGER = "eager"
     LADDER = "ladder"
 

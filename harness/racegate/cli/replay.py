@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -64,10 +64,13 @@ def replay(
     raise typer.Exit(EXIT_CODES[worst_of(result.outcome for result in results)])
 
 
-def _replay_object(files: list[Path], results: list[Replay], device: DeviceKind) -> Any:
+def _replay_object(
+    files: list[Path], results: list[Replay], device: DeviceKind
+) -> dict[str, object]:
     """One replay whole; several without their last runs."""
     if len(files) == 1:
-        return msgspec.to_builtins(results[0])
+        fields: dict[str, object] = msgspec.to_builtins(results[0])
+        return fields
     objects = []
     for file, result in zip(files, results, strict=True):
         fields = msgspec.to_builtins(result)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -296,13 +295,19 @@ def _worse_field(old: Sight | None, new: Sight | None) -> Iterable[str]:
         yield f"differs first in {now}, before in {old.field}, as expected"
 
 
+class _Schema(msgspec.Struct, frozen=True):
+    """What a file says that it is."""
+
+    schema: str = ""
+
+
 def load_matrix(path: Path) -> Matrix:
     """The matrix in a file. Raises MatrixError."""
     try:
-        raw: Any = msgspec.json.decode(path.read_bytes())
-        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        content = path.read_bytes()
+        if msgspec.json.decode(content, type=_Schema).schema != SCHEMA:
             raise MatrixError(f"{path}: not of the schema {SCHEMA!r}; make it again")
-        return msgspec.convert(raw, Matrix)
+        return msgspec.json.decode(content, type=Matrix)
     except OSError as error:
         raise MatrixError(f"{path}: cannot be read: {error}") from error
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -94,6 +94,7 @@ class Lost:
 
     @property
     def text(self) -> str:
+        """For people."""
         return f"worker {self.worker} {self.why}; it was at {self.doing}"
 
 
