@@ -33,7 +33,6 @@ from racegate.history.outcome import RunResult, run_object
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
 from racegate.report.text import print_run
-from racegate.repro.minimise import minimise, witness_of
 from racegate.repro.search import BUDGET, search
 from racegate.scenario.files import explicit, load
 from racegate.scenario.request_log import scenario_file_for
@@ -117,6 +116,8 @@ def _from_log(
 def _write_witness(
     path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
+    from racegate.repro.minimise import minimise, witness_of
+
     if signature_of(result.findings) is None:
         fail(f"nothing went wrong, so {path} is not written")
     schedule = parse_schedule(list(result.schedule))

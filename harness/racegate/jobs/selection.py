@@ -111,11 +111,15 @@ def nothing_selected(expression: str, names: Sequence[str]) -> SelectionError:
 
 
 def nearest(words: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The names that are most like any of the words, the nearest first."""
+    """The names that have most in common with any of the words, the nearest first."""
     asked = [word.lower() for word in words]
 
-    def likeness(name: str) -> float:
-        parts = (name.lower(), *re.split(r"[-./]", name.lower()))
-        return max(SequenceMatcher(a=word, b=part).ratio() for word in asked for part in parts)
+    def likeness(name: str) -> tuple[float, float]:
+        """What is in the name in one piece, as a share of the word; then how like they are."""
+        matchers = [SequenceMatcher(None, word, name.lower()) for word in asked]
+        return max(
+            (matcher.find_longest_match().size / len(word), matcher.ratio())
+            for matcher, word in zip(matchers, asked, strict=True)
+        )
 
-    return sorted(names, key=lambda name: (-likeness(name), name))[:NEAREST]
+    return sorted(sorted(names), key=likeness, reverse=True)[:NEAREST]
