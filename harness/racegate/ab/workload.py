@@ -13,6 +13,7 @@ import msgspec
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.scenario.draws import draw
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import (
     REQUESTS_MAX,
     CacheMode,
@@ -39,7 +40,7 @@ INTERVAL = 32
 STOP_TOKEN = 7
 
 
-class AbError(Exception):
+class AbError(BadInputError):
     """An A/B run that cannot be made, or a folder that cannot be used: says why."""
 
 

@@ -46,6 +46,7 @@ from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_qu
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import FLOAT_TOLERANCE, Divergence, find_divergence
 from racegate.scenario.config import resolve
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import UNJUDGED, DrafterKind, Numerics, Request, Scenario
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 from racegate_reference.decoding import plain_decode, truth
@@ -61,7 +62,7 @@ MODEL_SEEDS_MAX = 32
 ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, ArithmeticError)
 
 
-class CheckError(Exception):
+class CheckError(BadInputError):
     """The harness cannot judge a scenario; says why."""
 
 

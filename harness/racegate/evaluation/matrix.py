@@ -29,12 +29,13 @@ from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
 from racegate.jobs.pool import Task, run_all
 from racegate.repro.search import BUDGET
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 
 SCHEMA = "racegate.matrix/1"
 
 
-class MatrixError(Exception):
+class MatrixError(BadInputError):
     """A matrix that cannot be read or made: says why."""
 
 

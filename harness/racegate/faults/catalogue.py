@@ -17,6 +17,7 @@ from racegate.faults import (
     streams,
 )
 from racegate.faults.fault import Fault
+from racegate.scenario.errors import BadInputError
 
 # By cause: one module, and one chapter of docs/faults.md, each.
 CAUSES: dict[str, tuple[Fault, ...]] = {
@@ -41,7 +42,7 @@ VARIANTS: tuple[Fault, ...] = (
 )
 
 
-class FaultError(Exception):
+class FaultError(BadInputError):
     """A fault name that does not exist; says which do."""
 
 

@@ -13,6 +13,8 @@ import re
 
 import msgspec
 
+from racegate.scenario.errors import BadInputError
+
 FORCED = "forced"
 HOLDS_MAX = 256
 
@@ -40,7 +42,7 @@ def with_step(name: str, step: int | str) -> str:
     return pattern.sub(f"@{step}", name)
 
 
-class ScheduleError(Exception):
+class ScheduleError(BadInputError):
     """A hold that cannot be read: says which and why."""
 
 

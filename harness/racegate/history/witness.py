@@ -15,6 +15,7 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Record, Scenario, ScenarioError
 from racegate.scenario.validation import validate
 
@@ -22,7 +23,7 @@ SCHEMA = "racegate.witness/1"
 WITNESS_BYTES_MAX = 1 << 22
 
 
-class WitnessError(Exception):
+class WitnessError(BadInputError):
     """A witness file that cannot be used: names the file and the reason."""
 
 

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 import msgspec
 
 from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.scenario.errors import BadInputError
 
 
-class ExplainError(Exception):
+class ExplainError(BadInputError):
     """A pair that cannot be explained: says why."""
 
 

@@ -17,12 +17,13 @@ import msgspec
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
 from racegate.report.templating import render
+from racegate.scenario.errors import BadInputError
 
 PAGE = "README.md"
 BATCHES = (8, 64, 256)
 
 
-class ReportError(Exception):
+class ReportError(BadInputError):
     """A folder without what the page needs: says which file or figure."""
 
 

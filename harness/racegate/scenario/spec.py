@@ -11,6 +11,8 @@ from enum import StrEnum
 
 import msgspec
 
+from racegate.scenario.errors import BadInputError
+
 # A hostile or mistyped file must not exhaust the machine: a run's memory and time are bounded by
 # these.
 STEPS_MAX = 2_000
@@ -22,7 +24,7 @@ DEPTH_MAX = 4
 STATE_BYTES_MAX = 1 << 28
 
 
-class ScenarioError(Exception):
+class ScenarioError(BadInputError):
     """A scenario that cannot be used: names the file, the path in the file and the reason."""
 
     def __init__(self, source: str, path: str, reason: str) -> None:

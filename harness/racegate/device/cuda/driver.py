@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from racegate.scenario.errors import BadInputError
 from racegate_kernels.backend import Backend
 
 WORD_BYTES = 4
@@ -20,7 +21,7 @@ Tensor = Any
 Memory = Any  # a NumPy array (pinned) or a torch tensor (device), contiguous
 
 
-class NoCudaError(Exception):
+class NoCudaError(BadInputError):
     """There is no GPU to run on: says what is missing and what to do."""
 
 

@@ -35,6 +35,7 @@ from racegate.device.protocol import (
 )
 from racegate.history.edge import Edge
 from racegate.history.trace import Trace
+from racegate.scenario.errors import BadInputError
 
 LITMUS_LANES = ("s0", "s1", "s2")
 ROWS = 2
@@ -44,7 +45,7 @@ EDGE = Edge(name="litmus", before="", after="", buffers=(), reason="")
 Outcome = tuple[int, ...]
 
 
-class LitmusError(Exception):
+class LitmusError(BadInputError):
     """A statement that cannot be read."""
 
 
