@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.check.checker import Launches
-from racegate.cli.faults import fault_object, faults_app
+from racegate.cli.faults import app, fault_object
 from racegate.evaluation import matrix as matrix_module
 from racegate.evaluation.cells import (
     Look,
@@ -282,7 +282,7 @@ class TestCommand:
     def test_it_writes_figures_and_pages(self, tmp_path: Path) -> None:
         html, markdown = tmp_path / "m.html", tmp_path / "m.md"
         result = CliRunner().invoke(
-            faults_app,
+            app,
             ["matrix", "--json", "-", "--html", str(html), "--markdown", str(markdown)],
         )
         assert result.exit_code == 0, result.output
@@ -293,13 +293,13 @@ class TestCommand:
 
     def test_it_says_what_got_worse(self) -> None:
         before = str(REPORT / "matrix.json")
-        result = CliRunner().invoke(faults_app, ["matrix", "--against", before])
+        result = CliRunner().invoke(app, ["matrix", "--against", before])
         assert result.exit_code == 1
         assert "the fault is gone" in result.stdout
 
     def test_a_folder_without_the_scripts_is_bad_input(self, tmp_path: Path) -> None:
         (tmp_path / "s.toml").write_text((ROOT / "scenarios/mtp_drafter.toml").read_text())
-        result = CliRunner().invoke(faults_app, ["matrix", "--scenarios", str(tmp_path)])
+        result = CliRunner().invoke(app, ["matrix", "--scenarios", str(tmp_path)])
         assert isinstance(result.exception, MatrixError)
 
 
