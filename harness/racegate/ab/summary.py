@@ -5,14 +5,13 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from racegate.ab.folder import Folder, missing
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, Arm, Plan, engine_of
+from racegate.ab.workload import AbError, AbSpec, Arm, engine_of
 from racegate.engine.state.tracked import Finish
 
 SCHEMA = "racegate.ab/1"
@@ -56,7 +55,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
     arm: Arm
     fault: str | None
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     lost: int
@@ -77,7 +76,7 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
     """The truth. checked: generations that equal plain decoding on the CPU."""
 
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     checked: int
@@ -92,7 +91,7 @@ class AbReport(msgspec.Struct, frozen=True, kw_only=True):
     """The `ab` object of the JSON contract. missing: waves not run; environments: all met."""
 
     schema: str
-    plan: Plan
+    plan: AbSpec
     truth: TruthReport
     arms: tuple[ArmReport, ...]
     held: tuple[HeldRun, ...]
@@ -125,7 +124,7 @@ def summarise(folder: Folder, arms: Sequence[Arm]) -> AbReport:
     )
 
 
-def _truth_report(plan: Plan, truths: Sequence[TruthWave]) -> TruthReport:
+def _truth_report(plan: AbSpec, truths: Sequence[TruthWave]) -> TruthReport:
     pairs = [
         (len(tokens), finish)
         for truth in truths
@@ -147,7 +146,7 @@ def _truth_report(plan: Plan, truths: Sequence[TruthWave]) -> TruthReport:
 
 
 def _arm_report(
-    plan: Plan, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
+    plan: AbSpec, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
 ) -> ArmReport:
     for wave in waves:
         if wave.wave not in truths:
