@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import racegate.check.checker
+import racegate.check.judge
 import racegate.jobs.fuzz
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
@@ -63,7 +63,7 @@ def small_gate(*names: str, fault: Fault | None = None) -> GateResult:
 
 def broken_work(*arguments: Any) -> None:
     """A campaign's worker whose stepwise oracle is broken (it runs in a process of its own)."""
-    racegate.check.checker.find_divergence = ORACLES["find_divergence"]
+    racegate.check.judge.find_divergence = ORACLES["find_divergence"]
     _work(*arguments)
 
 
@@ -94,7 +94,7 @@ class TestCanaries:
     def test_a_broken_oracle_is_exit_code_3(
         self, oracle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(racegate.check.checker, oracle, ORACLES[oracle])
+        monkeypatch.setattr(racegate.check.judge, oracle, ORACLES[oracle])
         (tmp_path / "s.toml").write_text((SCENARIOS / "finish_and_condense.toml").read_text())
         result = CliRunner().invoke(app, ["gate", "--scenarios", str(tmp_path), "--json", "-"])
         assert result.exit_code == 3
@@ -106,7 +106,7 @@ class TestCanaries:
     def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fault = find_fault("correction-partial-fields")
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
-        monkeypatch.setattr(racegate.check.checker, "find_conflicts", ORACLES["find_conflicts"])
+        monkeypatch.setattr(racegate.check.judge, "find_conflicts", ORACLES["find_conflicts"])
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
 
     def test_a_look_that_does_not_look_is_noticed(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.check.checker import Launches
+from racegate.check.subject import Launches
 from racegate.cli.faults import fault_object, faults_app
 from racegate.evaluation import matrix as matrix_module
 from racegate.evaluation.kills import (

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import msgspec
 
 from racegate.ab.workload import AbError, Arm, Plan, scenario_of, truth_table
-from racegate.check.checker import ENGINE_ERRORS, plain_tokens
+from racegate.check.expected import plain_tokens
+from racegate.check.subject import ENGINE_ERRORS
 from racegate.device.cuda.site import CudaSite
 from racegate.device.recorder import NullRecorder
 from racegate.device.virtual.device import VirtualDevice

@@ -82,7 +82,7 @@ def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
     shape = f"{scenario.name}: {last.result.steps} steps, {len(last.trace.events)} trace events"
     bare, recorded, judged = _median_seconds(
         (
-            checker.execute_bare,
+            checker.subject.run_bare,
             checker.execute,
             lambda: checker.judge(last, schedule=EAGER),
         ),

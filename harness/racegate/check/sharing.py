@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from racegate.check.checker import ENGINE_ERRORS, Checker
+from racegate.check.checker import Checker
 from racegate.check.checkpoint import Checkpoint
+from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
 from racegate.device.chooser import HoldChooser
 from racegate.device.memo import OpMemo
-from racegate.engine.observe.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
 from racegate.history.observe import Boundary
@@ -49,9 +49,10 @@ class SharedRuns:
         self._checker = checker
         self._fault = fault
         self._memo = OpMemo()
-        self._device = checker.device(fault, memo=self._memo)
-        self._probe = RecordingProbe(checker.scenario, self._device, self._device.stream("compute"))
-        self._engine = checker.engine(self._device, self._probe, fault)
+        subject = checker.subject
+        self._device = virtual_device(subject.lanes, RunSettings(fault=fault, memo=self._memo))
+        self._probe = subject.probe(self._device)
+        self._engine = subject.engine(self._device, self._probe, fault)
         self._marks: list[_Mark] = []
         self.shared = 0
         self.own = 0
@@ -92,7 +93,7 @@ class SharedRuns:
         self._mark()
         result = self._engine.result(step)
         self._device.finish()
-        run = self._checker.as_run(self._device, self._probe, result)
+        run = self._checker.subject.as_run(self._device, self._probe, result)
         return self._checker.judge(run, fault=self._fault)
 
     def _mark(self) -> None:

@@ -14,7 +14,8 @@ from rich.table import Table
 from racegate.ab.workload import AbError
 from racegate.bench.cuda import BenchPart, cuda_jobs, has_failed, run_job
 from racegate.bench.virtual import BenchEntry, BenchResult, run_bench
-from racegate.check.checker import Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
 from racegate.check.selfcheck import Look
 from racegate.cli.ab import ab
 from racegate.cli.faults import faults_app

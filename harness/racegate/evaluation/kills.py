@@ -11,7 +11,8 @@ from functools import partial
 
 import msgspec
 
-from racegate.check.checker import Checker, Launches
+from racegate.check.checker import Checker
+from racegate.check.subject import Launches
 from racegate.device.stepping import Stepper
 from racegate.explore.dpor import explore
 from racegate.explore.ladder import Attempt, Noting, reversals

@@ -21,7 +21,9 @@ from typing import Any
 
 import msgspec
 
-from racegate.check.checker import ENGINE_ERRORS, Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
+from racegate.check.subject import ENGINE_ERRORS
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import gpu_count, open_cuda

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import msgspec
 
-from racegate.check.checker import Checker, CheckError, Checkers
+from racegate.check.checker import Checker, Checkers
+from racegate.check.expected import CheckError
 from racegate.check.findings import digest_of
 from racegate.explore.ladder import reversals
 from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from racegate.check.checker import Checker, Launches
+from racegate.check.checker import Checker
+from racegate.check.subject import Launches
 from racegate.device.stepping import Stepper
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
