@@ -15,7 +15,9 @@ from racegate.check.sharing import SharedRuns
 from racegate.device.stepping import Stepper
 from racegate.explore.abstract import AbstractProgram, random_program, run_program
 from racegate.explore.generate import generate_holds, seeded
-from racegate.explore.samplers import PctStepper, PosStepper, RandomStepper
+from racegate.explore.samplers.pct import PctStepper
+from racegate.explore.samplers.pos import PosStepper
+from racegate.explore.samplers.random_walk import RandomStepper
 from racegate.history.schedule import EAGER, Schedule
 from racegate.jobs.environment import environment
 from racegate.scenario.spec import Request, Scenario

@@ -51,11 +51,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_failure(checker: Checker, schedule: Schedule, fault: Fault | None) -> Explanation:
     """The race behind a failing schedule, and the one hold that decides. Raises ExplainError."""
     run = checker.execute(schedule=schedule, fault=fault)
-    result = checker.judge(run, schedule=schedule, fault=fault)
-    wrong = [f for f in result.findings if f.kind is not FindingKind.CONFLICT] or result.findings
+    judged = checker.judged(run, schedule=schedule, fault=fault)
+    findings = judged.result.findings
+    wrong = [f for f in findings if f.kind is not FindingKind.CONFLICT] or findings
     if not wrong:
         raise ExplainError("nothing goes wrong under this schedule: there is nothing to explain")
-    conflict = _decisive(find_conflicts(run.trace), schedule)
+    conflict = _decisive(judged.conflicts, schedule)
     return Explanation(
         race=None if conflict is None else explain_conflict(run.trace, conflict),
         message=wrong[-1 if wrong[0].kind is FindingKind.OWNERSHIP else 0].message,
