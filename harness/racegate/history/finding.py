@@ -31,6 +31,17 @@ class Verdict(StrEnum):
 
 
 class FindingKind(StrEnum):
+    """What is wrong.
+
+    CONFLICT: two accesses that nothing orders, so that some schedule turns them round
+    DIVERGENCE: a value that is not the reference's
+    OWNERSHIP: a value of another request or step where this one's was meant
+    INVARIANT: a law of the runner that does not hold
+    LOSS: delivered tokens that plain decoding does not give
+    DEADLOCK: a wait that nothing can end
+    CRASH: the engine stopped on an error
+    """
+
     CONFLICT = "conflict"
     DIVERGENCE = "divergence"
     OWNERSHIP = "ownership"
@@ -65,10 +76,13 @@ ORACLE_OF = {
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One defect seen in a run. Fields that mean nothing for its kind are None.
 
+    kind: what is wrong; message: the same in words, with what to do about it
     signature: the same for the same defect in every run; no step, request or value is part of it
-    buffer, op, other, edge: what two accesses lack an order on, the accesses, and the edge that
-        should give it
-    step, request, layer, field, expected, actual: the first place that differs, and how
+    buffer: the buffer that is raced on, or that holds another's value
+    op: the operation or host action that comes first, or that reads; other: the racing one
+    edge: name of the edge that should order the two
+    step: of the first place that differs; request: that it belongs to; layer: of the model
+    field: what differs, as boundary.field; expected: what the reference has; actual: what was found
     replay: the command that shows it again
     """
 

@@ -39,7 +39,10 @@ class GateStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MustFail(msgspec.Struct, frozen=True, kw_only=True):
-    """A witness that has to show what it was recorded for, and what it showed."""
+    """A witness that has to show what it was recorded for.
+
+    witness: path of its file; outcome: what it showed
+    """
 
     witness: str
     fault: str | None
@@ -53,7 +56,11 @@ class MustFail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Serialises to the `gate` object of the JSON contract. unmet: what no scenario exercised."""
+    """A whole gate.
+
+    scenarios: every run; must_fail: witnesses that had to fail, empty without the option
+    unmet: what no scenario exercised
+    """
 
     schema: str
     verdict: Verdict

@@ -81,7 +81,8 @@ class ReplaysObject(msgspec.Struct, frozen=True, kw_only=True):
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A seeded fault of the catalogue.
 
-    number: in the catalogue, 0 for none; origin: where it is known from; summary: what is wrong
+    name: what `--fault` takes; number: in the catalogue, 0 for none; kind: what kind of defect
+    needs: what a scenario has to have for it; origin: where it is known from
     expect: the field expected to differ first, as boundary.field
     scenarios: scripts that show it, the smallest first
     holds: of an ordering fault, script to the holds under which a value goes wrong
@@ -99,7 +100,9 @@ class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario script. title: what it exercises; origin: where it comes from"""
+    """A scenario script. file: its path; name: what commands and results call it
+    title: what it exercises; origin: where it comes from
+    """
 
     file: str
     name: str

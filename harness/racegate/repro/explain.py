@@ -22,7 +22,12 @@ from racegate.oracles.paths import EdgeGraph, ExplainError, Ordered, PathStep
 
 
 class Racing(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair is not ordered. late_wait: the wait that would do, but stands too late."""
+    """The pair is not ordered.
+
+    first: the operation issued first; second: the one that may overtake it
+    rows: that both touch; late_wait: the wait that would do, but stands too late
+    would_protect: a path of edges that would order them
+    """
 
     first: str
     second: str
@@ -33,7 +38,9 @@ class Racing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two schedules that differ in one hold, one passing and one failing."""
+    """Two schedules that differ in one hold. passing: the holds of one that goes right
+    failing: the holds of one that goes wrong; hold: the one that decides
+    """
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]
@@ -41,7 +48,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a failure happens. race: the unordered pair behind it, None for a defect of logic."""
+    """Why a failure happens. race: the unordered pair behind it, None for a defect of logic
+    message: what goes wrong, in words; difference: the one hold that decides, None if none does
+    """
 
     race: Racing | None
     message: str

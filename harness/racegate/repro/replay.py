@@ -21,7 +21,9 @@ from racegate.history.witness import Witness
 class Outcome(StrEnum):
     """What a replay showed.
 
-    REPRODUCED: the recorded signature; OTHER: another one; NOTHING: no finding
+    REPRODUCED: the recorded signature
+    OTHER: another signature
+    NOTHING: no finding
     NOT_REALISED: a hold could not be kept, so nothing can be said
     """
 
@@ -41,9 +43,12 @@ EXIT_CODES = {
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """times: replays made; outcomes: how often each; digests: different runs seen, bit for bit
+    """A witness run again.
 
+    witness: its title; outcome: the worst of all replays; outcomes: how often each
+    times: replays made; digests: different runs seen, bit for bit
     matches_record: the bits are those of the recorded run
+    recorded_with: versions of what the witness was recorded with; last: the last run
     """
 
     schema: str
