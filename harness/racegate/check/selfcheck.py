@@ -49,6 +49,7 @@ class SelfCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sound(self) -> bool:
+        """Whether what the job says counts."""
         return self.canaries == self.canaries_found and not self.mismatches
 
 

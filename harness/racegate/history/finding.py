@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from racegate.history.exit_code import ExitCode
+
 
 class Verdict(StrEnum):
     """What is known about a scenario under a fault after the runs made.
@@ -111,13 +113,15 @@ ASSUMPTIONS = (
 )
 
 
-def exit_code(verdicts: list[Verdict]) -> int:
-    """0 clean, 1 finding, 3 harness self-check failed, 4 inconclusive."""
+def exit_code(verdicts: list[Verdict]) -> ExitCode:
+    """What a command that came to these verdicts ends with."""
     if Verdict.BROKEN_HARNESS in verdicts:
-        return 3
+        return ExitCode.BROKEN_HARNESS
     if any(v in (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.DEADLOCK) for v in verdicts):
-        return 1
-    return 4 if Verdict.INCONCLUSIVE in verdicts or not verdicts else 0
+        return ExitCode.FINDING
+    if Verdict.INCONCLUSIVE in verdicts or not verdicts:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.CLEAN
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
-def render(template: str, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
     """A template of this package. Raises jinja2.UndefinedError for a name that has no value."""
     templates = Environment(
         loader=PackageLoader("racegate.report"),

@@ -12,8 +12,9 @@ from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
+from racegate.history.exit_code import ExitCode
 from racegate.history.finding import signature_of
-from racegate.history.outcome import RunResult
+from racegate.history.outcome import SCHEMA, RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
 
@@ -33,12 +34,11 @@ class Outcome(StrEnum):
     NOT_REALISED = "not realised"
 
 
-# A finding is exit code 1 everywhere; what a replay alone can say has codes of its own.
 EXIT_CODES = {
-    Outcome.REPRODUCED: 1,
-    Outcome.NOT_REALISED: 4,
-    Outcome.OTHER: 5,
-    Outcome.NOTHING: 6,
+    Outcome.REPRODUCED: ExitCode.FINDING,
+    Outcome.NOT_REALISED: ExitCode.INCONCLUSIVE,
+    Outcome.OTHER: ExitCode.OTHER_SIGNATURE,
+    Outcome.NOTHING: ExitCode.NOTHING_FOUND,
 }
 
 
@@ -83,7 +83,7 @@ def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None 
         seen[_outcome(last, witness)] += 1
     assert last is not None, "at least one replay"
     return Replay(
-        schema="racegate/1",
+        schema=SCHEMA,
         witness=witness.title,
         fault=witness.fault,
         holds=witness.holds,
