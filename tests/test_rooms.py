@@ -1,104 +1,34 @@
 """The house: rooms in one direction, no circle anywhere, and what each room must not know.
 
-ARCHITECTURE.md describes the rooms; `python -m racegate.rooms` draws them.
+ARCHITECTURE.md describes the rooms; `make rooms` draws them.
 """
 
 from __future__ import annotations
 
-import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "harness" / "racegate"
-
-# From the bottom floor up: a room may import its own modules and rooms before it.
-ROOMS = (
-    "scenario",
-    "history",
-    "device",
-    "oracles",
-    "explore",
-    "engine",
-    "faults",
-    "check",
-    "repro",
-    "jobs",
-    "ab",
-    "evaluation",
-    "bench",
-    "report",
-    "cli",
+from rooms import (
+    FLOOR,
+    GRAPH,
+    MODULES,
+    ROOMS,
+    ROOT,
+    circle_in,
+    draw_rooms,
+    folder_of,
+    is_implied,
+    room_arrows,
+    room_of,
 )
-FLOOR = {name: floor for floor, name in enumerate(ROOMS)}
+
+DRAWING = ROOT / "docs" / "rooms.svg"
 ARROWS_MAX = 100
 MODULES_MAX = 13
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-
-
-def imports_of(path: Path) -> set[str]:
-    """Modules of the harness that a file imports, inside functions too."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}: imports are written in full"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] != "racegate":
-                continue
-            while len(parts) > 1 and ".".join(parts[1:]) not in MODULES:
-                parts.pop()
-            if len(parts) > 1:
-                found.add(".".join(parts[1:]))
-    return found
-
-
-GRAPH: dict[str, set[str]] = {name: imports_of(path) for name, path in MODULES.items()}
-
-
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def folder_of(module: str) -> str:
-    """The folder a module lies in; a package lies in itself."""
-    is_package = MODULES[module].name == "__init__.py"
-    return module if is_package else module.rpartition(".")[0]
-
-
-def circle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:
-    """The first circle of a graph, as a path that ends where it began."""
-    done: set[str] = set()
-    path: list[str] = []
-
-    def visit(node: str) -> list[str]:
-        if node in path:
-            return [*path[path.index(node) :], node]
-        if node in done:
-            return []
-        path.append(node)
-        for neighbour in sorted(graph.get(node, ())):
-            if circle := visit(neighbour):
-                return circle
-        path.pop()
-        done.add(node)
-        return []
-
-    return next((circle for node in sorted(graph) if (circle := visit(node))), [])
 
 
 def test_every_module_is_in_a_room() -> None:
@@ -128,8 +58,7 @@ def test_a_circle_would_be_seen() -> None:
 
 
 def test_arrows_between_rooms_are_few() -> None:
-    arrows = {(room_of(a), room_of(b)) for a, found in GRAPH.items() for b in found if a}
-    assert len({(a, b) for a, b in arrows if a != b}) <= ARROWS_MAX
+    assert sum(map(len, room_arrows().values())) <= ARROWS_MAX
 
 
 def test_rooms_are_neither_corridors_nor_cupboards() -> None:
@@ -138,3 +67,28 @@ def test_rooms_are_neither_corridors_nor_cupboards() -> None:
         if name and path.name != "__init__.py":
             folders[folder_of(name)] += 1
     assert {name: count for name, count in folders.items() if count > MODULES_MAX} == {}
+
+
+def test_the_drawing_is_not_stale() -> None:
+    assert DRAWING.read_text(encoding="utf-8") == draw_rooms(), "`make rooms` draws it again"
+
+
+def test_the_drawing_has_every_arrow_and_all_go_down() -> None:
+    tree = ElementTree.parse(DRAWING)
+    drawn = set()
+    for path in tree.iter("{http://www.w3.org/2000/svg}path"):
+        title = path.find("{http://www.w3.org/2000/svg}title")
+        if title is None or title.text is None:
+            continue  # an arrow's head
+        heights = [int(y) for y in re.findall(r"-?\d+ (-?\d+)", path.attrib["d"])]
+        assert all(upper <= lower for upper, lower in pairwise(heights)), title.text
+        assert heights[0] < heights[-1], title.text
+        drawn.add(tuple(title.text.split(" imports ")))
+    arrows = {(room, target) for room, below in room_arrows().items() for target in below}
+    assert drawn == arrows
+
+
+def test_an_arrow_is_implied_by_others() -> None:
+    arrows = {"a": {"b", "c"}, "b": {"c"}, "c": set[str]()}
+    assert is_implied(arrows, "a", "c")
+    assert not is_implied(arrows, "a", "b")

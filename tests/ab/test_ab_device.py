@@ -12,8 +12,8 @@ import pytest
 
 from numpy_backend import numpy_backend
 from racegate.ab.held import run_held
-from racegate.ab.waves import CudaPlace, TruthWave, VirtualPlace, rehearse, run_arm, run_truth
-from racegate.ab.workload import ARMS, Arm, Plan
+from racegate.ab.waves import CudaWaveSite, TruthWave, VirtualWaveSite, rehearse, run_arm, run_truth
+from racegate.ab.workload import ARMS, AbSpec, Arm
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.repro.replay import Outcome
@@ -21,13 +21,15 @@ from racegate.scenario.spec import CacheMode
 from support import SCENARIOS
 from sync_driver import SyncDriver
 
-PLAN = Plan(device="cuda", generations=16, wave=16, rows=6, max_tokens=24, vocab_size=30, checked=4)
+PLAN = AbSpec(
+    device="cuda", generations=16, wave=16, rows=6, max_tokens=24, vocab_size=30, checked=4
+)
 
 
-def place(seed: int | None = None) -> CudaPlace:
+def place(seed: int | None = None) -> CudaWaveSite:
     random = None if seed is None else Random(seed)
     driver = SyncDriver(numpy_backend(), random=random)
-    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
+    return CudaWaveSite(CudaSite(driver, pacing=Pacing.NATURAL))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def truth() -> TruthWave:
 
 
 def test_the_truth_is_that_of_the_virtual_device(truth: TruthWave) -> None:
-    assert truth.tokens == run_truth(VirtualPlace(), PLAN, 0, {}).tokens
+    assert truth.tokens == run_truth(VirtualWaveSite(), PLAN, 0, {}).tokens
     assert truth.checked == 4
 
 
@@ -59,9 +61,9 @@ class Lazy(Random):
         return 0 if isinstance(options, tuple) else super().choice(options)
 
 
-def lazy_place() -> CudaPlace:
+def lazy_place() -> CudaWaveSite:
     driver = SyncDriver(numpy_backend(), random=Lazy(1))
-    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL))
+    return CudaWaveSite(CudaSite(driver, pacing=Pacing.NATURAL))
 
 
 def test_counts_that_land_late_spoil_rows_that_have_moved(truth: TruthWave) -> None:

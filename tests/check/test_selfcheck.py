@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import racegate.check.judge
-import racegate.jobs.fuzz
+import racegate.jobs.gate
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
 from racegate.check.selfcheck import (
@@ -29,13 +29,17 @@ from racegate.check.selfcheck import (
     plant_canaries,
 )
 from racegate.cli.app import app
-from racegate.cli.search import exit_code_of
+from racegate.cli.fuzz import exit_code_of
 from racegate.engine.rows.parts import RowParts
+from racegate.explore.generate import generate, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
-from racegate.jobs.gate import GateResult, run_gate
+from racegate.jobs.campaign import STATE_FILE, Campaign, CampaignState
+from racegate.jobs.fuzz import Bounds, fuzz
+from racegate.jobs.gate import GateResult, GateSpec, run_gate
+from racegate.jobs.generated import CampaignSpec, look_at
 from racegate.repro.search import search
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from support import SCENARIOS, checker, scenario
@@ -56,18 +60,9 @@ def look(subject: Checker, fault: Fault | None) -> RunResult:
     return search(subject, fault=fault)
 
 
-def small_gate(*names: str, fault: Fault | None = None) -> GateResult:
-    scenarios = [(SCENARIOS / f"{name}.toml", scenario(name)) for name in names]
-    return run_gate(scenarios, look=look, fault=fault, on_done=lambda name: None)
-
-
-def broken_work(*arguments: Any) -> None:
-    """A campaign's worker whose stepwise oracle is broken (it runs in a process of its own)."""
-    racegate.check.judge.find_divergence = ORACLES["find_divergence"]
-    _work(*arguments)
-
-
-_work = racegate.jobs.fuzz._work
+def small_gate(*names: str, fault: str | None = None) -> GateResult:
+    scenarios = tuple((SCENARIOS / f"{name}.toml", scenario(name)) for name in names)
+    return run_gate(GateSpec(scenarios=scenarios), look=look, fault=fault)
 
 
 class TestCanaries:
@@ -104,7 +99,7 @@ class TestCanaries:
         assert gate["selfcheck"]["problems"]
 
     def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fault = find_fault("correction-partial-fields")
+        fault = "correction-partial-fields"
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
         monkeypatch.setattr(racegate.check.judge, "find_conflicts", ORACLES["find_conflicts"])
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
@@ -113,9 +108,8 @@ class TestCanaries:
         def fault_free(subject: Checker, fault: Fault | None) -> RunResult:
             return subject.run()
 
-        result = run_gate(
-            [(Path("s.toml"), scenario(FINISH))], look=fault_free, on_done=lambda name: None
-        )
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        result = run_gate(given, look=fault_free)
         assert result.exit_code == 3
         assert result.selfcheck.canaries_found == 0
 
@@ -141,8 +135,11 @@ def drifting() -> Fault:
 
 
 class TestRunsMadeTwice:
-    def test_a_run_that_is_not_the_same_twice_is_exit_code_3(self) -> None:
-        result = small_gate("chunked-prefill-backup-token", fault=drifting())
+    def test_a_run_that_is_not_the_same_twice_is_exit_code_3(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(racegate.jobs.gate, "find_fault", lambda name: drifting())
+        result = small_gate("chunked-prefill-backup-token", fault="drifting")
         assert result.verdict is Verdict.BROKEN_HARNESS
         assert result.exit_code == 3
         assert (result.selfcheck.double_runs, result.selfcheck.mismatches) == (1, 1)
@@ -217,8 +214,8 @@ class TestExercisedNothing:
                 seen, stats=msgspec.structs.replace(seen.stats, overlapped_ops=0)
             )
 
-        scenarios = [(Path("s.toml"), scenario(FINISH))]
-        result = run_gate(scenarios, look=serial, on_done=lambda name: None)
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        result = run_gate(given, look=serial)
         assert result.scenarios[0].verdict is Verdict.PROVED
         assert result.verdict is Verdict.INCONCLUSIVE
         assert result.exit_code == 4
@@ -230,6 +227,10 @@ class TestCampaigns:
         return CliRunner().invoke(
             app, ["fuzz", "--out", str(folder), "--scenarios", "4", "--json", "-", *arguments]
         )
+
+    def small_campaign(self, folder: Path) -> tuple[Campaign, CampaignState]:
+        campaign = Campaign(CampaignSpec(seed=0), folder)
+        return campaign, fuzz(campaign, Bounds(scenarios=2), workers=1)
 
     def test_each_worker_looks_at_canaries_before_and_behind(self, tmp_path: Path) -> None:
         result = self.fuzz(tmp_path, "--workers", "2")
@@ -249,16 +250,15 @@ class TestCampaigns:
     def test_a_broken_oracle_ends_it_with_exit_code_3(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(racegate.jobs.fuzz, "_work", broken_work)
+        broken = ORACLES["find_divergence"]
+        monkeypatch.setattr(racegate.check.judge, "find_divergence", broken)
         result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
         assert result.exit_code == 3
         shown = json.loads(result.stdout)
         assert "divergence" in shown["selfcheck"]["problems"][0]
 
     def test_a_worker_without_its_last_canaries_is_no_pass(self, tmp_path: Path) -> None:
-        plan = racegate.jobs.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=2)
-        campaign = racegate.jobs.fuzz.Campaign(plan, tmp_path)
-        state = campaign.run(lambda live: None)
+        campaign, state = self.small_campaign(tmp_path)
         assert exit_code_of(campaign, state) == 0
         campaign.unchecked = {0}
         assert exit_code_of(campaign, state) == 4
@@ -266,24 +266,21 @@ class TestCampaigns:
         assert exit_code_of(campaign, state) == 3
 
     def test_a_campaign_without_overlap_is_no_pass(self, tmp_path: Path) -> None:
-        plan = racegate.jobs.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=2)
-        campaign = racegate.jobs.fuzz.Campaign(plan, tmp_path)
-        state = campaign.run(lambda live: None)
+        campaign, state = self.small_campaign(tmp_path)
         idle = {**state.exercised, "overlapped_ops": 0}
         assert exit_code_of(campaign, msgspec.structs.replace(state, exercised=idle)) == 4
 
     def test_a_state_from_before_the_self_checks_is_read(self, tmp_path: Path) -> None:
         self.fuzz(tmp_path)
-        path = tmp_path / racegate.jobs.fuzz.STATE_FILE
+        path = tmp_path / STATE_FILE
         state = json.loads(path.read_text())
         del state["selfcheck"]
         path.write_text(json.dumps(state))
         assert self.fuzz(tmp_path).exit_code == 0
 
     def test_a_run_that_is_not_the_same_twice_is_reported(self) -> None:
-        plan = racegate.jobs.fuzz.Plan(seed=0, workers=1, fault=None, seconds=None, scenarios=4)
-        index = _with_chunks(plan.seed)
-        report = racegate.jobs.fuzz.look_at(plan, 0, index, drifting(), {"divergence/x"})
+        index = _with_chunks(seed=0)
+        report = look_at(CampaignSpec(seed=0), index, drifting(), {"divergence/x"})
         assert report.selfcheck.mismatches == 1
         assert "prepared" in report.selfcheck.problems[0]
 
@@ -292,7 +289,7 @@ def _with_chunks(seed: int) -> int:
     """A generated scenario that is run twice and has discarded rows."""
     for index in range(2000):
         if is_run_twice(seed, index):
-            drawn = racegate.jobs.fuzz.generate(racegate.jobs.fuzz.seeded(seed, index), name="x")
+            drawn = generate(seeded(seed, index), name="x")
             if Checker(drawn).run().stats.exercised["discarded_rows"]:
                 return index
     raise AssertionError("no such scenario")

@@ -80,9 +80,9 @@ def test_a_job_that_fails_costs_its_own_figures_alone(
         assert (part, seconds) == (BenchPart.ENGINE, 1.5)
         return [BenchJob(name="one", measure=broken), BenchJob(name="other", measure=whole)]
 
-    monkeypatch.setattr("racegate.cli.app.open_cuda", object)
-    monkeypatch.setattr("racegate.cli.app.cuda_jobs", jobs)
-    monkeypatch.setattr("racegate.cli.app.environment_of", lambda device: {"gpu": "none"})
+    monkeypatch.setattr("racegate.cli.bench.open_cuda", object)
+    monkeypatch.setattr("racegate.cli.bench.cuda_jobs", jobs)
+    monkeypatch.setattr("racegate.cli.bench.environment_of", lambda device: {"gpu": "none"})
     path = tmp_path / "bench.json"
     command = ["bench", "--device", "cuda", "--part", "engine", "--seconds", "1.5"]
     result = CliRunner().invoke(app, [*command, "--json", str(path)])

@@ -10,11 +10,11 @@ import pytest
 
 from racegate.check.checker import Checker
 from racegate.evaluation.truth_table import (
-    Cell,
+    CellOutcome,
     Landed,
     Landing,
     Motion,
-    Outcome,
+    TruthCell,
     measure_table,
     motion_scenario,
 )
@@ -45,17 +45,17 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def cells() -> tuple[Cell, ...]:
+def cells() -> tuple[TruthCell, ...]:
     return measure_table(on_design=lambda name: None)
 
 
-def test_the_committed_table_is_the_measured_one(cells: tuple[Cell, ...]) -> None:
+def test_the_committed_table_is_the_measured_one(cells: tuple[TruthCell, ...]) -> None:
     committed = json.loads((REPORTS / "halffixes.json").read_text())
     assert committed["cells"] == list(msgspec.to_builtins(cells))
     assert as_markdown(cells) in (REPORTS / "halffixes.md").read_text()
 
 
-def test_every_combination_is_measured_once(cells: tuple[Cell, ...]) -> None:
+def test_every_combination_is_measured_once(cells: tuple[TruthCell, ...]) -> None:
     seen = {(c.design, c.cache_mode, c.motion, c.landing) for c in cells}
     assert len(seen) == len(cells) == len(DESIGNS) * 2 * len(Motion) * len(Landing)
     assert {c.design for c in cells} == set(DESIGNS)
@@ -64,18 +64,18 @@ def test_every_combination_is_measured_once(cells: tuple[Cell, ...]) -> None:
 @pytest.mark.parametrize("cache_mode", [CacheMode.NONE, CacheMode.ALIGN])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_design_loses_where_the_mechanism_says(
-    design: str, cache_mode: CacheMode, cells: tuple[Cell, ...]
+    design: str, cache_mode: CacheMode, cells: tuple[TruthCell, ...]
 ) -> None:
     if design == "counts/device-authoritative" and cache_mode is CacheMode.ALIGN:
         return  # out of its place: see the page
     for cell in (c for c in cells if (c.design, c.cache_mode) == (design, cache_mode)):
         is_wrong = (cell.landing, cell.motion) in WRONG.get(design, set())
-        assert cell.outcome is (Outcome.WRONG if is_wrong else Outcome.RIGHT), cell
+        assert cell.outcome is (CellOutcome.WRONG if is_wrong else CellOutcome.RIGHT), cell
         assert cell.is_flagged == (design in WRONG)
         assert (cell.field == "inputs.accepted") == is_wrong
 
 
-def test_a_wait_before_the_moves_excludes_the_late_landings(cells: tuple[Cell, ...]) -> None:
+def test_a_wait_before_the_moves_excludes_the_late_landings(cells: tuple[TruthCell, ...]) -> None:
     for cell in cells:
         if cell.design == "counts/device-authoritative":
             assert cell.landed is Landed.NO_COPY

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 from racegate.check.subject import Launches
 from racegate.cli.faults import fault_object, faults_app
 from racegate.evaluation import matrix as matrix_module
-from racegate.evaluation.kills import (
+from racegate.evaluation.cells import (
     Look,
+    MatrixRow,
     OracleCell,
-    Row,
     Sight,
     Strategy,
     StrategyCell,
-    measure_row,
 )
+from racegate.evaluation.kills import measure_row
 from racegate.evaluation.matrix import (
     Matrix,
     MatrixError,
@@ -53,7 +53,7 @@ def committed() -> Matrix:
     return load_matrix(REPORT / "matrix.json")
 
 
-def committed_row(name: str) -> Row:
+def committed_row(name: str) -> MatrixRow:
     found = [row for row in committed().rows if row.fault == name]
     assert found, f"{name} is not in the committed matrix: {REBUILD}"
     return found[0]
@@ -121,54 +121,54 @@ class TestWorse:
     """Which changes of a cell count."""
 
     @pytest.fixture
-    def row(self) -> Row:
+    def row(self) -> MatrixRow:
         return next(row for row in committed().rows if row.kind is FaultKind.ORDERING)
 
-    def with_strategy(self, row: Row, strategy: Strategy, **changed: Any) -> Row:
+    def with_strategy(self, row: MatrixRow, strategy: Strategy, **changed: Any) -> MatrixRow:
         cell = msgspec.structs.replace(row.strategies[strategy], **changed)
         return msgspec.structs.replace(row, strategies=row.strategies | {strategy: cell})
 
-    def with_look(self, row: Row, look: Look, **changed: Any) -> Row:
+    def with_look(self, row: MatrixRow, look: Look, **changed: Any) -> MatrixRow:
         cell = msgspec.structs.replace(row.oracles[look], **changed)
         return msgspec.structs.replace(row, oracles=row.oracles | {look: cell})
 
-    def columns(self, old: Row, new: Row) -> list[str]:
+    def columns(self, old: MatrixRow, new: MatrixRow) -> list[str]:
         return [worse.column for worse in worse_in_row(old, new)]
 
-    def test_the_same_is_not_worse_whatever_it_took(self, row: Row) -> None:
+    def test_the_same_is_not_worse_whatever_it_took(self, row: MatrixRow) -> None:
         assert self.columns(row, row) == []
         slow = self.with_strategy(row, Strategy.POS, seconds=1e6)
         assert self.columns(row, slow) == []
 
-    def test_a_lost_kill(self, row: Row) -> None:
+    def test_a_lost_kill(self, row: MatrixRow) -> None:
         assert self.columns(row, self.with_strategy(row, Strategy.POS, kill=None)) == ["pos"]
 
-    def test_a_gained_kill_is_not_worse(self, row: Row) -> None:
+    def test_a_gained_kill_is_not_worse(self, row: MatrixRow) -> None:
         assert self.columns(self.with_strategy(row, Strategy.POS, kill=None), row) == []
 
-    def test_a_later_kill(self, row: Row) -> None:
+    def test_a_later_kill(self, row: MatrixRow) -> None:
         kill = row.strategies[Strategy.DPOR].kill
         assert kill is not None
         later = msgspec.structs.replace(kill, schedules=kill.schedules + 1)
         assert self.columns(row, self.with_strategy(row, Strategy.DPOR, kill=later)) == ["dpor"]
 
-    def test_an_order_that_is_not_named_any_more(self, row: Row) -> None:
+    def test_an_order_that_is_not_named_any_more(self, row: MatrixRow) -> None:
         assert self.columns(row, self.with_strategy(row, Strategy.EAGER, flagged=None)) == ["eager"]
 
-    def test_an_oracle_that_sees_it_in_fewer_runs(self, row: Row) -> None:
+    def test_an_oracle_that_sees_it_in_fewer_runs(self, row: MatrixRow) -> None:
         seen = row.oracles[Look.STEPWISE].seen - 1
         assert self.columns(row, self.with_look(row, Look.STEPWISE, seen=seen)) == ["stepwise"]
 
-    def test_a_first_field_that_is_not_the_expected_one_any_more(self, row: Row) -> None:
+    def test_a_first_field_that_is_not_the_expected_one_any_more(self, row: MatrixRow) -> None:
         assert row.shown is not None
         other = msgspec.structs.replace(row.shown, field="sampled.kv", is_expected=False)
         assert self.columns(row, msgspec.structs.replace(row, shown=other)) == ["shown"]
 
-    def test_something_that_speaks_about_a_control(self, row: Row) -> None:
+    def test_something_that_speaks_about_a_control(self, row: MatrixRow) -> None:
         control = msgspec.structs.replace(row, kind=FaultKind.CONTROL)
         assert self.columns(control, control) == ["row"]
 
-    def test_a_fault_that_is_gone(self, row: Row) -> None:
+    def test_a_fault_that_is_gone(self, row: MatrixRow) -> None:
         old = committed()
         rest = tuple(other for other in old.rows if other is not row)
         worse = worse_cells(old, msgspec.structs.replace(old, rows=rest))
@@ -316,7 +316,16 @@ def test_the_documented_fields_of_faults_list_are_the_real_ones() -> None:
 
 
 def test_the_documented_fields_of_faults_matrix_are_the_real_ones() -> None:
-    structs = (Matrix, Totals, OracleTotal, StrategyTotal, Row, OracleCell, StrategyCell, Sight)
+    structs = (
+        Matrix,
+        Totals,
+        OracleTotal,
+        StrategyTotal,
+        MatrixRow,
+        OracleCell,
+        StrategyCell,
+        Sight,
+    )
     fields = {name for struct in structs for name in struct.__struct_fields__}
     columns = {str(column) for column in (*Look, *Strategy)}
     assert documented("faults matrix") == fields | columns | {matrix_module.SCHEMA}

@@ -5,8 +5,10 @@ order or compute.
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from functools import reduce
-from queue import Queue
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -19,15 +21,14 @@ from racegate.cli.soak import exit_code_of
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.schedule import LATE
+from racegate.jobs.pool import Done, Ended, InProcessPool, Lost, Tick
 from racegate.jobs.soak import (
-    Plan,
     SoakResult,
+    SoakSpec,
+    SoakStop,
+    SoakTally,
+    SoakWorker,
     Tally,
-    _At,
-    _collect,
-    _Heard,
-    _Ran,
-    _work,
     soak_once,
     soak_scenario,
 )
@@ -38,14 +39,14 @@ NAME = "three-row-cycle"
 RUNS = 12
 
 
-def plan(pacing: Pacing = Pacing.EAGER) -> Plan:
-    return Plan(runs=RUNS, seconds=None, workers=1, seed=3, pacing=pacing)
+def plan(pacing: Pacing = Pacing.EAGER) -> SoakSpec:
+    return SoakSpec(runs=RUNS, seconds=None, workers=1, seed=3, pacing=pacing)
 
 
 def tally_on(driver: Any, pacing: Pacing = Pacing.EAGER) -> Tally:
     site = CudaSite(driver, pacing=pacing)
-    tallies = soak_scenario(scenario(NAME), plan(pacing), site, share=RUNS)
-    return reduce(Tally.plus, tallies, Tally(scenario=NAME))
+    tallies = soak_scenario(scenario(NAME), plan(pacing), site)
+    return reduce(Tally.plus, islice(tallies, RUNS), Tally(scenario=NAME))
 
 
 @pytest.mark.parametrize("pacing", list(Pacing))
@@ -93,60 +94,51 @@ def test_a_device_that_waits_unasked_has_to_be_ended() -> None:
     assert soak_once(judge, site, LATE, expected).expired == 1
 
 
-class Dead:
-    def is_alive(self) -> bool:
-        return False
+def heard_of(*names: str) -> SoakTally:
+    return SoakTally(tallies={name: Tally(scenario=name) for name in names})
 
 
-def heard_of(*names: str, workers: int) -> _Heard:
-    return _Heard(
-        tallies={name: Tally(scenario=name) for name in names},
-        at=dict.fromkeys(range(workers), "nowhere"),
-        failed=[],
-    )
+def ran(name: str, worker: int) -> Done[Tally | SoakStop]:
+    return Done(worker=worker, number=0, name=name, result=Tally(scenario=name, runs=1))
 
 
-def test_a_worker_that_did_not_come_to_its_end_hung_where_it_was() -> None:
-    queue: Any = Queue()
-    messages = (
-        _At(worker=0, scenario="a"),
-        _At(worker=1, scenario="b"),
-        _Ran(tally=Tally(scenario="a", runs=1)),
-        _Ran(tally=Tally(scenario="b", runs=1)),
-        _Ran(tally=Tally(scenario="a", runs=1)),
-        _At(worker=0, scenario=None),
-    )
-    for message in messages:
-        queue.put(msgspec.msgpack.encode(message))
-    seen: list[int] = []
-    heard = heard_of("a", "b", "c", workers=3)
-    _collect(queue, [Dead(), Dead(), Dead()], heard, seen.append)
+def test_a_worker_that_is_lost_hung_where_it_was() -> None:
+    heard = heard_of("a", "b", "c")
+    for event in (ran("a", 0), ran("b", 1), Tick(), ran("a", 0)):
+        heard.take(event)
+    heard.take(Lost(worker=1, doing="b", why="has said nothing for 120 s"))
+    heard.take(Ended(worker=0, result=None))
     assert {name: tally.runs for name, tally in heard.tallies.items()} == {"a": 2, "b": 1, "c": 0}
-    assert heard.at == {1: "b", 2: "nowhere"}
-    assert seen == [1, 2, 3]
+    assert (heard.hung, heard.failed, heard.runs) == (["b"], {}, 3)
 
 
-def worked(seconds: float | None, driver: Any, monkeypatch: pytest.MonkeyPatch) -> _Heard:
+def worked(seconds: float | None, driver: Any) -> SoakTally:
     """What a worker says that has two scenarios and two runs of each to make."""
-    monkeypatch.setattr("racegate.jobs.soak.open_cuda", lambda index: driver)
-    monkeypatch.setattr("racegate.jobs.soak.gpu_count", lambda: 1)
     names = ("two-row-cycle", "stop-token")
     paths = [SCENARIOS / f"{name.replace('-', '_')}.toml" for name in names]
-    queue: Any = Queue()
-    asked = Plan(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
-    _work(0, paths, asked, 2, queue)
-    heard = heard_of(*names, workers=1)
-    _collect(queue, [Dead()], heard, lambda _: None)
+    asked = SoakSpec(runs=4, seconds=seconds, workers=1, seed=1, pacing=Pacing.EAGER)
+    heard = heard_of(*names)
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    tasks = heard.tasks_of(0, names, workers=1, runs_each=2, end=end)
+    for event in InProcessPool().run(lambda _: SoakWorker(CudaSite(driver), paths, asked), [tasks]):
+        heard.take(event)
     return heard
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(None, [2, 2]), (0.0, [1, 0])])
-def test_a_worker_takes_its_scenarios_in_turn(
-    seconds: float | None, runs: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = worked(seconds, SyncDriver(numpy_backend()), monkeypatch)
+def test_a_worker_takes_its_scenarios_in_turn(seconds: float | None, runs: list[int]) -> None:
+    heard = worked(seconds, SyncDriver(numpy_backend()))
     assert [tally.runs for tally in heard.tallies.values()] == runs
-    assert (heard.at, heard.failed) == ({}, [])
+    assert (heard.hung, heard.failed) == ([], {})
+
+
+def test_workers_share_the_scenarios() -> None:
+    heard = heard_of("a", "b", "c")
+    shares = [
+        heard.tasks_of(worker, ("a", "b", "c"), workers=2, runs_each=2, end=math.inf)
+        for worker in range(2)
+    ]
+    assert [[task.content for task in share] for share in shares] == [[0, 2, 0, 2], [1, 1]]
 
 
 class Broken(SyncDriver):
@@ -154,10 +146,10 @@ class Broken(SyncDriver):
         raise RuntimeError("cuMemcpyAsync failed: 999")
 
 
-def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard = worked(None, Broken(numpy_backend()), monkeypatch)
-    assert heard.failed == ["worker 0: RuntimeError: cuMemcpyAsync failed: 999"]
-    assert heard.at == {}
+def test_a_worker_that_fails_says_why_and_goes_no_further() -> None:
+    heard = worked(None, Broken(numpy_backend()))
+    assert heard.failed == {0: "worker 0: RuntimeError: cuMemcpyAsync failed: 999"}
+    assert heard.runs == 0
 
 
 def test_what_held_nothing_is_inconclusive_and_what_hung_is_the_harness() -> None:

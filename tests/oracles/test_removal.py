@@ -17,7 +17,8 @@ import pytest
 
 from racegate.check.checker import Checker
 from racegate.engine.rows.input_batch import InputBatch
-from racegate.evaluation.kills import Look, timings
+from racegate.evaluation.cells import Look
+from racegate.evaluation.kills import timings
 from racegate.evaluation.matrix import Matrix, load_matrix
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind

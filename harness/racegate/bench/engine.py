@@ -57,6 +57,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total_s(self) -> float:
+        """Of all steps."""
         return sum(self.seconds)
 
 
@@ -78,6 +79,7 @@ class SteadyEngine:
         self.advance(WARM_STEPS)
 
     def advance(self, steps: int) -> None:
+        """Goes on by so many steps."""
         for _ in range(steps):
             self._engine.step(self._step)
             self._step += 1

@@ -20,6 +20,8 @@ SPEEDUP_TARGET = 1.3
 
 
 class Clock(Protocol):
+    """What times kernels."""
+
     def median_ms(self, job: Callable[[], object]) -> float:
         """The median time of a job on the device, warmed up and repeated."""
         ...
@@ -29,6 +31,7 @@ class DeviceClock:
     """Device events around repeated launches; the cache is cleared between them."""
 
     def median_ms(self, job: Callable[[], object]) -> float:
+        """See Clock."""
         from triton.testing import do_bench
 
         return float(do_bench(job, warmup=50, rep=300, return_mode="median"))

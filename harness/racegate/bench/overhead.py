@@ -36,19 +36,26 @@ DRAWN = 400
 class Timer(Protocol):
     """Events that know when they were reached."""
 
-    def event(self) -> Any: ...
-    def between_ms(self, first: Any, second: Any) -> float: ...
+    def event(self) -> Any:
+        """An event that notes when it was recorded."""
+        ...
+
+    def between_ms(self, first: Any, second: Any) -> float:
+        """Milliseconds from one record to a later one, both done."""
+        ...
 
 
 class TorchTimer:
     """CUDA events, recorded by the driver like any other."""
 
     def event(self) -> Any:
+        """An event that notes when it was recorded."""
         import torch
 
         return torch.cuda.Event(enable_timing=True)
 
     def between_ms(self, first: Any, second: Any) -> float:
+        """Milliseconds from one record to a later one, both done."""
         return float(first.elapsed_time(second))
 
 

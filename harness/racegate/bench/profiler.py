@@ -16,6 +16,8 @@ _DEVICE = (_KERNEL, "gpu_memcpy", "gpu_memset")
 
 
 class Tracer(Protocol):
+    """What sees every operation of a GPU."""
+
     def trace(self, job: Callable[[], None]) -> list[Span]:
         """The operations on the device while a job ran, which ends by waiting for them."""
         ...
@@ -25,6 +27,7 @@ class TorchTracer:
     """Looks at the device only: what the host does is not slowed down more than it must be."""
 
     def trace(self, job: Callable[[], None]) -> list[Span]:
+        """See Tracer."""
         from torch.profiler import ProfilerActivity, profile
 
         with TemporaryDirectory() as folder:

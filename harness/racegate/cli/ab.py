@@ -14,13 +14,14 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from racegate.ab.folder import Folder, open_folder, read_folder
 from racegate.ab.held import run_held, witness_path
-from racegate.ab.running import Done, Part, Runner, parse_part
+from racegate.ab.running import AbRunner, Progress, Share, parse_share, worker_here
 from racegate.ab.summary import AbReport, summarise
-from racegate.ab.waves import CudaPlace, Site, TruthError, VirtualPlace
+from racegate.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
 from racegate.ab.workload import (
     ARMS,
     CHECKED,
@@ -29,12 +30,18 @@ from racegate.ab.workload import (
     ROWS,
     VOCAB_SIZE,
     WAVE,
+    AbSpec,
     Arm,
     ModelSize,
-    Plan,
 )
-from racegate.cli.options import DeviceKind, JsonOption, fail, stdout_console, write_json
-from racegate.device.cuda.pacing import Pacing
+from racegate.cli.options import (
+    DeviceKind,
+    JsonOption,
+    WorkersOption,
+    fail,
+    stdout_console,
+    write_json,
+)
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import open_cuda
 from racegate.history.witness import load_witness
@@ -45,9 +52,24 @@ from racegate.scenario.spec import CacheMode
 
 
 class Only(StrEnum):
+    """What to do instead of running anything."""
+
     REPORT = "report"
 
 
+class CallSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How what is missing is run. witnesses: where the held runs of the faults are"""
+
+    share: Share
+    workers: int = 1
+    seconds: float | None = None
+    witnesses: Path
+
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
 def ab(
     generations: Annotated[int, typer.Option(min=1, help="Of each arm.")] = GENERATIONS,
     rows: Annotated[int, typer.Option(min=1, max=256, help="Decoded side by side.")] = ROWS,
@@ -73,8 +95,10 @@ def ab(
         typer.Option(metavar="DIR", help="Finished waves are kept here, and not run again."),
     ] = None,
     part: Annotated[
-        str, typer.Option(metavar="I/N", help="Every N-th wave only; parts may run side by side.")
+        str,
+        typer.Option(metavar="I/N", help="Every N-th wave only; machines may run a part each."),
     ] = "1/1",
+    workers: WorkersOption = 1,
     seconds: Annotated[
         float | None, typer.Option(min=0.0, help="Begin no wave that would end later.")
     ] = None,
@@ -92,7 +116,7 @@ def ab(
             fail("--only report needs --out DIR")
         folder = read_folder(out)
         _end(summarise(folder, _others(arm or folder.arms())), json)
-    plan = Plan(
+    plan = AbSpec(
         device=device.value,
         generations=generations,
         wave=wave,
@@ -106,7 +130,10 @@ def ab(
     )
     arms = _others(arm or ARMS)
     with _folder(out, plan) as folder:
-        _run(folder, arms, parse_part(part), seconds, witnesses)
+        how = CallSpec(
+            share=parse_share(part), workers=workers, seconds=seconds, witnesses=witnesses
+        )
+        _run(folder, arms, how)
         _end(summarise(folder, arms), json)
 
 
@@ -116,7 +143,7 @@ def _others(arms: Sequence[Arm]) -> tuple[Arm, ...]:
 
 
 @contextmanager
-def _folder(out: Path | None, plan: Plan) -> Iterator[Folder]:
+def _folder(out: Path | None, plan: AbSpec) -> Iterator[Folder]:
     """The folder asked for, or one that goes with the command."""
     if out is not None:
         yield open_folder(out, plan)
@@ -125,23 +152,26 @@ def _folder(out: Path | None, plan: Plan) -> Iterator[Folder]:
         yield open_folder(Path(path), plan)
 
 
-def _run(
-    folder: Folder, arms: Sequence[Arm], part: Part, seconds: float | None, witnesses: Path
-) -> None:
-    """What is missing; the held runs first, which take moments, and by the first part only."""
+def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
+    """What is missing; the held runs first, which take moments, and by the first share only."""
     faults = dict.fromkeys(one.fault.name for one in arms if one.fault is not None)
     known = {run.fault for run in folder.held()}
-    lacking = [name for name in faults if name not in known and part.index == 1]
+    lacking = [name for name in faults if name not in known and how.share.index == 1]
     for name in lacking:
-        load_witness(witness_path(name, witnesses))
-    site, held_site = _sites(folder.plan)
+        load_witness(witness_path(name, how.witnesses))
+    driver = None if folder.plan.device == DeviceKind.VIRTUAL else open_cuda()
     started = time.perf_counter()
     for name in lacking:
-        folder.save_held(run_held(name, witnesses, cuda=held_site))
+        held_site = None if driver is None else CudaSite(driver)
+        folder.save_held(run_held(name, how.witnesses, cuda=held_site))
+    seconds = how.seconds
     if seconds is not None:
         seconds -= time.perf_counter() - started
-    environment = environment_of(folder.plan.device)
-    runner = Runner(folder, site, arms, environment=environment, part=part, seconds=seconds)
+    make = None
+    if how.workers == 1:
+        site = VirtualWaveSite() if driver is None else cuda_wave_site(driver)
+        make = worker_here(folder, site, environment_of(folder.plan.device))
+    runner = AbRunner(folder, arms, make, share=how.share, workers=how.workers, seconds=seconds)
     try:
         with _progress() as on_done:
             runner.run(on_done)
@@ -150,37 +180,30 @@ def _run(
         raise typer.Exit(3) from error
 
 
-def _sites(plan: Plan) -> tuple[Site, CudaSite | None]:
-    """For natural timing, and for held runs. Raises NoCudaError."""
-    if plan.device == DeviceKind.VIRTUAL:
-        return VirtualPlace(), None
-    driver = open_cuda()
-    return CudaPlace(CudaSite(driver, pacing=Pacing.NATURAL)), CudaSite(driver)
-
-
 @contextmanager
-def _progress() -> Iterator[Callable[[Done], None]]:
+def _progress() -> Iterator[Callable[[Progress], None]]:
     """A bar on a terminal; in a log a line per wave."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda done: print(line_of(done), file=sys.stderr, flush=True)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-        yield lambda done: progress.update(
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done: bar.update(
             task, completed=done.done, total=done.units, description=line_of(done)
         )
 
 
-def line_of(done: Done) -> str:
+def line_of(progress: Progress) -> str:
     """One finished wave: its rate, what was wrong, and how long the rest will take."""
-    rate = done.tokens / done.seconds if done.seconds else 0.0
-    stopped = "" if done.stopped is None else f", stopped: {done.stopped}"
+    wave = progress.shown
+    rate = wave.tokens / wave.seconds if wave.seconds else 0.0
+    stopped = "" if wave.stopped is None else f", stopped: {wave.stopped}"
     return (
-        f"{done.done}/{done.units} {done.arm} wave {done.wave}: {done.generations} generations, "
-        f"{done.wrong} wrong, {done.seconds:.1f} s, {rate:,.0f} tokens/s, {done.left_s:.0f} s left"
-        f"{stopped}"
+        f"{progress.done}/{progress.units} {wave.arm} wave {wave.wave}: "
+        f"{wave.generations} generations, {wave.wrong} wrong, {wave.seconds:.1f} s, "
+        f"{rate:,.0f} tokens/s, {progress.left_s:.0f} s left{stopped}"
     )
 
 

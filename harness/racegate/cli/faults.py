@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
@@ -41,14 +41,14 @@ MarkdownOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
 ]
 
-faults_app = typer.Typer(no_args_is_help=True, help="The seeded faults.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
 
 
 def _scenarios(folder: Path) -> dict[str, Scenario]:
     return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
 
 
-@faults_app.command("list")
+@app.command("list")
 def faults_list(
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the catalogue as a page here.")
@@ -65,7 +65,7 @@ def faults_list(
         print_faults(stdout_console(), faults)
 
 
-def fault_object(fault: Fault) -> dict[str, Any]:
+def fault_object(fault: Fault) -> dict[str, object]:
     """A fault in the JSON contract."""
     return {
         "name": fault.name,
@@ -80,7 +80,7 @@ def fault_object(fault: Fault) -> dict[str, Any]:
     }
 
 
-@faults_app.command("effort")
+@app.command("effort")
 def faults_effort(
     seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
     scenarios: ScenariosOption = Path("scenarios"),
@@ -106,7 +106,7 @@ def faults_effort(
         print_efforts(stdout_console(), efforts)
 
 
-@faults_app.command("halffixes")
+@app.command("halffixes")
 def faults_halffixes(json: JsonOption = None) -> None:
     """Run every historical design of the accepted-count path under every landing of its copy."""
     total = sum(variant.name.startswith("counts/") for variant in VARIANTS)
@@ -121,7 +121,7 @@ def faults_halffixes(json: JsonOption = None) -> None:
         stdout_console().print(as_markdown(cells), markup=False, soft_wrap=True)
 
 
-@faults_app.command("mutate")
+@app.command("mutate")
 def faults_mutate(
     scenarios: ScenariosOption = Path("scenarios"),
     workers: WorkersOption = 1,
@@ -133,10 +133,10 @@ def faults_mutate(
     with progress_bar() as progress:
         task = progress.add_task("mutants", total=None)
 
-        def on_edge(done: int, total: int, edge: str) -> None:
+        def on_mutant(done: int, total: int, edge: str) -> None:
             progress.update(task, completed=done, total=total, description=edge)
 
-        report = try_all(loaded, workers=workers, on_edge=on_edge)
+        report = try_all(loaded, workers=workers, on_mutant=on_mutant)
     if json is not None:
         content = {"environment": environment(), **msgspec.to_builtins(report)}
         write_json(json, {"schema": SCHEMA, **content})
@@ -148,7 +148,7 @@ def faults_mutate(
     raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)
 
 
-@faults_app.command("matrix")
+@app.command("matrix")
 def faults_matrix(
     scenarios: ScenariosOption = Path("scenarios"),
     workers: WorkersOption = 1,

@@ -10,7 +10,10 @@ import typer
 from racegate.cli.options import stdout_console, write_text
 from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="With the JSON files of a GPU.")],
 ) -> None:

@@ -21,11 +21,14 @@ from racegate.cli.options import (
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.torch import open_cuda
-from racegate.jobs.soak import Plan, SoakResult
+from racegate.jobs.soak import SoakResult, SoakSpec
 from racegate.jobs.soak import soak as run_soak
 from racegate.scenario.files import scenario_paths
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def soak(
     runs: Annotated[int, typer.Option(min=1, help="How many runs, of all scenarios.")] = 1_000,
     seconds: Annotated[
@@ -43,7 +46,7 @@ def soak(
     """
     paths = scenario_paths(scenarios)
     open_cuda()
-    plan = Plan(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
+    plan = SoakSpec(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
     with progress_bar() as progress:
         task = progress.add_task("soak", total=runs)
         result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))

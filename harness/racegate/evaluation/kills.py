@@ -1,137 +1,36 @@
-"""Kills: what shows one seeded fault. Which oracles speak of it, under which schedules, and how
+"""Kills: what shows one seeded fault. Which oracles speak of it, and under which schedules; how
 many schedules each strategy needs until a value is wrong.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from racegate.check.checker import Checker
-from racegate.check.subject import Launches
-from racegate.device.stepping import Stepper
-from racegate.explore.dpor import explore
-from racegate.explore.ladder import Noting, reversals
-from racegate.explore.samplers.pos import PosStepper
-from racegate.explore.samplers.random_walk import RandomStepper
+from racegate.evaluation.cells import (
+    SPEAKING,
+    Look,
+    MatrixRow,
+    OracleCell,
+    Sight,
+    Strategy,
+    first_field,
+    is_expected,
+    sight_of,
+)
+from racegate.evaluation.strategies import try_strategy
 from racegate.faults.fault import Fault, FaultKind
-from racegate.history.finding import ORACLE_OF, Finding, FindingKind, Oracle, signature_of
-from racegate.history.outcome import RunResult
+from racegate.history.finding import ORACLE_OF, Finding
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, LATE, Schedule, lane_late, parse_schedule
 from racegate.oracles.losslessness import is_output_wrong
-from racegate.repro.search import BUDGET, CheckSubject, JudgedAttempt, as_holds
+from racegate.repro.search import BUDGET
 
 # A control is run on all scripts of the gate, so less often on each.
 CONTROL_BUDGET = 2
-
-
-class Look(StrEnum):
-    """What a run can be judged by: each oracle alone, that it came to its end at all, and what a
-    test sees that compares only the final tokens, in all runs or in those of natural timing.
-    """
-
-    ORDERING = "ordering"
-    OWNERSHIP = "ownership"
-    STEPWISE = "stepwise"
-    INVARIANTS = "invariants"
-    LOSSLESSNESS = "losslessness"
-    STOPPED = "stopped"
-    FINAL_TOKENS = "final_tokens"
-    FINAL_TOKENS_NATURAL = "final_tokens_natural"
-
-
-ORACLE_LOOKS = tuple(Look(oracle.value) for oracle in Oracle)
-# What speaks by itself; the final tokens are for comparison.
-SPEAKING = (*ORACLE_LOOKS, Look.STOPPED)
-
-
-class Strategy(StrEnum):
-    """Which schedules are run.
-
-    eager, late: one schedule; lane_late: one per lane; reversals: the eager run, then one hold per
-        conflict in it; dpor, pos, random: up to a budget
-    sync_everywhere: natural order, the host waiting for the device behind every operation
-    """
-
-    EAGER = "eager"
-    LATE = "late"
-    LANE_LATE = "lane_late"
-    REVERSALS = "reversals"
-    DPOR = "dpor"
-    POS = "pos"
-    RANDOM = "random"
-    SYNC_EVERYWHERE = "sync_everywhere"
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data of the matrix's file, in which an unknown field is an error."""
-
-
-class Sight(Record, frozen=True, kw_only=True):
-    """The first run in which a fault shows.
-
-    scenario, holds: the run (holds of a sampled run are the canonical ones)
-    schedules, seconds: made and taken until then, this run included
-    signature: of the finding; field: the first that differs from the reference in that run, None if
-        none does; is_expected: whether it is the one that the catalogue names, None without a field
-    """
-
-    scenario: str
-    holds: tuple[str, ...]
-    schedules: int
-    seconds: float
-    signature: str
-    field: str | None
-    is_expected: bool | None
-
-
-class OracleCell(Record, frozen=True, kw_only=True):
-    """One fault under one look.
-
-    runs, seen: runs judged, and those in which this look saw something; first: the first of them
-    alone: runs (scenario, timing) of which it alone has something to say
-    alone_without_stepwise: the same if the stepwise oracle is silent, as it is about a defect that
-        the reference has too
-    """
-
-    runs: int
-    seen: int
-    first: Sight | None
-    alone: tuple[str, ...] = ()
-    alone_without_stepwise: tuple[str, ...] = ()
-
-
-class StrategyCell(Record, frozen=True, kw_only=True):
-    """One fault under one strategy: it stops at the first wrong value.
-
-    schedules, seconds: made and taken in all; flagged: schedules until the ordering oracle spoke
-    kill: the first wrong value (an order alone is none)
-    """
-
-    schedules: int
-    seconds: float
-    flagged: int | None
-    kill: Sight | None
-
-
-class Row(Record, frozen=True, kw_only=True):
-    """One fault. shown: its first script under the holds of the catalogue; None for a control."""
-
-    fault: str
-    number: int
-    kind: FaultKind
-    needs: tuple[str, ...]
-    origin: str
-    summary: str
-    expect: str
-    shown: Sight | None
-    oracles: dict[Look, OracleCell]
-    strategies: dict[Strategy, StrategyCell]
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,14 +56,14 @@ def measure_row(
     strategies: Iterable[Strategy] = tuple(Strategy),
     budget: int = BUDGET,
     seed: int = 0,
-) -> Row:
+) -> MatrixRow:
     """One fault on its scripts; a control on all. checkers: by script."""
     names = fault.scenarios or tuple(checkers)
     chosen = [checkers[name] for name in names]
     looked = look(fault, chosen)
     is_control = fault.kind is FaultKind.CONTROL
     each = min(budget, CONTROL_BUDGET) if is_control else budget
-    return Row(
+    return MatrixRow(
         fault=fault.name,
         number=fault.number,
         kind=fault.kind,
@@ -175,7 +74,7 @@ def measure_row(
         shown=None if is_control else _shown(fault, chosen[0]),
         oracles={column: _oracle_cell(fault, looked, column) for column in Look},
         strategies={
-            strategy: _try(strategy, fault, chosen, budget=each, seed=seed)
+            strategy: try_strategy(strategy, fault, chosen, budget=each, seed=seed)
             for strategy in strategies
         },
     )
@@ -231,12 +130,6 @@ def _signatures(
     return signatures
 
 
-def first_field(findings: Sequence[Finding]) -> str | None:
-    """The first field that differs from the reference."""
-    found = [f.field for f in findings if f.kind is FindingKind.DIVERGENCE]
-    return found[0] if found else None
-
-
 def _oracle_cell(fault: Fault, looked: Sequence[_Looked], column: Look) -> OracleCell:
     runs = [one for one in looked if column is not Look.FINAL_TOKENS_NATURAL or not one.holds]
     seen = [one for one in runs if column in one.signatures]
@@ -249,7 +142,7 @@ def _oracle_cell(fault: Fault, looked: Sequence[_Looked], column: Look) -> Oracl
             seconds=seen[0].seconds,
             signature=seen[0].signatures[column],
             field=seen[0].field,
-            is_expected=_is_expected(fault, seen[0].field),
+            is_expected=is_expected(fault, seen[0].field),
         )
     return OracleCell(
         runs=len(runs),
@@ -265,143 +158,10 @@ def _alone(seen: Sequence[_Looked], column: Look, speaking: frozenset[Look]) -> 
     return tuple(one.name for one in seen if speaking & one.signatures.keys() == {column})
 
 
-def _is_expected(fault: Fault, field: str | None) -> bool | None:
-    return None if field is None else field == fault.expect
-
-
 def _shown(fault: Fault, checker: Checker) -> Sight | None:
     """The fault as the catalogue shows it."""
     schedule = parse_schedule(list(fault.holds.get(checker.scenario.name, ())))
     started = time.perf_counter()
     result = checker.run(schedule=schedule, fault=fault)
     seconds = time.perf_counter() - started
-    return _sight(fault, result, schedules=1, seconds=seconds)
-
-
-def _sight(fault: Fault, result: RunResult, *, schedules: int, seconds: float) -> Sight | None:
-    """None if nothing is wrong but an order."""
-    if all(finding.kind is FindingKind.CONFLICT for finding in result.findings):
-        return None
-    field = first_field(result.findings)
-    return Sight(
-        scenario=result.scenario,
-        holds=result.schedule,
-        schedules=schedules,
-        seconds=seconds,
-        signature=signature_of(result.findings) or "",
-        field=field,
-        is_expected=_is_expected(fault, field),
-    )
-
-
-class _Counted:
-    """A subject that counts its runs, also those that a search cuts short."""
-
-    def __init__(self, subject: CheckSubject) -> None:
-        self._subject = subject
-        self.lanes = subject.lanes
-        self.made = 0
-
-    def with_schedule(self, schedule: Schedule) -> JudgedAttempt:
-        self.made += 1
-        return self._subject.with_schedule(schedule)
-
-    def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
-        self.made += 1
-        return self._subject.with_stepper(stepper)
-
-
-# Runs schedules until there are none left, or what it shows them to has seen enough.
-See = Callable[[JudgedAttempt], bool]
-Search = Callable[[_Counted, See, int, int], None]
-
-
-def _those(schedules: Sequence[Schedule], subject: _Counted, see: See, *_: int) -> None:
-    for schedule in schedules:
-        if not see(subject.with_schedule(schedule)):
-            return
-
-
-def _lanes_late(subject: _Counted, see: See, *_: int) -> None:
-    _those([lane_late(lane) for lane in subject.lanes], subject, see)
-
-
-def _reversals(subject: _Counted, see: See, budget: int, seed: int) -> None:
-    first = subject.with_schedule(EAGER)
-    if see(first):
-        holds = reversals(first.conflicts)[: budget - 1]
-        _those([Schedule(holds=(hold,)) for hold in holds], subject, see)
-
-
-def _dpor(subject: _Counted, see: See, budget: int, seed: int) -> None:
-    explore(
-        subject.with_stepper,
-        classes_max=budget,
-        on_result=lambda attempt, progress, steps: see(
-            msgspec.structs.replace(attempt, steps=tuple(steps))
-        ),
-    )
-
-
-def _samples(
-    make: Callable[[int], Stepper], subject: _Counted, see: See, budget: int, seed: int
-) -> None:
-    for number in range(budget):
-        noting = Noting(make(seed + number))
-        attempt = subject.with_stepper(noting)
-        if not see(msgspec.structs.replace(attempt, steps=tuple(noting.steps))):
-            return
-
-
-_SEARCHES: Mapping[Strategy, Search] = {
-    Strategy.EAGER: partial(_those, (EAGER,)),
-    Strategy.LATE: partial(_those, (LATE,)),
-    Strategy.LANE_LATE: _lanes_late,
-    Strategy.REVERSALS: _reversals,
-    Strategy.DPOR: _dpor,
-    Strategy.POS: partial(_samples, PosStepper),
-    Strategy.RANDOM: partial(_samples, RandomStepper),
-    Strategy.SYNC_EVERYWHERE: partial(_those, (EAGER,)),
-}
-
-
-def _try(
-    strategy: Strategy, fault: Fault, checkers: Sequence[Checker], *, budget: int, seed: int
-) -> StrategyCell:
-    """Script by script, until a value is wrong. budget: schedules per script."""
-    is_synced = strategy is Strategy.SYNC_EVERYWHERE
-    launches = Launches.BLOCKING if is_synced else Launches.ASYNC
-    made = 0
-    flagged: int | None = None
-    started = time.perf_counter()
-    for checker in checkers:
-        subject = _Counted(CheckSubject(checker, fault, is_audited=False, launches=launches))
-        watch = _Watch(subject)
-        _SEARCHES[strategy](subject, watch.see, budget, seed)
-        if flagged is None and watch.flagged is not None:
-            flagged = made + watch.flagged
-        made += subject.made
-        seconds = time.perf_counter() - started
-        if watch.wrong is not None:
-            kill = _sight(
-                fault, as_holds(checker, watch.wrong, fault), schedules=made, seconds=seconds
-            )
-            return StrategyCell(schedules=made, seconds=seconds, flagged=flagged, kill=kill)
-    seconds = time.perf_counter() - started
-    return StrategyCell(schedules=made, seconds=seconds, flagged=flagged, kill=None)
-
-
-class _Watch:
-    """Sees the runs of a search: the first with a conflict, and the first that went wrong."""
-
-    def __init__(self, subject: _Counted) -> None:
-        self._subject = subject
-        self.flagged: int | None = None
-        self.wrong: JudgedAttempt | None = None
-
-    def see(self, attempt: JudgedAttempt) -> bool:
-        if attempt.conflicts and self.flagged is None:
-            self.flagged = self._subject.made
-        if attempt.is_wrong:
-            self.wrong = attempt
-        return not attempt.is_wrong
+    return sight_of(fault, result, schedules=1, seconds=seconds)

@@ -6,30 +6,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from racegate.check.checker import Checker
-from racegate.evaluation.kills import (
+from racegate.evaluation.cells import (
     SPEAKING,
     Look,
+    MatrixRow,
     OracleCell,
     Record,
-    Row,
     Sight,
     Strategy,
     StrategyCell,
-    measure_row,
 )
+from racegate.evaluation.kills import measure_row
+from racegate.evaluation.scripts import Scripts
 from racegate.faults.catalogue import FAULTS, find_fault
-from racegate.faults.fault import Fault, FaultKind
+from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
+from racegate.jobs.pool import Task, run_all
 from racegate.repro.search import BUDGET
 from racegate.scenario.spec import Scenario
 
@@ -99,7 +97,7 @@ class Matrix(Record, frozen=True, kw_only=True):
     seed: int
     seconds: float
     totals: Totals
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
 
 
 class Worse(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,18 +119,12 @@ def measure(
     """The whole matrix. scenarios: the gate's, by name."""
     _require_scripts(scenarios)
     started = time.perf_counter()
-    rows = []
-    if workers == 1:
-        checkers = checkers_for(FAULTS, scenarios)
-        for fault in FAULTS:
-            rows.append(measure_row(fault, checkers, budget=budget, seed=seed))
-            on_row(fault.name)
-    else:
-        share = partial(_row_of, dict(scenarios), budget, seed)
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            for row in pool.map(share, [fault.name for fault in FAULTS]):
-                rows.append(row)
-                on_row(row.fault)
+    rows, _ = run_all(
+        partial(make_worker, dict(scenarios), budget, seed),
+        (Task(name=fault.name, content=fault.name) for fault in FAULTS),
+        workers=workers,
+        on_done=on_row,
+    )
     return Matrix(
         schema=SCHEMA,
         environment=environment(),
@@ -155,20 +147,33 @@ def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
                 )
 
 
-def _row_of(scenarios: Mapping[str, Scenario], budget: int, seed: int, name: str) -> Row:
-    """In a worker process: one fault."""
-    fault = find_fault(name)
-    checkers = checkers_for((fault,), scenarios)
-    return measure_row(fault, checkers, budget=budget, seed=seed)
+class RowWorker:
+    """Measures faults by their names."""
+
+    def __init__(self, scenarios: Mapping[str, Scenario], *, budget: int, seed: int) -> None:
+        self._scripts = Scripts(scenarios)
+        self._budget = budget
+        self._seed = seed
+
+    def work(self, name: str) -> MatrixRow:
+        """One fault."""
+        fault = find_fault(name)
+        names = fault.scenarios or self._scripts.names
+        checkers = {name: self._scripts.checker(name) for name in names}
+        return measure_row(fault, checkers, budget=self._budget, seed=self._seed)
+
+    def end(self) -> None:
+        """There is nothing left to say."""
 
 
-def checkers_for(faults: Iterable[Fault], scenarios: Mapping[str, Scenario]) -> dict[str, Checker]:
-    """Of the scripts that faults are looked for in: their own, or all."""
-    names = {name for fault in faults for name in fault.scenarios or scenarios}
-    return {name: Checker(scenario) for name, scenario in scenarios.items() if name in names}
+def make_worker(
+    scenarios: Mapping[str, Scenario], budget: int, seed: int, number: int
+) -> RowWorker:
+    """In a worker process; every worker is like the other."""
+    return RowWorker(scenarios, budget=budget, seed=seed)
 
 
-def totals_of(rows: Sequence[Row]) -> Totals:
+def totals_of(rows: Sequence[MatrixRow]) -> Totals:
     """The sums over the rows."""
     seeded = [row for row in rows if row.kind is not FaultKind.CONTROL]
     controls = [row for row in rows if row.kind is FaultKind.CONTROL]
@@ -186,7 +191,7 @@ def totals_of(rows: Sequence[Row]) -> Totals:
     )
 
 
-def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
+def _oracle_total(rows: Sequence[MatrixRow], column: Look) -> OracleTotal:
     missed = [row.fault for row in rows if not row.oracles[column].seen]
     cells = [row.oracles[column] for row in rows]
     return OracleTotal(
@@ -198,12 +203,12 @@ def _oracle_total(rows: Sequence[Row], column: Look) -> OracleTotal:
     )
 
 
-def _speakers(row: Row) -> set[Look]:
+def _speakers(row: MatrixRow) -> set[Look]:
     """The oracles that see a fault in some run; a stopped engine speaks as well."""
     return {column for column in SPEAKING if row.oracles[column].seen}
 
 
-def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
+def _strategy_total(rows: Sequence[MatrixRow], strategy: Strategy) -> StrategyTotal:
     missed = [row for row in rows if row.strategies[strategy].kill is None]
     return StrategyTotal(
         killed=len(rows) - len(missed),
@@ -212,7 +217,7 @@ def _strategy_total(rows: Sequence[Row], strategy: Strategy) -> StrategyTotal:
     )
 
 
-def is_silent(row: Row) -> bool:
+def is_silent(row: MatrixRow) -> bool:
     """Whether nothing spoke of a row: right for a control alone."""
     return not any(cell.seen for cell in row.oracles.values()) and all(
         cell.kill is None and cell.flagged is None for cell in row.strategies.values()
@@ -236,7 +241,7 @@ def worse_cells(old: Matrix, new: Matrix) -> list[Worse]:
     return worse
 
 
-def worse_in_row(old: Row, new: Row) -> list[Worse]:
+def worse_in_row(old: MatrixRow, new: MatrixRow) -> list[Worse]:
     """The same for one fault, over the columns that the new row has."""
     if new.kind is FaultKind.CONTROL:
         spoke = () if is_silent(new) else ("something speaks about a control",)
@@ -290,13 +295,19 @@ def _worse_field(old: Sight | None, new: Sight | None) -> Iterable[str]:
         yield f"differs first in {now}, before in {old.field}, as expected"
 
 
+class _Schema(msgspec.Struct, frozen=True):
+    """What a file says that it is."""
+
+    schema: str = ""
+
+
 def load_matrix(path: Path) -> Matrix:
     """The matrix in a file. Raises MatrixError."""
     try:
-        raw: Any = msgspec.json.decode(path.read_bytes())
-        if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        content = path.read_bytes()
+        if msgspec.json.decode(content, type=_Schema).schema != SCHEMA:
             raise MatrixError(f"{path}: not of the schema {SCHEMA!r}; make it again")
-        return msgspec.convert(raw, Matrix)
+        return msgspec.json.decode(content, type=Matrix)
     except OSError as error:
         raise MatrixError(f"{path}: cannot be read: {error}") from error
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:

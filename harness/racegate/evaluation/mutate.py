@@ -6,19 +6,20 @@ Equivalent means that a path of remaining edges still orders every pair the edge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from enum import StrEnum
 from functools import partial
-from multiprocessing import get_context
+from itertools import count
 
 import msgspec
 
 from racegate.check.checker import Checker
 from racegate.engine.state.edges import EDGES
+from racegate.evaluation.scripts import Scripts
 from racegate.faults.fault import Fault, FaultKind
 from racegate.faults.mutations import Mutation, Operator
 from racegate.history.finding import signature_of
 from racegate.history.trace import OpRecord, Recorded, Trace, Waited
+from racegate.jobs.pool import Task, run_all
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
 from racegate.scenario.spec import Scenario
@@ -150,19 +151,25 @@ def as_fault(mutation: Mutation) -> Fault:
 
 
 def try_all(
-    scenarios: Mapping[str, Scenario], *, workers: int, on_edge: Callable[[int, int, str], None]
+    scenarios: Mapping[str, Scenario],
+    *,
+    workers: int,
+    on_mutant: Callable[[int, int, str], None] = lambda done, total, edge: None,
 ) -> MutationReport:
-    """Tries each mutant on the scenarios until one shows it. on_edge: (mutants done, of, edge)."""
-    traces = [(scenario, Checker(scenario).execute().trace) for scenario in scenarios.values()]
-    mutations = mutations_of(trace for _, trace in traces)
-    by_edge = [[m for m in mutations if m.edge == edge.name] for edge in EDGES]
-    concerned = [[s for s, trace in traces if waits_for(trace, edge.name)] for edge in EDGES]
-    results: list[MutantResult] = []
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        shares = pool.map(_judge_share, concerned, by_edge)
-        for edge, share in zip(EDGES, shares, strict=True):
-            results += share
-            on_edge(len(results), len(mutations), edge.name)
+    """Tries each mutant on the scenarios until one shows it. on_mutant: (done, of, edge)"""
+    traces = {name: Checker(scenario).execute().trace for name, scenario in scenarios.items()}
+    mutations = mutations_of(traces.values())
+    concerned = {
+        edge.name: tuple(name for name, trace in traces.items() if waits_for(trace, edge.name))
+        for edge in EDGES
+    }
+    done = count(1)
+    results, _ = run_all(
+        partial(make_worker, dict(scenarios)),
+        (Task(name=m.edge, content=MutantTask(m, concerned[m.edge])) for m in mutations),
+        workers=workers,
+        on_done=lambda edge: on_mutant(next(done), len(mutations), edge),
+    )
     redundant = tuple(
         result.edge
         for result in results
@@ -171,17 +178,35 @@ def try_all(
     return MutationReport(mutants=tuple(results), redundant=redundant)
 
 
+class MutantTask(msgspec.Struct, frozen=True):
+    """A mutant, and the names of the scenarios that wait for its edge."""
+
+    mutation: Mutation
+    scenarios: tuple[str, ...]
+
+
+class MutantWorker:
+    """Judges mutants."""
+
+    def __init__(self, scenarios: Mapping[str, Scenario]) -> None:
+        self._scripts = Scripts(scenarios)
+
+    def work(self, task: MutantTask) -> MutantResult:
+        """One mutant."""
+        return judge(task.mutation, [self._scripts.checker(name) for name in task.scenarios])
+
+    def end(self) -> None:
+        """There is nothing left to say."""
+
+
+def make_worker(scenarios: Mapping[str, Scenario], number: int) -> MutantWorker:
+    """In a worker process; every worker is like the other."""
+    return MutantWorker(scenarios)
+
+
 def waits_for(trace: Trace, edge: str) -> bool:
     """Whether a run waits for the edge: mutating it changes no other run."""
     return any(isinstance(event, Waited) and event.edge == edge for event in trace.events)
-
-
-def _judge_share(
-    scenarios: Sequence[Scenario], mutations: Sequence[Mutation]
-) -> list[MutantResult]:
-    """In a worker process: the mutants of one edge."""
-    checkers = [Checker(scenario) for scenario in scenarios]
-    return [judge(mutation, checkers) for mutation in mutations]
 
 
 def judge(mutation: Mutation, checkers: Sequence[Checker]) -> MutantResult:

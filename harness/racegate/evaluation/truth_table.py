@@ -63,13 +63,15 @@ class Landed(StrEnum):
     NO_COPY = "no copy"
 
 
-class Outcome(StrEnum):
+class CellOutcome(StrEnum):
+    """What the run of a cell came to. raised: an assertion or a deadlock ended it"""
+
     RIGHT = "right"
     WRONG = "wrong"
     RAISED = "raised"
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class TruthCell(msgspec.Struct, frozen=True, kw_only=True):
     """One run. is_flagged: the ordering oracle names a conflict, whatever the values are
 
     request, field, expected, actual: the first wrong value, of a cell that is wrong
@@ -80,7 +82,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     motion: Motion
     landing: Landing
     landed: Landed
-    outcome: Outcome
+    outcome: CellOutcome
     is_flagged: bool
     hold: str
     request: str | None = None
@@ -89,7 +91,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     actual: int | None = None
 
 
-def measure_table(*, on_design: Callable[[str], None]) -> tuple[Cell, ...]:
+def measure_table(*, on_design: Callable[[str], None]) -> tuple[TruthCell, ...]:
     """Every design under every landing of every motion in both cache modes."""
     modes = (CacheMode.NONE, CacheMode.ALIGN)
     scripts = {
@@ -107,22 +109,22 @@ def measure_table(*, on_design: Callable[[str], None]) -> tuple[Cell, ...]:
 
 def _cell(
     design: Fault, mode: CacheMode, motion: Motion, landing: Landing, checker: Checker
-) -> Cell:
+) -> TruthCell:
     schedule = _schedule(motion, landing, checker)
     result = checker.run(schedule=schedule, fault=design)
     wrong = _first_wrong(result)
-    is_raised = wrong is not None and wrong.kind in (FindingKind.CRASH, FindingKind.DEADLOCK)
-    cell = Cell(
+    outcome = _outcome(wrong)
+    cell = TruthCell(
         design=design.name,
         cache_mode=mode,
         motion=motion,
         landing=landing,
         landed=_landed(result, checker, design),
-        outcome=Outcome.RIGHT if wrong is None else Outcome.RAISED if is_raised else Outcome.WRONG,
+        outcome=outcome,
         is_flagged=result.stats.conflicts > 0,
         hold="".join(schedule.texts()),
     )
-    if wrong is None or is_raised:
+    if wrong is None or outcome is CellOutcome.RAISED:
         return cell
     return msgspec.structs.replace(
         cell,
@@ -136,6 +138,13 @@ def _cell(
 def _first_wrong(result: RunResult) -> Finding | None:
     kinds = (FindingKind.DIVERGENCE, FindingKind.CRASH, FindingKind.DEADLOCK)
     return next((finding for finding in result.findings if finding.kind in kinds), None)
+
+
+def _outcome(wrong: Finding | None) -> CellOutcome:
+    if wrong is None:
+        return CellOutcome.RIGHT
+    is_raised = wrong.kind in (FindingKind.CRASH, FindingKind.DEADLOCK)
+    return CellOutcome.RAISED if is_raised else CellOutcome.WRONG
 
 
 def _landed(result: RunResult, checker: Checker, design: Fault) -> Landed:

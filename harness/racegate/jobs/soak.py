@@ -8,16 +8,13 @@ eagerly a GPU owes the trace of the virtual device, with the same holds realised
 from __future__ import annotations
 
 import math
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from itertools import count, cycle
-from multiprocessing.queues import Queue
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from itertools import count
 from pathlib import Path
-from queue import Empty
-from typing import Any
 
 import msgspec
 
@@ -32,7 +29,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 from racegate.jobs.environment import environment_of
-from racegate.jobs.orphans import is_orphan
+from racegate.jobs.pool import Done, Event, Lost, ProcessPool, Task
 from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
 
@@ -41,7 +38,7 @@ SCHEMA = "racegate/1"
 SILENT_S_MAX = 120.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     """runs: of all scenarios together, as many of each; seconds: no run begins later"""
 
     runs: int
@@ -52,12 +49,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario.
+    """One scenario, or all of them.
 
+    runs: how many were made
     held: runs in which an operation stood behind a closed latch; unrealised: those of them in which
         the program itself gave a hold up, because something had to wait for what it held
     expired: runs that the watchdog had to end; wrong: runs with a finding; differing: runs that,
         paced eagerly, left another trace than the virtual device
+    examples: a few of the wrong and differing runs, in words
     """
 
     scenario: str
@@ -80,32 +79,24 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _Ran(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From a worker: a run."""
+class SoakStop(msgspec.Struct, frozen=True, kw_only=True):
+    """From a worker that could not make a run: why."""
 
-    tally: Tally
-
-
-class _At(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From a worker: the scenario that it is about to run, or nothing if it has ended. failed: why
-    it ended before its time.
-    """
-
-    worker: int
-    scenario: str | None
-    failed: str | None = None
+    reason: str
 
 
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
-    """hung: where workers were that fell silent or were killed; failed: what ended workers
+    """Held runs of correct scenarios.
 
+    plan: what was asked for; total: all scenarios together
+    hung: where workers were that fell silent or were killed; failed: what ended workers
     scenarios: all of them, also those of which there was no run
     runs_per_second: of all workers together
     """
 
     schema: str
     environment: dict[str, str]
-    plan: Plan
+    plan: SoakSpec
     total: Tally
     seconds: float
     runs_per_second: float
@@ -126,8 +117,10 @@ def schedules_for(lanes: Sequence[str], seed: int) -> Iterator[Schedule]:
         yield generate_holds(seeded(seed, number))
 
 
-def soak_scenario(scenario: Scenario, plan: Plan, site: CudaSite, *, share: int) -> Iterator[Tally]:
-    """One run after another, the first eager; a schedule that would hold nothing is no run."""
+def soak_scenario(scenario: Scenario, plan: SoakSpec, site: CudaSite) -> Iterator[Tally]:
+    """One run after another without end, the first eager; a schedule that would hold nothing is no
+    run.
+    """
     judge, virtual = Checker(scenario, cuda=site), Checker(scenario)
     runs = 0
     for schedule in schedules_for(judge.lanes, plan.seed):
@@ -136,8 +129,6 @@ def soak_scenario(scenario: Scenario, plan: Plan, site: CudaSite, *, share: int)
             continue
         yield soak_once(judge, site, schedule, expected)
         runs += 1
-        if runs == share:
-            return
 
 
 def soak_once(judge: Checker, site: CudaSite, schedule: Schedule, expected: Trace) -> Tally:
@@ -163,43 +154,93 @@ def result_line(result: RunResult) -> str:
     return f"{result.scenario} {holds}: {result.verdict}"
 
 
-def soak(paths: Sequence[Path], plan: Plan, on_run: Callable[[int], None]) -> SoakResult:
-    """All scenarios, shared out among processes, and these among the GPUs of the machine."""
-    context = multiprocessing.get_context("spawn")
-    queue: Queue[bytes] = context.Queue()
-    share = -(-plan.runs // len(paths))
-    shares = [list(paths[worker :: plan.workers]) for worker in range(plan.workers)]
-    processes = [
-        context.Process(target=_work, args=(worker, mine, plan, share, queue), daemon=True)
-        for worker, mine in enumerate(shares)
-    ]
-    heard = _Heard(
-        tallies={name: Tally(scenario=name) for name in (load(path).name for path in paths)},
-        at=dict.fromkeys(range(plan.workers), "before its first scenario"),
-        failed=[],
-    )
+class SoakWorker:
+    """Takes its scenarios in turn, on one GPU of the machine. A task is a place in `paths`."""
+
+    def __init__(self, site: CudaSite, paths: Sequence[Path], plan: SoakSpec) -> None:
+        self._site = site
+        self._paths = paths
+        self._plan = plan
+        self._soaked: dict[int, Iterator[Tally]] = {}
+
+    def work(self, place: int) -> Tally | SoakStop:
+        """The next run of a scenario."""
+        if place not in self._soaked:
+            scenario = load(self._paths[place])
+            self._soaked[place] = soak_scenario(scenario, self._plan, self._site)
+        try:
+            return next(self._soaked[place])
+        except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
+            return SoakStop(reason=f"{type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        """There is nothing left to say."""
+
+
+def make_worker(paths: Sequence[Path], plan: SoakSpec, number: int) -> SoakWorker:
+    """In a worker process: workers take turns with the GPUs of the machine."""
+    site = CudaSite(open_cuda(number % gpu_count()), pacing=plan.pacing)
+    return SoakWorker(site, paths, plan)
+
+
+def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -> SoakResult:
+    """All scenarios, shared out among processes, and these among the GPUs of the machine. Even one
+    worker is a process of its own: it may hang.
+    """
+    names = [load(path).name for path in paths]
+    heard = SoakTally(tallies={name: Tally(scenario=name) for name in names})
     started = time.monotonic()
-    for process in processes:
-        process.start()
-    try:
-        _collect(queue, processes, heard, on_run)
-    finally:
-        for process in processes:
-            process.terminate()
-    seconds = time.monotonic() - started
-    return _result(plan, heard, seconds)
+    end = math.inf if plan.seconds is None else started + plan.seconds
+    runs_each = -(-plan.runs // len(paths))
+    shares = [
+        heard.tasks_of(worker, names, workers=plan.workers, runs_each=runs_each, end=end)
+        for worker in range(plan.workers)
+    ]
+    pool = ProcessPool(silent_s=SILENT_S_MAX)
+    with closing(pool.run(partial(make_worker, list(paths), plan), shares)) as events:
+        for event in events:
+            heard.take(event)
+            on_run(heard.runs)
+    return _result(plan, heard, time.monotonic() - started)
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What workers have said. at: where each is that has not ended"""
+class SoakTally:
+    """What workers have said. hung: where they were that are lost; failed: why others stopped"""
 
     tallies: dict[str, Tally]
-    at: dict[int, str]
-    failed: list[str]
+    hung: list[str] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> int:
+        """Of all scenarios."""
+        return sum(tally.runs for tally in self.tallies.values())
+
+    def tasks_of(
+        self, worker: int, names: Sequence[str], *, workers: int, runs_each: int, end: float
+    ) -> Iterator[Task[int]]:
+        """Of every `workers`-th scenario one run after the other, in turn, until the end or until
+        the worker has failed. The first always: a bound in time is no reason to look at nothing.
+        """
+        mine = range(worker, len(names), workers)
+        for number, place in enumerate(place for _ in range(runs_each) for place in mine):
+            if worker in self.failed or (number > 0 and time.monotonic() >= end):
+                return
+            yield Task(name=names[place], content=place)
+
+    def take(self, event: Event[Tally | SoakStop]) -> None:
+        """Adds what has been heard."""
+        match event:
+            case Done(result=Tally() as tally):
+                self.tallies[tally.scenario] = self.tallies[tally.scenario].plus(tally)
+            case Done(worker=worker, result=SoakStop(reason=reason)):
+                self.failed[worker] = f"worker {worker}: {reason}"
+            case Lost():
+                self.hung.append(event.doing)
 
 
-def _result(plan: Plan, heard: _Heard, seconds: float) -> SoakResult:
+def _result(plan: SoakSpec, heard: SoakTally, seconds: float) -> SoakResult:
     total = reduce(Tally.plus, heard.tallies.values(), Tally(scenario="all"))
     return SoakResult(
         schema=SCHEMA,
@@ -208,61 +249,7 @@ def _result(plan: Plan, heard: _Heard, seconds: float) -> SoakResult:
         total=total,
         seconds=seconds,
         runs_per_second=total.runs / seconds,
-        hung=tuple(sorted(heard.at.values())),
-        failed=tuple(heard.failed),
+        hung=tuple(sorted(heard.hung)),
+        failed=tuple(heard.failed[worker] for worker in sorted(heard.failed)),
         scenarios=tuple(heard.tallies[name] for name in sorted(heard.tallies)),
     )
-
-
-def _collect(
-    queue: Queue[bytes], processes: Sequence[Any], heard: _Heard, on_run: Callable[[int], None]
-) -> None:
-    """Listens until all workers have ended, or nothing is heard any more."""
-    last = time.monotonic()
-    while heard.at and time.monotonic() - last < SILENT_S_MAX:
-        try:
-            message = msgspec.msgpack.decode(queue.get(timeout=0.5), type=_Ran | _At)
-        except Empty:
-            if not any(process.is_alive() for process in processes) and queue.empty():
-                return
-            continue
-        last = time.monotonic()
-        if isinstance(message, _Ran):
-            name = message.tally.scenario
-            heard.tallies[name] = heard.tallies[name].plus(message.tally)
-            on_run(sum(tally.runs for tally in heard.tallies.values()))
-            continue
-        heard.at.pop(message.worker)
-        if message.scenario is not None:
-            heard.at[message.worker] = message.scenario
-        if message.failed is not None:
-            heard.failed.append(message.failed)
-
-
-def _work(worker: int, paths: list[Path], plan: Plan, share: int, queue: Queue[bytes]) -> None:
-    """One worker: where it is, and a tally per run, one of each scenario in turn."""
-    failed = None
-    try:
-        for message in _runs(worker, paths, plan, share):
-            if is_orphan():
-                queue.cancel_join_thread()
-                return
-            queue.put(msgspec.msgpack.encode(message))
-    except (RuntimeError, CheckError, *ENGINE_ERRORS) as error:
-        failed = f"worker {worker}: {type(error).__name__}: {error}"
-    queue.put(msgspec.msgpack.encode(_At(worker=worker, scenario=None, failed=failed)))
-
-
-def _runs(worker: int, paths: list[Path], plan: Plan, share: int) -> Iterator[_At | _Ran]:
-    site = CudaSite(open_cuda(worker % gpu_count()), pacing=plan.pacing)
-    end = math.inf if plan.seconds is None else time.monotonic() + plan.seconds
-    scenarios = [load(path) for path in paths]
-    soaked = [soak_scenario(scenario, plan, site, share=share) for scenario in scenarios]
-    for number in cycle(range(len(paths))) if paths else ():
-        yield _At(worker=worker, scenario=scenarios[number].name)
-        tally = next(soaked[number], None)
-        if tally is None:
-            return
-        yield _Ran(tally=tally)
-        if time.monotonic() >= end:
-            return

@@ -7,8 +7,6 @@ Rules: submit, step, abort, preempt (a preempted request resumes by itself), sta
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -52,6 +50,7 @@ class EngineMachine(RuleBasedStateMachine):
         accepts=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     )
     def submit(self, length: int, max_tokens: int, accepts: list[int]) -> None:
+        """A request arrives."""
         number = len(self.requests)
         prompt = tuple((7 * number + 3 * i) % 97 for i in range(length))
         self.requests.append(
@@ -67,39 +66,47 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(data=st.integers(0, REQUESTS_MAX - 1))
     def preempt(self, data: int) -> None:
+        """The scheduler takes the blocks of a request; it resumes by itself."""
         self._add(Preempt(step=self.steps, request=self._name(data)))
 
     @precondition(lambda self: self.requests)
     @rule(data=st.integers(0, REQUESTS_MAX - 1))
     def abort(self, data: int) -> None:
+        """The client gives a request up."""
         self._add(Abort(step=self.steps, request=self._name(data)))
 
     @precondition(lambda self: self.requests)
     @rule(data=st.integers(0, REQUESTS_MAX - 1))
     def skip(self, data: int) -> None:
+        """A request is not scheduled in a step."""
         self._add(Gap(step=self.steps, request=self._name(data)))
 
     @rule(tokens=st.integers(0, 6))
     def starve(self, tokens: int) -> None:
+        """A step has a small token budget."""
         self._add(Budget(step=self.steps, tokens=tokens))
 
     @rule(op=st.sampled_from(HELD))
     def hold(self, op: str) -> None:
+        """An operation of a step is held until a wait forces it."""
         self.holds.append(Hold(op=f"{op}@{self.steps}", until=FORCED))
 
     @precondition(lambda self: self.holds)
     @rule()
     def release(self) -> None:
+        """The last hold ends at the next decision of the scheduler."""
         last = self.holds.pop()
         self.holds.append(Hold(op=last.op, until=f"host:schedule@{self.steps}"))
 
     @precondition(lambda self: self.requests and self.steps < STEPS_MAX)
     @rule(count=st.integers(1, 3))
     def step(self, count: int) -> None:
+        """The engine goes on."""
         self.steps = min(self.steps + count, STEPS_MAX)
 
     @invariant()
     def nothing_is_wrong(self) -> None:
+        """The script so far, through both engines."""
         if not self.requests or not self.steps:
             return
         arrived = tuple(request for request in self.requests if request.arrive < self.steps)
@@ -125,7 +132,7 @@ class EngineMachine(RuleBasedStateMachine):
             first = result.findings[0]
             raise AssertionError(f"{first.signature}: {first.message}; holds {schedule.texts()}")
 
-    def _add(self, event: Any) -> None:
+    def _add(self, event: Event) -> None:
         key = (type(event), event.step, getattr(event, "request", None))
         self.events.setdefault(key, event)
 

@@ -10,12 +10,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.evaluation.kills import (
+from racegate.evaluation.cells import (
     ORACLE_LOOKS,
     SPEAKING,
     Look,
+    MatrixRow,
     OracleCell,
-    Row,
     Sight,
     Strategy,
     StrategyCell,
@@ -128,7 +128,7 @@ class CellView(NamedTuple):
 class RowView(NamedTuple):
     """A fault as shown."""
 
-    row: Row
+    row: MatrixRow
     anchor: str
     oracles: list[CellView]
     strategies: list[CellView]
@@ -238,7 +238,7 @@ def _render(template: str, matrix: Matrix) -> str:
     )
 
 
-def _view(row: Row) -> RowView:
+def _view(row: MatrixRow) -> RowView:
     return RowView(
         row=row,
         anchor=row.fault.replace(":", "-"),
@@ -247,7 +247,7 @@ def _view(row: Row) -> RowView:
     )
 
 
-def _oracle_view(row: Row, look: Look, cell: OracleCell) -> CellView:
+def _oracle_view(row: MatrixRow, look: Look, cell: OracleCell) -> CellView:
     mark = _mark(row, found=cell.first is not None, flagged=False)
     tip = [f"{cell.seen} of {cell.runs} runs"]
     if cell.alone:
@@ -256,7 +256,7 @@ def _oracle_view(row: Row, look: Look, cell: OracleCell) -> CellView:
     return CellView(LOOKS[look].name, mark, text, "\n".join([*tip, *_sight_lines(cell.first)]))
 
 
-def _strategy_view(row: Row, strategy: Strategy, cell: StrategyCell) -> CellView:
+def _strategy_view(row: MatrixRow, strategy: Strategy, cell: StrategyCell) -> CellView:
     kill = cell.kill
     mark = _mark(row, found=kill is not None, flagged=cell.flagged is not None)
     is_other = kill is not None and kill.is_expected is False
@@ -269,7 +269,7 @@ def _strategy_view(row: Row, strategy: Strategy, cell: StrategyCell) -> CellView
     )
 
 
-def _mark(row: Row, *, found: bool, flagged: bool) -> Mark:
+def _mark(row: MatrixRow, *, found: bool, flagged: bool) -> Mark:
     if row.kind is FaultKind.CONTROL:
         return Mark.LOUD if found or flagged else Mark.SILENT
     if found:

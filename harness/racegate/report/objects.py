@@ -7,9 +7,9 @@ import msgspec
 from racegate.check.selfcheck import SelfCheck
 from racegate.evaluation.effort import Effort
 from racegate.evaluation.mutate import MutantResult
-from racegate.evaluation.truth_table import Cell
+from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
-from racegate.jobs.fuzz import CampaignState
+from racegate.jobs.campaign import CampaignState
 from racegate.repro.replay import Outcome
 
 
@@ -124,7 +124,7 @@ class HalffixesObject(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TruthCell, ...]
 
 
 class MutationObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from racegate.evaluation.effort import Effort
-from racegate.jobs.fuzz import Campaign, CampaignState
+from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
 from racegate.report.templating import render
 from racegate.report.text import print_run, print_selfcheck
@@ -95,7 +95,7 @@ def _print_difference(console: Console, explanation: Explanation) -> None:
 
 def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -> None:
     """What a campaign has looked at, and what it found."""
-    total = sum(state.done)
+    total = state.done
     verdicts = ", ".join(f"{count} {name}" for name, count in state.verdicts.items())
     console.print(
         f"{total} scenarios, {state.schedules} schedules in {state.seconds:.0f} s: {verdicts}"

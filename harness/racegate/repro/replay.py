@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from racegate.check.checker import Checker
+from racegate.check.checker import Checkers
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
@@ -66,11 +66,22 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     last: RunResult
 
 
-def replay(witness: Witness, *, times: int, command: str, cuda: CudaSite | None = None) -> Replay:
-    """Replays a witness. The worst outcome of all replays is the outcome. cuda: on this GPU."""
+def replay(
+    witness: Witness,
+    *,
+    times: int,
+    command: str,
+    cuda: CudaSite | None = None,
+    checkers: Checkers | None = None,
+) -> Replay:
+    """Replays a witness. The worst outcome of all replays is the outcome. cuda: on this GPU
+
+    checkers: of whoever replays many witnesses
+    """
     fault = None if witness.fault is None else find_fault(witness.fault)
     schedule = parse_schedule(list(witness.holds))
-    checker = Checker(witness.scenario, replay=command, cuda=cuda)
+    checkers = Checkers() if checkers is None else checkers
+    checker = checkers.of(witness.scenario, replay=command, cuda=cuda)
     seen: Counter[Outcome] = Counter()
     digests: Counter[str] = Counter()
     last: RunResult | None = None
