@@ -17,7 +17,6 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
 from racegate.report.contract import (
     CONTRACT,
-    PAGE_COLUMNS,
     Printed,
     enum_section,
     everywhere,
@@ -48,10 +47,6 @@ def test_every_link_leads_to_one_section() -> None:
     kinds = {kind for printed in CONTRACT for kind in kinds_of(printed.struct)}
     names = Counter(kind.__name__.lower() for kind in kinds)
     assert [name for name, count in names.items() if count > 1] == []
-
-
-def test_lines_are_short() -> None:
-    assert max(map(len, page().splitlines())) <= PAGE_COLUMNS
 
 
 STRUCTS = [

@@ -81,7 +81,9 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The truth. checked: generations that equal plain decoding on the CPU."""
+    """The truth. checked: generations that equal plain decoding on the CPU
+    lengths: of all of them
+    """
 
     config: dict[str, object]
     waves: int
@@ -95,7 +97,12 @@ class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AbReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The `ab` object of the JSON contract. missing: waves not run; environments: all met."""
+    """All arms beside the truth.
+
+    plan: what all arms have in common; truth: what they are compared with; arms: one by one
+    held: faults under the holds of their witnesses; published: figures of one public evaluation
+    missing: waves not run; environments: all met
+    """
 
     schema: str
     plan: AbSpec

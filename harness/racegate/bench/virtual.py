@@ -25,7 +25,9 @@ from racegate.scenario.validation import validate
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure."""
+    """One figure. name: what was measured; value: how much, in `unit`; unit: of the value
+    detail: on what, under which conditions
+    """
 
     name: str
     value: float
@@ -39,7 +41,10 @@ def entry_of(name: str, value: float, unit: str, detail: str) -> BenchEntry:
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Serialises to the `bench` object of the JSON contract, without its schema field."""
+    """What was measured.
+
+    results: figure by figure; a job on CUDA that failed has one entry, its name with `_failed`
+    """
 
     environment: dict[str, str]
     results: tuple[BenchEntry, ...]

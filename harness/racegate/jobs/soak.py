@@ -39,7 +39,9 @@ SILENT_S_MAX = 120.0
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: of all scenarios together, as many of each; seconds: no run begins later"""
+    """runs: of all scenarios together, as many of each; seconds: no run begins later
+    pacing: when operations run that no hold names
+    """
 
     runs: int
     seconds: float | None

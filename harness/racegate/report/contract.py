@@ -41,8 +41,6 @@ from racegate.repro.explain import Explanation, Racing
 from racegate.repro.replay import Replay
 from racegate.scenario.spec import Scenario
 
-PAGE_COLUMNS = 120
-
 
 class Everywhere:
     """Fields that mean the same in every object.
@@ -229,27 +227,13 @@ def _kinds(info: types.Type) -> Iterator[type]:
 def page() -> str:
     """The page docs/json.md."""
     kinds = dict.fromkeys(kind for printed in CONTRACT for kind in kinds_of(printed.struct))
-    codes = enum_section(ExitCode)
-    text = render(
+    return render(
         "json.md.j2",
         contract=CONTRACT,
         objects=[object_section(kind) for kind in kinds if issubclass(kind, msgspec.Struct)],
         enums=[enum_section(kind) for kind in kinds if issubclass(kind, Enum)],
-        codes=codes,
+        codes=enum_section(ExitCode),
     )
-    return "\n".join(_wrapped(line) for line in text.splitlines()) + "\n"
-
-
-def _wrapped(line: str) -> str:
-    """A line of at most PAGE_COLUMNS, as several."""
-    words, indent = line.split(" "), "  " if line.startswith("- ") else ""
-    lines = [words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + 1 + len(word) > PAGE_COLUMNS:
-            lines.append(indent + word)
-        else:
-            lines[-1] += " " + word
-    return "\n".join(lines)
 
 
 def main(target: Path) -> None:
