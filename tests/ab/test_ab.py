@@ -126,8 +126,8 @@ class TestWorkload:
         table = truth_table(of, truth.tokens)
         for request, tokens in zip(of.requests, truth.tokens, strict=True):
             end = len(request.prompt) + len(tokens)
-            assert table[request.name][:end] == judge.truth[request.name][:end]
-            assert len(table[request.name]) == len(judge.truth[request.name])
+            assert table[request.name][:end] == judge.subject.truth[request.name][:end]
+            assert len(table[request.name]) == len(judge.subject.truth[request.name])
 
 
 class TestWaves:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import racegate.check.checker
+import racegate.check.judge
 import racegate.jobs.gate
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
@@ -89,7 +89,7 @@ class TestCanaries:
     def test_a_broken_oracle_is_exit_code_3(
         self, oracle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(racegate.check.checker, oracle, ORACLES[oracle])
+        monkeypatch.setattr(racegate.check.judge, oracle, ORACLES[oracle])
         (tmp_path / "s.toml").write_text((SCENARIOS / "finish_and_condense.toml").read_text())
         result = CliRunner().invoke(app, ["gate", "--scenarios", str(tmp_path), "--json", "-"])
         assert result.exit_code == 3
@@ -101,7 +101,7 @@ class TestCanaries:
     def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fault = "correction-partial-fields"
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
-        monkeypatch.setattr(racegate.check.checker, "find_conflicts", ORACLES["find_conflicts"])
+        monkeypatch.setattr(racegate.check.judge, "find_conflicts", ORACLES["find_conflicts"])
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
 
     def test_a_look_that_does_not_look_is_noticed(self) -> None:
@@ -251,7 +251,7 @@ class TestCampaigns:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         broken = ORACLES["find_divergence"]
-        monkeypatch.setattr(racegate.check.checker, "find_divergence", broken)
+        monkeypatch.setattr(racegate.check.judge, "find_divergence", broken)
         result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
         assert result.exit_code == 3
         shown = json.loads(result.stdout)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
 
-from racegate.check.sharing import SharedRuns, agree
+from racegate.check.sharing import SharedRuns, SharingWarning, agree
 from racegate.explore.generate import generate_holds
 from racegate.faults.catalogue import find_fault
 from racegate.history.schedule import LATE, Schedule, lane_late, parse_schedule
@@ -65,3 +67,21 @@ def test_the_order_of_schedules_does_not_matter() -> None:
     other = [backwards.run(schedule) for schedule in reversed(schedules)]
     for a, b in zip(one, reversed(other), strict=True):
         assert agree([a, b])
+
+
+def test_sharing_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an engine would that counts with an iterator, or whose modules were compiled."""
+    subject = checker("steady-mixed-accepts").subject
+    engine = subject.engine
+
+    def counting(*arguments: Any) -> Any:
+        made = engine(*arguments)
+        made.ticks = count()
+        return made
+
+    monkeypatch.setattr(subject, "engine", counting)
+    with pytest.warns(SharingWarning, match=r"steady-mixed-accepts: .* itertools\.count .*ticks"):
+        runs = SharedRuns(checker("steady-mixed-accepts"))
+    alone = checker("steady-mixed-accepts").run(schedule=LATE)
+    assert agree([runs.run(LATE), alone])
+    assert (runs.shared, runs.own) == (0, 1)

@@ -25,7 +25,7 @@ def continued(of: Scenario, paths: Paths) -> dict[str, tuple[int, ...]]:
 def digest_with(of: Scenario, schedule: Schedule, *, is_continued: bool) -> str:
     checker = Checker(of)
     if is_continued:
-        checker.truth = continued(checker.scenario, Paths())
+        checker.subject.truth = continued(checker.scenario, Paths())
     return digest_of(checker.execute(schedule=schedule), ())
 
 

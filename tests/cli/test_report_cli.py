@@ -98,5 +98,5 @@ def test_a_file_that_is_no_json_is_named(folder: Path) -> None:
 
 def test_a_file_of_another_kind_is_said(folder: Path) -> None:
     (folder / "replay.json").write_text('{"schema": "racegate/1", "witness": "one alone"}')
-    with pytest.raises(ReportError, match=r"not what the page needs.*replays"):
+    with pytest.raises(ReportError, match=r"replay\.json: not what the page needs.*environment"):
         load_folder(folder)

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.check.checker import Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
 from racegate.engine.model.weights import make_weights
 from racegate.engine.state.sizes import quantity_of
 from racegate.scenario.files import load

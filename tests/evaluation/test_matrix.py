@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.check.checker import Launches
+from racegate.check.subject import Launches
 from racegate.cli.faults import app, fault_object
 from racegate.evaluation import matrix as matrix_module
 from racegate.evaluation.cells import (

@@ -10,7 +10,7 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.explore.canonical import canonical_holds
 from racegate.explore.ladder import Noting, Stage, reversals
-from racegate.explore.samplers import PosStepper
+from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.shrink import Case, shrink
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind

@@ -26,8 +26,10 @@ PUBLISHED = {
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):
-    """How long some generations are. below: length -> how many are shorter; ends: finish -> how
-    many.
+    """How long some generations are.
+
+    tokens: of all together; median: of the lengths
+    below: length -> how many are shorter; ends: finish -> how many
     """
 
     tokens: int
@@ -37,7 +39,10 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine that broke off, or did not come to its end."""
+    """An engine that broke off, or did not come to its end.
+
+    wave: its number; message: why; lost: generations that were not finished
+    """
 
     wave: int
     message: str
@@ -47,10 +52,12 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the truth of the same generations.
 
-    lost: not finished when their engine broke off; they count nowhere else
-    wrong: tokens differ from the truth, of which `shorter` and `longer` also in number
+    arm: the engine; lost: not finished when their engine broke off; they count nowhere else
+    wrong: tokens differ from the truth; shorter, longer: wrong ones that differ in number too
     first_wrong_median: the place of the first wrong token, in the middle one of the wrong ones
+    found: lengths of what it delivered; truth: lengths of the same generations in the truth
     tokens_per_second: of one engine, without its set-up
+    stops: engines that did not come to their end
     """
 
     arm: Arm
@@ -74,7 +81,9 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The truth. checked: generations that equal plain decoding on the CPU."""
+    """The truth. checked: generations that equal plain decoding on the CPU
+    lengths: of all of them
+    """
 
     config: dict[str, object]
     waves: int
@@ -88,7 +97,12 @@ class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AbReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The `ab` object of the JSON contract. missing: waves not run; environments: all met."""
+    """All arms beside the truth.
+
+    plan: what all arms have in common; truth: what they are compared with; arms: one by one
+    held: faults under the holds of their witnesses; published: figures of one public evaluation
+    missing: waves not run; environments: all met
+    """
 
     schema: str
     plan: AbSpec

@@ -11,7 +11,8 @@ from typing import Protocol
 import msgspec
 
 from racegate.ab.workload import AbError, AbSpec, Arm, scenario_of, truth_table
-from racegate.check.checker import ENGINE_ERRORS, plain_tokens
+from racegate.check.expected import plain_tokens
+from racegate.check.subject import ENGINE_ERRORS
 from racegate.device.cuda.driver import CudaDriver
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite

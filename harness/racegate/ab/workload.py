@@ -114,6 +114,8 @@ ARMS = tuple(arm for arm in Arm if arm is not Arm.TRUTH and "/" not in arm.value
 class AbSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all arms have in common. A folder belongs to one plan.
 
+    rows: decoded side by side; max_tokens: of a generation; vocab_size: the mean length of one
+    size: of the model
     wave: requests of one run of the engine, the last run perhaps with fewer
     cache_mode: in align mode every accepted count travels over the host; without prefix caching
         only those of rows without drafts in the step before, and nothing else makes the host wait

@@ -16,7 +16,7 @@ from racegate.bench.loads import LARGE, SMALL
 from racegate.bench.overhead import TorchTimer, held_entries, latch_entries, recording_entries
 from racegate.bench.profiler import TorchTracer
 from racegate.bench.virtual import BenchEntry
-from racegate.check.checker import CheckError
+from racegate.check.expected import CheckError
 from racegate.device.cuda.driver import CudaDriver
 from racegate.device.protocol import DeadlockError
 

@@ -15,7 +15,9 @@ from racegate.check.sharing import SharedRuns
 from racegate.device.stepping import Stepper
 from racegate.explore.abstract import AbstractProgram, random_program, run_program
 from racegate.explore.generate import generate_holds, seeded
-from racegate.explore.samplers import PctStepper, PosStepper, RandomStepper
+from racegate.explore.samplers.pct import PctStepper
+from racegate.explore.samplers.pos import PosStepper
+from racegate.explore.samplers.random_walk import RandomStepper
 from racegate.history.schedule import EAGER, Schedule
 from racegate.jobs.environment import environment
 from racegate.scenario.spec import Request, Scenario
@@ -23,7 +25,9 @@ from racegate.scenario.validation import validate
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure."""
+    """One figure. name: what was measured; value: how much, in `unit`; unit: of the value
+    detail: on what, under which conditions
+    """
 
     name: str
     value: float
@@ -37,7 +41,10 @@ def entry_of(name: str, value: float, unit: str, detail: str) -> BenchEntry:
 
 
 class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Serialises to the `bench` object of the JSON contract, without its schema field."""
+    """What was measured.
+
+    results: figure by figure; a job on CUDA that failed has one entry, its name with `_failed`
+    """
 
     environment: dict[str, str]
     results: tuple[BenchEntry, ...]
@@ -82,7 +89,7 @@ def _engine_entries(seconds: float) -> tuple[BenchEntry, ...]:
     shape = f"{scenario.name}: {last.result.steps} steps, {len(last.trace.events)} trace events"
     bare, recorded, judged = _median_seconds(
         (
-            checker.execute_bare,
+            checker.subject.run_bare,
             checker.execute,
             lambda: checker.judge(last, schedule=EAGER),
         ),

@@ -13,10 +13,9 @@ import numpy as np
 
 from racegate.device.masks import rows_of
 from racegate.device.protocol import DeadlockError
-from racegate.engine.state.edges import EDGES
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind
-from racegate.history.observe import Boundary, Observation
+from racegate.history.observe import Boundary
 from racegate.history.run import Run
 from racegate.history.trace import Misowned
 from racegate.oracles.invariants import Violation
@@ -25,24 +24,24 @@ from racegate.oracles.ordering import Conflict
 from racegate.oracles.stepwise import Divergence
 
 
-def from_conflicts(
-    conflicts: Sequence[Conflict], observations: Sequence[Observation]
-) -> list[Finding]:
-    """One finding per (buffer, operations), from the first conflict of its kind."""
-    rows = {o.step: o.values["rows"] for o in observations if o.boundary is Boundary.PREPARED}
+def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
+    """One finding per (buffer, operations), from the first conflict of its kind in a run."""
+    rows = {o.step: o.values["rows"] for o in run.observations if o.boundary is Boundary.PREPARED}
     findings: dict[str, Finding] = {}
     for conflict in conflicts:
         signature = _signature(
             "conflict", conflict.buffer, _label(conflict.first.name), _label(conflict.second.name)
         )
         if signature not in findings:
-            findings[signature] = _from_conflict(conflict, signature, rows)
+            edge = _edge_for(conflict, run.edges)
+            findings[signature] = _from_conflict(conflict, signature, edge, rows)
     return list(findings.values())
 
 
-def _from_conflict(conflict: Conflict, signature: str, rows: dict[int, tuple[str, ...]]) -> Finding:
+def _from_conflict(
+    conflict: Conflict, signature: str, edge: Edge | None, rows: dict[int, tuple[str, ...]]
+) -> Finding:
     first, second = conflict.first, conflict.second
-    edge = _edge_for(conflict)
     places = rows_of(conflict.rows)
     names = rows.get(first.step, ())
     request = names[places[0]] if places and places[0] < len(names) else None
@@ -78,6 +77,7 @@ def _from_conflict(conflict: Conflict, signature: str, rows: dict[int, tuple[str
 
 
 def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
+    """One finding per (buffer, reader) that met another owner's value."""
     findings: dict[str, Finding] = {}
     for seen in misowned:
         signature = _signature("ownership", seen.buffer, _label(seen.name))
@@ -101,6 +101,7 @@ def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
 
 
 def from_divergence(divergence: Divergence | None) -> list[Finding]:
+    """The first place where a run leaves the reference, if it does."""
     if divergence is None:
         return []
     field = f"{divergence.boundary}.{divergence.field}"
@@ -124,6 +125,7 @@ def from_divergence(divergence: Divergence | None) -> list[Finding]:
 
 
 def from_violations(violations: Sequence[Violation]) -> list[Finding]:
+    """One finding per invariant that does not hold, from the first place."""
     findings: dict[str, Finding] = {}
     for seen in violations:
         signature = _signature("invariant", seen.invariant)
@@ -144,6 +146,7 @@ def from_violations(violations: Sequence[Violation]) -> list[Finding]:
 
 
 def from_losses(losses: Sequence[Loss]) -> list[Finding]:
+    """The first request whose tokens are not those of plain decoding, if there is one."""
     return [
         Finding(
             kind=FindingKind.LOSS,
@@ -160,6 +163,7 @@ def from_losses(losses: Sequence[Loss]) -> list[Finding]:
 
 
 def from_stop(error: Exception | None) -> list[Finding]:
+    """What stopped the engine, if anything did."""
     if error is None:
         return []
     kind = FindingKind.DEADLOCK if isinstance(error, DeadlockError) else FindingKind.CRASH
@@ -190,9 +194,9 @@ def digest_of(run: Run, findings: Sequence[Finding]) -> str:
     return state.hexdigest()
 
 
-def _edge_for(conflict: Conflict) -> Edge | None:
+def _edge_for(conflict: Conflict, edges: Sequence[Edge]) -> Edge | None:
     """The edge that is meant to order the pair; failing that, one on the buffer."""
-    covering = [edge for edge in EDGES if _matches(conflict.buffer, edge.buffers)]
+    covering = [edge for edge in edges if _matches(conflict.buffer, edge.buffers)]
     meant = [
         edge
         for edge in covering

@@ -27,7 +27,7 @@ from racegate.scenario.draws import draw
 from racegate.scenario.spec import CacheMode, EngineSpec, Request, Rotate, Scenario
 
 # Judges a scenario with a fault, or with none, the way a job does with all of its own.
-Look = Callable[[Checker, Fault | None], RunResult]
+JobJudge = Callable[[Checker, Fault | None], RunResult]
 
 # One run of so many is made twice.
 TWICE_OF = 20
@@ -49,6 +49,7 @@ class SelfCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sound(self) -> bool:
+        """Whether what the job says counts."""
         return self.canaries == self.canaries_found and not self.mismatches
 
 
@@ -113,12 +114,12 @@ def canary_scenario(cache_mode: CacheMode) -> Scenario:
     )
 
 
-def plant_canaries(look: Look) -> SelfCheck:
+def plant_canaries(judge: JobJudge) -> SelfCheck:
     """Looks at every canary as a job looks at its scenarios."""
     modes = {canary.cache_mode for canary in CANARIES}
     checkers = {mode: Checker(canary_scenario(mode)) for mode in modes}
     problems = [
-        text for canary in CANARIES if (text := _missed(canary, checkers[canary.cache_mode], look))
+        text for canary in CANARIES if (text := _missed(canary, checkers[canary.cache_mode], judge))
     ]
     return SelfCheck(
         canaries=len(CANARIES),
@@ -127,8 +128,8 @@ def plant_canaries(look: Look) -> SelfCheck:
     )
 
 
-def _missed(canary: Canary, checker: Checker, look: Look) -> str | None:
-    seen = {finding.kind for finding in look(checker, find_fault(canary.fault)).findings}
+def _missed(canary: Canary, checker: Checker, judge: JobJudge) -> str | None:
+    seen = {finding.kind for finding in judge(checker, find_fault(canary.fault)).findings}
     lacking = ", ".join(kind for kind in canary.shows if kind not in seen)
     if not lacking:
         return None

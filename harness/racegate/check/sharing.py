@@ -5,23 +5,25 @@ checkpoint of the first step in which it holds anything, and really runs from th
 work, recording, oracles. Once nothing is held or pending, and since the checkpoint the host has
 read the same contents, the program has done the same things, and all memory is the same as in the
 eager run at that point, the rest would repeat the eager run, and is taken from it. Anything else
-falls back to a run of its own.
+falls back to a run of its own. Where the state of an engine cannot be gone back to, every schedule
+is a run of its own, and a SharingWarning says why.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from fnmatch import translate
 from typing import NamedTuple
 
 import msgspec
 
-from racegate.check.checker import ENGINE_ERRORS, Checker
-from racegate.check.checkpoint import Checkpoint
+from racegate.check.checker import Checker
+from racegate.check.checkpoint import Checkpoint, CheckpointError
+from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
 from racegate.device.chooser import HoldChooser
 from racegate.device.virtual.memo import OpMemo
-from racegate.engine.observe.recording import RecordingProbe
 from racegate.faults.fault import Fault
 from racegate.history.finding import FindingKind
 from racegate.history.observe import Boundary
@@ -30,6 +32,12 @@ from racegate.history.schedule import Schedule, step_alias, with_step
 from racegate.history.trace import Misowned, OpRecord
 from racegate.oracles.invariants import find_violations
 from racegate.oracles.stepwise import find_divergence
+
+
+class SharingWarning(RuntimeWarning):
+    """Schedules are run one by one, which is slower: says what of the engine cannot be gone back
+    to.
+    """
 
 
 class _Mark(NamedTuple):
@@ -43,16 +51,21 @@ class _Mark(NamedTuple):
 
 
 class SharedRuns:
-    """Runs schedules of one scenario, with or without a fault, sharing prefixes and suffixes."""
+    """Runs schedules of one scenario, with or without a fault, sharing prefixes and suffixes.
+
+    shared, own: schedules that were run from checkpoints, and those that were run alone
+    """
 
     def __init__(self, checker: Checker, fault: Fault | None = None) -> None:
         self._checker = checker
         self._fault = fault
         self._memo = OpMemo()
-        self._device = checker.device(fault, memo=self._memo)
-        self._probe = RecordingProbe(checker.scenario, self._device, self._device.stream("compute"))
-        self._engine = checker.engine(self._device, self._probe, fault)
+        subject = checker.subject
+        self._device = virtual_device(subject.lanes, RunSettings(fault=fault, memo=self._memo))
+        self._probe = subject.probe(self._device)
+        self._engine = subject.engine(self._device, self._probe, fault)
         self._marks: list[_Mark] = []
+        self._can_go_back = True
         self.shared = 0
         self.own = 0
         self.eager = self._run_eagerly()
@@ -69,7 +82,8 @@ class SharedRuns:
         """The result of a schedule: equal to that of a run of its own."""
         is_clean = all(finding.kind is FindingKind.CONFLICT for finding in self.eager.findings)
         is_coarse = not any("#" in hold.until for hold in schedule.holds)
-        result = self._from_checkpoints(schedule) if is_clean and is_coarse else None
+        is_shareable = self._can_go_back and is_clean and is_coarse
+        result = self._from_checkpoints(schedule) if is_shareable else None
         if result is None:
             return self._alone(schedule)
         self.shared += 1
@@ -92,14 +106,23 @@ class SharedRuns:
         self._mark()
         result = self._engine.result(step)
         self._device.finish()
-        run = self._checker.as_run(self._device, self._probe, result)
+        run = self._checker.subject.as_run(self._device, self._probe, result)
         return self._checker.judge(run, fault=self._fault)
 
     def _mark(self) -> None:
         device = self._device
-        checkpoint = Checkpoint(
-            (self._engine, device, self._probe), frozen=(self._checker.scenario, self._memo)
-        )
+        if not self._can_go_back:
+            return
+        try:
+            checkpoint = Checkpoint(
+                (self._engine, device, self._probe), frozen=(self._checker.scenario, self._memo)
+            )
+        except CheckpointError as error:
+            self._can_go_back = False
+            name = self._checker.scenario.name
+            text = f"{name}: schedules are run one by one, which is slower: {error}"
+            warnings.warn(text, SharingWarning, stacklevel=2)
+            return
         self._marks.append(
             _Mark(
                 checkpoint,

@@ -102,7 +102,12 @@ class StrategyCell(Record, frozen=True, kw_only=True):
 
 
 class MatrixRow(Record, frozen=True, kw_only=True):
-    """One fault. shown: its first script under the holds of the catalogue; None for a control."""
+    """One fault. shown: its first script under the holds of the catalogue; None for a control.
+
+    kind: what kind of defect; needs: what a scenario has to have for it
+    expect: the field that the catalogue expects to differ first
+    oracles: what each look sees of it; strategies: what each strategy needs to find it
+    """
 
     fault: str
     number: int

@@ -25,6 +25,7 @@ LOGIC_SECONDS_MAX = 60.0
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """What one fault took.
 
+    kind: what kind of defect
     seeds: independent starts; flagged_first: starts in which the first schedule showed the race
     diverged: starts that came to a wrong value; one that did not counts below with all it spent
     schedules_median, schedules_p95: until a wrong value, over the starts

@@ -72,8 +72,9 @@ class Totals(Record, frozen=True, kw_only=True):
     """The sums.
 
     faults: all but the controls; runs: of them, that the oracles judged; ordering: ordering faults
-    silent_controls: how many controls nothing spoke about
+    controls: variants that must stay silent; silent_controls: how many nothing spoke about
     unexpected: faults whose first wrong field is not the one that the catalogue names
+    oracles: by look; strategies: by strategy
     """
 
     faults: int
@@ -87,9 +88,10 @@ class Totals(Record, frozen=True, kw_only=True):
 
 
 class Matrix(Record, frozen=True, kw_only=True):
-    """Serialises to the `faults matrix` object of the JSON contract.
+    """Every seeded fault against every oracle and every strategy.
 
     budget: schedules per script of the searching strategies; seed: of the samplers
+    totals: the sums; rows: fault by fault
     """
 
     schema: str

@@ -51,7 +51,8 @@ class Fate(StrEnum):
 class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant.
 
-    scenario, signature: what killed it
+    mutant: its name; operator: what was done to the edge; fate: what became of it
+    scenario, signature: what killed it; runs: made for it
     pairs: accesses that only this edge orders, over all scenarios; path: how one of them is still
         ordered under the mutation
     """

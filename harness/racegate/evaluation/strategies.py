@@ -8,15 +8,17 @@ from functools import partial
 
 import msgspec
 
-from racegate.check.checker import Checker, Launches
+from racegate.check.checker import Checker
+from racegate.check.subject import Launches
 from racegate.device.stepping import Stepper
 from racegate.evaluation.cells import Strategy, StrategyCell, sight_of
 from racegate.explore.dpor import explore
-from racegate.explore.ladder import Attempt, Noting, reversals
-from racegate.explore.samplers import PosStepper, RandomStepper
+from racegate.explore.ladder import Noting, reversals
+from racegate.explore.samplers.pos import PosStepper
+from racegate.explore.samplers.random_walk import RandomStepper
 from racegate.faults.fault import Fault
 from racegate.history.schedule import EAGER, LATE, Schedule, lane_late
-from racegate.repro.search import CheckSubject, as_holds
+from racegate.repro.search import CheckSubject, JudgedAttempt, as_holds
 
 
 class _Counted:
@@ -27,17 +29,17 @@ class _Counted:
         self.lanes = subject.lanes
         self.made = 0
 
-    def with_schedule(self, schedule: Schedule) -> Attempt:
+    def with_schedule(self, schedule: Schedule) -> JudgedAttempt:
         self.made += 1
         return self._subject.with_schedule(schedule)
 
-    def with_stepper(self, stepper: Stepper) -> Attempt:
+    def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
         self.made += 1
         return self._subject.with_stepper(stepper)
 
 
 # Runs schedules until there are none left, or what it shows them to has seen enough.
-See = Callable[[Attempt], bool]
+See = Callable[[JudgedAttempt], bool]
 Search = Callable[[_Counted, See, int, int], None]
 
 
@@ -122,9 +124,9 @@ class _Watch:
     def __init__(self, subject: _Counted) -> None:
         self._subject = subject
         self.flagged: int | None = None
-        self.wrong: Attempt | None = None
+        self.wrong: JudgedAttempt | None = None
 
-    def see(self, attempt: Attempt) -> bool:
+    def see(self, attempt: JudgedAttempt) -> bool:
         if attempt.conflicts and self.flagged is None:
             self.flagged = self._subject.made
         if attempt.is_wrong:

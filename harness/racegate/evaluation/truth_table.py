@@ -72,8 +72,11 @@ class CellOutcome(StrEnum):
 
 
 class TruthCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. is_flagged: the ordering oracle names a conflict, whatever the values are
+    """One run of a design under a landing, a motion and a cache mode.
 
+    design: name of the variant; motion: how the rows move; landing: when the counts should arrive
+    landed: what became of that; outcome: of the run; hold: what was held for it
+    is_flagged: the ordering oracle names a conflict, whatever the values are
     request, field, expected, actual: the first wrong value, of a cell that is wrong
     """
 

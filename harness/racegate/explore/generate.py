@@ -71,6 +71,7 @@ def seeded(seed: int, index: int) -> Pick:
 
 
 def one_of(pick: Pick, options: Sequence[T]) -> T:
+    """One of the options, by a pick."""
     return options[pick(len(options))]
 
 

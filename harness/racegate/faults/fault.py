@@ -37,7 +37,11 @@ class FaultKind(StrEnum):
 
 
 class Need(StrEnum):
-    """What a fault needs of the engine; X is also any writer beside the compute stream."""
+    """What a fault needs of the engine. X is also any writer beside the compute stream.
+
+    H: recurrent layers beside attention; S: speculation; G: captured graphs; P: prefix caching
+    X: a second stream
+    """
 
     HYBRID = "H"
     SPECULATION = "S"

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from racegate.history.exit_code import ExitCode
+
 
 class Verdict(StrEnum):
     """What is known about a scenario under a fault after the runs made.
@@ -30,6 +32,17 @@ class Verdict(StrEnum):
 
 
 class FindingKind(StrEnum):
+    """What is wrong.
+
+    CONFLICT: two accesses that nothing orders, so that some schedule turns them round
+    DIVERGENCE: a value that is not the reference's
+    OWNERSHIP: a value of another request or step where this one's was meant
+    INVARIANT: a law of the runner that does not hold
+    LOSS: delivered tokens that plain decoding does not give
+    DEADLOCK: a wait that nothing can end
+    CRASH: the engine stopped on an error
+    """
+
     CONFLICT = "conflict"
     DIVERGENCE = "divergence"
     OWNERSHIP = "ownership"
@@ -64,10 +77,13 @@ ORACLE_OF = {
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One defect seen in a run. Fields that mean nothing for its kind are None.
 
+    kind: what is wrong; message: the same in words, with what to do about it
     signature: the same for the same defect in every run; no step, request or value is part of it
-    buffer, op, other, edge: what two accesses lack an order on, the accesses, and the edge that
-        should give it
-    step, request, layer, field, expected, actual: the first place that differs, and how
+    buffer: the buffer that is raced on, or that holds another's value
+    op: the operation or host action that comes first, or that reads; other: the racing one
+    edge: name of the edge that should order the two
+    step: of the first place that differs; request: that it belongs to; layer: of the model
+    field: what differs, as boundary.field; expected: what the reference has; actual: what was found
     replay: the command that shows it again
     """
 
@@ -96,13 +112,15 @@ ASSUMPTIONS = (
 )
 
 
-def exit_code(verdicts: list[Verdict]) -> int:
-    """0 clean, 1 finding, 3 harness self-check failed, 4 inconclusive."""
+def exit_code(verdicts: list[Verdict]) -> ExitCode:
+    """What a command that came to these verdicts ends with."""
     if Verdict.BROKEN_HARNESS in verdicts:
-        return 3
+        return ExitCode.BROKEN_HARNESS
     if any(v in (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.DEADLOCK) for v in verdicts):
-        return 1
-    return 4 if Verdict.INCONCLUSIVE in verdicts or not verdicts else 0
+        return ExitCode.FINDING
+    if Verdict.INCONCLUSIVE in verdicts or not verdicts:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.CLEAN
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

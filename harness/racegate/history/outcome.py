@@ -12,10 +12,12 @@ SCHEMA = "racegate/1"
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How a verdict was searched for. classes, estimate: of equivalent schedules, if enumerated.
+    """How a verdict was searched for.
 
     first_conflicts: conflicts of the eager run, which comes first
     stage: the last rung of the ladder that was needed
+    classes: of equivalent schedules, run so far; estimate: of all of them; None if not enumerated
+    is_complete: every class was run
     seconds_left: what running the estimated remaining classes would take
     """
 
@@ -30,7 +32,11 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario judged. Serialises to the `run` object of the JSON contract (docs/json.md)."""
+    """One scenario judged under one schedule.
+
+    schedule: the holds, as text; holds: what became of each
+    search: how the verdict was searched for, None for a single run
+    """
 
     scenario: str
     device: str

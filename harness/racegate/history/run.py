@@ -6,16 +6,22 @@ from dataclasses import dataclass
 
 import msgspec
 
+from racegate.history.edge import Edge
 from racegate.history.observe import Observation
 from racegate.history.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run. stopped: why the engine did not reach its end, if it did not."""
+    """One run.
+
+    edges: the orderings that its engine declares, by which a missing one is named
+    stopped: why the engine did not reach its end, if it did not
+    """
 
     trace: Trace
     observations: tuple[Observation, ...]
+    edges: tuple[Edge, ...]
     result: EngineResult | None
     stopped: Exception | None
     seconds: float

@@ -10,9 +10,13 @@ from racegate.scenario.spec import Expect, Scenario
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of one run (schedules: of all runs made). overlapped_ops: see `overlapped`.
+    """Counts of one run.
 
+    overlapped_ops: operations that may run while the host prepares a later step
     boundaries: observations made, each of which is compared with the reference
+    row_moves: rows that changed places; rejections: steps of a request with a rejected draft
+    preemptions: requests put back to waiting; host_waits: times the host waited for the device
+    schedules: schedules run, of all runs made; exercised: how often each thing happened
     """
 
     steps: int = 0

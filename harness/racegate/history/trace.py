@@ -102,7 +102,10 @@ TraceEvent = OpRecord | HostAccess | Recorded | Waited | Queried | Misowned
 
 
 class HoldOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a hold did what it says: matched an operation, and kept it until its point."""
+    """Whether a hold did what it says.
+
+    hold: as text; matched: operations that it named; realised: those of them it kept until then
+    """
 
     hold: str
     matched: int

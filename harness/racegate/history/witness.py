@@ -29,7 +29,7 @@ class WitnessError(BadInputError):
 class Witness(Record, frozen=True, kw_only=True):
     """What is needed to see a finding again.
 
-    holds: hold texts; fault: the seeded fault, if any; device: where it was found
+    title: in words; holds: as text; fault: the seeded fault, if any; device: where it was found
     seed: of the search that found it; signature, verdict: what a replay has to show
     digest: hash of everything the recorded run showed; versions: of what it ran on
     checksum: hash of all other fields, so that an altered file is noticed

@@ -28,6 +28,7 @@ class CampaignError(BadInputError):
 class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a folder's campaign has done.
 
+    verdicts: scenarios by what they came to
     done: scenarios looked at, which are the first so many of the seed
     exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
         at all, and how many had each setting

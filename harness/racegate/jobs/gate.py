@@ -15,7 +15,7 @@ import msgspec
 
 from racegate.check.checker import Checker, Checkers
 from racegate.check.selfcheck import (
-    Look,
+    JobJudge,
     SelfCheck,
     TwiceRun,
     chosen_twice,
@@ -50,7 +50,10 @@ class GateStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MustFail(msgspec.Struct, frozen=True, kw_only=True):
-    """A witness that has to show what it was recorded for, and what it showed."""
+    """A witness that has to show what it was recorded for.
+
+    witness: path of its file; outcome: what it showed
+    """
 
     witness: str
     fault: str | None
@@ -65,7 +68,11 @@ class MustFail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Serialises to the `gate` object of the JSON contract. unmet: what no scenario exercised."""
+    """A whole gate.
+
+    scenarios: every run; must_fail: witnesses that had to fail, empty without the option
+    unmet: what no scenario exercised
+    """
 
     schema: str
     verdict: Verdict
@@ -151,7 +158,7 @@ class GateWorker:
     something.
     """
 
-    def __init__(self, look: Look, fault: Fault | None) -> None:
+    def __init__(self, look: JobJudge, fault: Fault | None) -> None:
         self._look = look
         self._fault = fault
         self._checkers = Checkers()
@@ -182,7 +189,7 @@ class GateWorker:
         return plant_canaries(self._look)
 
 
-def make_worker(look: Look, fault: str | None, number: int) -> GateWorker:
+def make_worker(look: JobJudge, fault: str | None, number: int) -> GateWorker:
     """In a worker process; every worker is like the other. Raises FaultError."""
     return GateWorker(look, None if fault is None else find_fault(fault))
 
@@ -190,7 +197,7 @@ def make_worker(look: Look, fault: str | None, number: int) -> GateWorker:
 def run_gate(
     given: GateSpec,
     *,
-    look: Look,
+    look: JobJudge,
     fault: str | None = None,
     seed: int = 0,
     workers: int = 1,

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.check.checker import ENGINE_ERRORS, Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
+from racegate.check.subject import ENGINE_ERRORS
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import gpu_count, open_cuda
@@ -37,7 +39,9 @@ SILENT_S_MAX = 120.0
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: of all scenarios together, as many of each; seconds: no run begins later"""
+    """runs: of all scenarios together, as many of each; seconds: no run begins later
+    pacing: when operations run that no hold names
+    """
 
     runs: int
     seconds: float | None
@@ -47,12 +51,14 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario.
+    """One scenario, or all of them.
 
+    runs: how many were made
     held: runs in which an operation stood behind a closed latch; unrealised: those of them in which
         the program itself gave a hold up, because something had to wait for what it held
     expired: runs that the watchdog had to end; wrong: runs with a finding; differing: runs that,
         paced eagerly, left another trace than the virtual device
+    examples: a few of the wrong and differing runs, in words
     """
 
     scenario: str
@@ -82,8 +88,10 @@ class SoakStop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
-    """hung: where workers were that fell silent or were killed; failed: what ended workers
+    """Held runs of correct scenarios.
 
+    plan: what was asked for; total: all scenarios together
+    hung: where workers were that fell silent or were killed; failed: what ended workers
     scenarios: all of them, also those of which there was no run
     runs_per_second: of all workers together
     """

@@ -18,14 +18,16 @@ class ExplainError(BadInputError):
 
 
 class PathStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One edge of a path and where it leads."""
+    """One edge of a path. by: what kind of edge; to: the operation or host action it leads to"""
 
     by: str
     to: str
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair is ordered: the shortest path of edges."""
+    """A pair is ordered, by this path. first: what comes first; second: what comes after it
+    path: the edges from one to the other
+    """
 
     first: str
     second: str

@@ -97,18 +97,22 @@ class Mark(Enum):
 
     @property
     def symbol(self) -> str:
+        """For the terminal and Markdown."""
         return self.value[0]
 
     @property
     def css(self) -> str:
+        """The style class of the page."""
         return self.value[1]
 
     @property
     def style(self) -> str:
+        """The style of the terminal."""
         return self.value[2]
 
     @property
     def meaning(self) -> str:
+        """What the legend says."""
         return self.value[3]
 
 

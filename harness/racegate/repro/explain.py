@@ -22,7 +22,12 @@ from racegate.oracles.paths import EdgeGraph, ExplainError, Ordered, PathStep
 
 
 class Racing(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair is not ordered. late_wait: the wait that would do, but stands too late."""
+    """The pair is not ordered.
+
+    first: the operation issued first; second: the one that may overtake it
+    rows: that both touch; late_wait: the wait that would do, but stands too late
+    would_protect: a path of edges that would order them
+    """
 
     first: str
     second: str
@@ -33,7 +38,9 @@ class Racing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Two schedules that differ in one hold, one passing and one failing."""
+    """Two schedules that differ in one hold. passing: the holds of one that goes right
+    failing: the holds of one that goes wrong; hold: the one that decides
+    """
 
     passing: tuple[str, ...]
     failing: tuple[str, ...]
@@ -41,7 +48,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a failure happens. race: the unordered pair behind it, None for a defect of logic."""
+    """Why a failure happens. race: the unordered pair behind it, None for a defect of logic
+    message: what goes wrong, in words; difference: the one hold that decides, None if none does
+    """
 
     race: Racing | None
     message: str
@@ -51,11 +60,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain_failure(checker: Checker, schedule: Schedule, fault: Fault | None) -> Explanation:
     """The race behind a failing schedule, and the one hold that decides. Raises ExplainError."""
     run = checker.execute(schedule=schedule, fault=fault)
-    result = checker.judge(run, schedule=schedule, fault=fault)
-    wrong = [f for f in result.findings if f.kind is not FindingKind.CONFLICT] or result.findings
+    judged = checker.judged(run, schedule=schedule, fault=fault)
+    findings = judged.result.findings
+    wrong = [f for f in findings if f.kind is not FindingKind.CONFLICT] or findings
     if not wrong:
         raise ExplainError("nothing goes wrong under this schedule: there is nothing to explain")
-    conflict = _decisive(find_conflicts(run.trace), schedule)
+    conflict = _decisive(judged.conflicts, schedule)
     return Explanation(
         race=None if conflict is None else explain_conflict(run.trace, conflict),
         message=wrong[-1 if wrong[0].kind is FindingKind.OWNERSHIP else 0].message,

@@ -12,8 +12,9 @@ from racegate.check.checker import Checkers
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
+from racegate.history.exit_code import ExitCode
 from racegate.history.finding import signature_of
-from racegate.history.outcome import RunResult
+from racegate.history.outcome import SCHEMA, RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
 
@@ -21,7 +22,9 @@ from racegate.history.witness import Witness
 class Outcome(StrEnum):
     """What a replay showed.
 
-    REPRODUCED: the recorded signature; OTHER: another one; NOTHING: no finding
+    REPRODUCED: the recorded signature
+    OTHER: another signature
+    NOTHING: no finding
     NOT_REALISED: a hold could not be kept, so nothing can be said
     """
 
@@ -31,19 +34,21 @@ class Outcome(StrEnum):
     NOT_REALISED = "not realised"
 
 
-# A finding is exit code 1 everywhere; what a replay alone can say has codes of its own.
 EXIT_CODES = {
-    Outcome.REPRODUCED: 1,
-    Outcome.NOT_REALISED: 4,
-    Outcome.OTHER: 5,
-    Outcome.NOTHING: 6,
+    Outcome.REPRODUCED: ExitCode.FINDING,
+    Outcome.NOT_REALISED: ExitCode.INCONCLUSIVE,
+    Outcome.OTHER: ExitCode.OTHER_SIGNATURE,
+    Outcome.NOTHING: ExitCode.NOTHING_FOUND,
 }
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """times: replays made; outcomes: how often each; digests: different runs seen, bit for bit
+    """A witness run again.
 
+    witness: its title; outcome: the worst of all replays; outcomes: how often each
+    times: replays made; digests: different runs seen, bit for bit
     matches_record: the bits are those of the recorded run
+    recorded_with: versions of what the witness was recorded with; last: the last run
     """
 
     schema: str
@@ -89,7 +94,7 @@ def replay(
         seen[_outcome(last, witness)] += 1
     assert last is not None, "at least one replay"
     return Replay(
-        schema="racegate/1",
+        schema=SCHEMA,
         witness=witness.title,
         fault=witness.fault,
         holds=witness.holds,

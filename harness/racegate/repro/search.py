@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
-from racegate.check.checker import Checker, Launches
+from racegate.check.checker import Checker
+from racegate.check.judge import Judged
+from racegate.check.subject import Launches
 from racegate.device.stepping import Stepper
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
@@ -18,9 +19,11 @@ from racegate.history.observe import Boundary, Observation
 from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
-from racegate.oracles.ordering import find_conflicts, has_unordered_query
+from racegate.oracles.ordering import has_unordered_query
 
 BUDGET = 64
+
+JudgedAttempt = Attempt[Judged]
 
 
 class CheckSubject:
@@ -44,7 +47,8 @@ class CheckSubject:
         """The streams of its device."""
         return self._checker.lanes
 
-    def with_schedule(self, schedule: Schedule) -> Attempt:
+    def with_schedule(self, schedule: Schedule) -> JudgedAttempt:
+        """See Explorable."""
         run = self._checker.execute(
             schedule=schedule,
             fault=self._fault,
@@ -54,17 +58,20 @@ class CheckSubject:
         self._is_audited = False
         return self._attempt(run, schedule)
 
-    def with_stepper(self, stepper: Stepper) -> Attempt:
+    def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
+        """See Explorable."""
         return self._attempt(self._checker.execute(stepper=stepper, fault=self._fault), None)
 
-    def _attempt(self, run: Run, schedule: Schedule | None) -> Attempt:
-        result = self._checker.judge(run, schedule=schedule or EAGER, fault=self._fault)
+    def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
+        judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
         return Attempt(
             schedule=schedule,
-            is_wrong=any(finding.kind is not FindingKind.CONFLICT for finding in result.findings),
+            is_wrong=any(
+                found.kind is not FindingKind.CONFLICT for found in judged.result.findings
+            ),
             is_branching=has_unordered_query(run.trace),
-            conflicts=tuple(find_conflicts(run.trace)),
-            result=(run, result),
+            conflicts=judged.conflicts,
+            value=judged,
         )
 
 
@@ -81,7 +88,7 @@ def search(
     subject = CheckSubject(checker, fault, is_audited=is_audited)
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:
-        result = _as_result(climbed.first.result[1])
+        result = climbed.first.value.result
         verdict = _verdict_without_divergence(climbed, result.verdict)
     else:
         result = as_holds(checker, climbed.wrong, fault)
@@ -95,13 +102,13 @@ def search(
     )
 
 
-def _verdict_without_divergence(climbed: Climb, eager: Verdict) -> Verdict:
+def _verdict_without_divergence(climbed: Climb[Judged], eager: Verdict) -> Verdict:
     if eager is not Verdict.CONFLICT:
         return eager
     return Verdict.BENIGN if climbed.is_complete else Verdict.CONFLICT
 
 
-def _summary(climbed: Climb, seconds: float) -> SearchSummary:
+def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
     progress = climbed.progress
     left = None
     if progress is not None and not climbed.is_complete:
@@ -118,9 +125,9 @@ def _summary(climbed: Climb, seconds: float) -> SearchSummary:
     )
 
 
-def as_holds(checker: Checker, wrong: Attempt, fault: Fault | None) -> RunResult:
+def as_holds(checker: Checker, wrong: JudgedAttempt, fault: Fault | None) -> RunResult:
     """A wrong attempt as a run under holds: its own, or the canonical ones of a stepped run."""
-    result = _as_result(wrong.result[1])
+    result = wrong.value.result
     if wrong.schedule is not None:
         return result
     for fine in (False, True):
@@ -129,11 +136,6 @@ def as_holds(checker: Checker, wrong: Attempt, fault: Fault | None) -> RunResult
         if signature_of(held.findings) == signature_of(result.findings):
             return held
     return result
-
-
-def _as_result(value: Any) -> RunResult:
-    assert isinstance(value, RunResult)
-    return value
 
 
 def symbolic_schedule(

@@ -1,0 +1,138 @@
+"""Objects that commands print and no room below has: lists of things, and results of several."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.check.selfcheck import SelfCheck
+from racegate.evaluation.effort import Effort
+from racegate.evaluation.mutate import MutantResult
+from racegate.evaluation.truth_table import TruthCell
+from racegate.faults.fault import FaultKind, Need
+from racegate.jobs.campaign import CampaignState
+from racegate.repro.replay import Outcome
+
+
+class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A signature that a campaign's folder did not hold.
+
+    scenario: index of the drawn scenario, the lowest that showed it
+    shrink_runs: runs that minimising took; is_minimal: no hold or request can be removed
+    requests: how many the minimal scenario has
+    """
+
+    signature: str
+    scenario: int
+    shrink_runs: int
+    is_minimal: bool
+    holds: tuple[str, ...]
+    requests: int
+
+
+class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign as far as it got.
+
+    campaign: what all runs with its folder have done, as in `campaign.json`
+    selfcheck: of this run; unchecked: workers that ended without their last canaries
+    known: signatures found before this run; new: those found in it
+    """
+
+    schema: str
+    campaign: CampaignState
+    selfcheck: SelfCheck
+    unchecked: tuple[int, ...]
+    known: tuple[str, ...]
+    new: tuple[NewFinding, ...]
+
+
+class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several witnesses: its file's name, and the fields of a replay without the last run.
+
+    file: name of the witness file; witness: its title
+    outcome: the worst of all replays; outcomes: how often each; times: replays made
+    digests: different runs seen, bit for bit; matches_record: the bits are those of the recorded
+        run
+    recorded_with: versions of what the witness was recorded with
+    """
+
+    file: str
+    schema: str
+    witness: str
+    fault: str | None
+    holds: tuple[str, ...]
+    outcome: Outcome
+    expected_signature: str
+    signature: str | None
+    times: int
+    outcomes: dict[str, int]
+    digests: int
+    matches_record: bool
+    recorded_with: dict[str, str]
+
+
+class ReplaysObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Several witnesses replayed. replays: in the order of the files"""
+
+    schema: str
+    environment: dict[str, str]
+    replays: tuple[ReplayOfFile, ...]
+
+
+class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A seeded fault of the catalogue.
+
+    name: what `--fault` takes; number: in the catalogue, 0 for none; kind: what kind of defect
+    needs: what a scenario has to have for it; origin: where it is known from
+    expect: the field expected to differ first, as boundary.field
+    scenarios: scripts that show it, the smallest first
+    holds: of an ordering fault, script to the holds under which a value goes wrong
+    """
+
+    name: str
+    number: int
+    kind: FaultKind
+    needs: tuple[Need, ...]
+    origin: str
+    summary: str
+    expect: str
+    scenarios: tuple[str, ...]
+    holds: dict[str, tuple[str, ...]]
+
+
+class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario script. file: its path; name: what commands and results call it
+    title: what it exercises; origin: where it comes from
+    """
+
+    file: str
+    name: str
+    title: str
+    origin: str
+
+
+class EffortObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What finding and minimising each fault took. results: one per fault"""
+
+    schema: str
+    environment: dict[str, str]
+    results: tuple[Effort, ...]
+
+
+class HalffixesObject(msgspec.Struct, frozen=True, kw_only=True):
+    """The designs of the accepted-count path. cells: a design under a landing, a motion and a cache
+    mode
+    """
+
+    schema: str
+    cells: tuple[TruthCell, ...]
+
+
+class MutationObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Every edge dropped and moved. mutants: one per mutation
+    redundant: edges that others imply in every scenario
+    """
+
+    schema: str
+    environment: dict[str, str]
+    mutants: tuple[MutantResult, ...]
+    redundant: tuple[str, ...]
