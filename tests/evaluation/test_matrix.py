@@ -14,23 +14,17 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.check.subject import Launches
-from racegate.cli.faults import app, fault_object
+from racegate.cli.faults import app
 from racegate.evaluation import matrix as matrix_module
 from racegate.evaluation.cells import (
     Look,
     MatrixRow,
-    OracleCell,
-    Sight,
     Strategy,
-    StrategyCell,
 )
 from racegate.evaluation.kills import measure_row
 from racegate.evaluation.matrix import (
     Matrix,
     MatrixError,
-    OracleTotal,
-    StrategyTotal,
-    Totals,
     is_good,
     load_matrix,
     totals_of,
@@ -301,31 +295,3 @@ class TestCommand:
         (tmp_path / "s.toml").write_text((ROOT / "scenarios/mtp_drafter.toml").read_text())
         result = CliRunner().invoke(app, ["matrix", "--scenarios", str(tmp_path)])
         assert isinstance(result.exception, MatrixError)
-
-
-def documented(command: str) -> set[str]:
-    """Every word in code style in ARCHITECTURE's entry for a command."""
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    entry = re.search(rf"^\* `{command}`:(.*?)(?=^\* |\n\n)", text, re.M | re.S)
-    assert entry is not None, f"no entry for {command}"
-    return set(re.findall(r"`([^`]+)`", entry[1]))
-
-
-def test_the_documented_fields_of_faults_list_are_the_real_ones() -> None:
-    assert documented("faults list") == set(fault_object(FAULTS[0]))
-
-
-def test_the_documented_fields_of_faults_matrix_are_the_real_ones() -> None:
-    structs = (
-        Matrix,
-        Totals,
-        OracleTotal,
-        StrategyTotal,
-        MatrixRow,
-        OracleCell,
-        StrategyCell,
-        Sight,
-    )
-    fields = {name for struct in structs for name in struct.__struct_fields__}
-    columns = {str(column) for column in (*Look, *Strategy)}
-    assert documented("faults matrix") == fields | columns | {matrix_module.SCHEMA}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.options import (
@@ -32,6 +31,7 @@ from racegate.report.fault_page import fault_page
 from racegate.report.faults import print_faults, print_mutants, render_mutants
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
+from racegate.report.objects import EffortObject, FaultEntry, HalffixesObject, MutationObject
 from racegate.report.search import print_efforts, render_efforts
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
@@ -65,19 +65,9 @@ def faults_list(
         print_faults(stdout_console(), faults)
 
 
-def fault_object(fault: Fault) -> dict[str, object]:
-    """A fault in the JSON contract."""
-    return {
-        "name": fault.name,
-        "number": fault.number,
-        "kind": str(fault.kind),
-        "needs": [str(need) for need in fault.needs],
-        "origin": fault.origin,
-        "summary": fault.summary,
-        "expect": fault.expect,
-        "scenarios": list(fault.scenarios),
-        "holds": {name: list(holds) for name, holds in fault.holds.items()},
-    }
+def fault_object(fault: Fault) -> FaultEntry:
+    """What a list shows of a fault."""
+    return FaultEntry(**{name: getattr(fault, name) for name in FaultEntry.__struct_fields__})
 
 
 @app.command("effort")
@@ -98,8 +88,8 @@ def faults_effort(
             on_fault=lambda name: progress.update(task, advance=1, description=name),
         )
     if json is not None:
-        content = {"environment": environment(), "results": msgspec.to_builtins(efforts)}
-        write_json(json, {"schema": SCHEMA, **content})
+        found = EffortObject(schema=SCHEMA, environment=environment(), results=tuple(efforts))
+        write_json(json, found)
     if markdown is not None:
         write_text(markdown, render_efforts(efforts, environment()))
     if json != "-":
@@ -116,7 +106,7 @@ def faults_halffixes(json: JsonOption = None) -> None:
             on_design=lambda name: progress.update(task, advance=1, description=name)
         )
     if json is not None:
-        write_json(json, {"schema": SCHEMA, "cells": msgspec.to_builtins(cells)})
+        write_json(json, HalffixesObject(schema=SCHEMA, cells=tuple(cells)))
     if json != "-":
         stdout_console().print(as_markdown(cells), markup=False, soft_wrap=True)
 
@@ -138,8 +128,13 @@ def faults_mutate(
 
         report = try_all(loaded, workers=workers, on_mutant=on_mutant)
     if json is not None:
-        content = {"environment": environment(), **msgspec.to_builtins(report)}
-        write_json(json, {"schema": SCHEMA, **content})
+        found = MutationObject(
+            schema=SCHEMA,
+            environment=environment(),
+            mutants=report.mutants,
+            redundant=report.redundant,
+        )
+        write_json(json, found)
     if markdown is not None:
         write_text(markdown, render_mutants(report, environment()))
     if json != "-":
@@ -177,7 +172,7 @@ def faults_matrix(
         )
     worse = [] if before is None else worse_cells(before, matrix)
     if json is not None:
-        write_json(json, msgspec.to_builtins(matrix))
+        write_json(json, matrix)
     if html is not None:
         write_text(html, render_html(matrix))
     if markdown is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.live import Live
@@ -25,6 +24,7 @@ from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 
 app = typer.Typer(add_completion=False)
@@ -93,23 +93,23 @@ def live_line(live: CampaignProgress) -> str:
     )
 
 
-def campaign_object(campaign: Campaign, state: CampaignState) -> dict[str, object]:
-    """The `fuzz` object of the JSON contract."""
-    return {
-        "schema": SCHEMA,
-        "campaign": msgspec.to_builtins(state),
-        "selfcheck": msgspec.to_builtins(campaign.selfcheck),
-        "unchecked": sorted(campaign.unchecked),
-        "known": sorted(campaign.known),
-        "new": [
-            {
-                "signature": found.signature,
-                "scenario": found.index,
-                "shrink_runs": found.runs,
-                "is_minimal": found.is_minimal,
-                "holds": list(found.witness.holds),
-                "requests": len(found.witness.scenario.requests),
-            }
+def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
+    """What is known of a campaign after a run."""
+    return FuzzObject(
+        schema=SCHEMA,
+        campaign=state,
+        selfcheck=campaign.selfcheck,
+        unchecked=tuple(sorted(campaign.unchecked)),
+        known=tuple(sorted(campaign.known)),
+        new=tuple(
+            NewFinding(
+                signature=found.signature,
+                scenario=found.index,
+                shrink_runs=found.runs,
+                is_minimal=found.is_minimal,
+                holds=found.witness.holds,
+                requests=len(found.witness.scenario.requests),
+            )
             for found in sorted(campaign.new.values(), key=lambda found: found.index)
-        ],
-    }
+        ),
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.check.checker import Checkers
@@ -24,7 +23,7 @@ from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
-from racegate.repro.replay import EXIT_CODES, Replay, worst_of
+from racegate.repro.replay import EXIT_CODES, Replay, ReplayOfFile, ReplaysObject, worst_of
 from racegate.repro.replay import replay as replay_witness
 
 app = typer.Typer(add_completion=False)
@@ -66,14 +65,10 @@ def replay(
 
 def _replay_object(
     files: list[Path], results: list[Replay], device: DeviceKind
-) -> dict[str, object]:
+) -> Replay | ReplaysObject:
     """One replay whole; several without their last runs."""
     if len(files) == 1:
-        fields: dict[str, object] = msgspec.to_builtins(results[0])
-        return fields
-    objects = []
-    for file, result in zip(files, results, strict=True):
-        fields = msgspec.to_builtins(result)
-        del fields["last"]
-        objects.append({"file": file.name, **fields})
-    return {"schema": SCHEMA, "environment": environment_of(device), "replays": objects}
+        return results[0]
+    pairs = zip(files, results, strict=True)
+    replays = tuple(ReplayOfFile.of(file.name, result) for file, result in pairs)
+    return ReplaysObject(schema=SCHEMA, environment=environment_of(device), replays=replays)

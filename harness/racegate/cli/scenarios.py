@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import ScenarioEntry, load_all, scenario_paths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The scenario scripts.")
 
@@ -23,7 +23,7 @@ def scenarios_list(scenarios: ScenariosOption = Path("scenarios"), json: JsonOpt
     """Every scenario script: what it exercises and where it comes from."""
     loaded = load_all(scenario_paths(scenarios))
     rows = [
-        {"file": str(path), "name": s.name, "title": s.title, "origin": s.origin}
+        ScenarioEntry(file=str(path), name=s.name, title=s.title, origin=s.origin)
         for path, s in loaded
     ]
     if json is not None:
@@ -31,5 +31,5 @@ def scenarios_list(scenarios: ScenariosOption = Path("scenarios"), json: JsonOpt
         return
     table = Table("name", "title", "origin")
     for row in rows:
-        table.add_row(row["name"], row["title"], row["origin"])
+        table.add_row(row.name, row.title, row.origin)
     stdout_console().print(table)

@@ -33,12 +33,11 @@ from racegate.report.objects import (
     FuzzObject,
     HalffixesObject,
     MutationObject,
-    ReplaysObject,
-    ScenarioEntry,
 )
 from racegate.report.templating import render
 from racegate.repro.explain import Explanation, Racing
-from racegate.repro.replay import Replay
+from racegate.repro.replay import Replay, ReplaysObject
+from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import Scenario
 
 

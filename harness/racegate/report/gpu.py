@@ -19,9 +19,8 @@ from racegate.bench.virtual import BenchEntry, BenchResult
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
 from racegate.jobs.soak import SoakResult
-from racegate.report.objects import ReplayOfFile, ReplaysObject
 from racegate.report.templating import render
-from racegate.repro.replay import Outcome
+from racegate.repro.replay import Outcome, ReplayOfFile, ReplaysObject
 from racegate.scenario.errors import BadInputError
 
 PAGE = "README.md"

@@ -1,4 +1,6 @@
-"""Objects that commands print and no room below has: lists of things, and results of several."""
+"""Objects that commands print and no room below has: results with what they were measured on, and
+what a list shows of each.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ from racegate.evaluation.mutate import MutantResult
 from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.jobs.campaign import CampaignState
-from racegate.repro.replay import Outcome
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,39 +46,6 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     new: tuple[NewFinding, ...]
 
 
-class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several witnesses: its file's name, and the fields of a replay without the last run.
-
-    file: name of the witness file; witness: its title
-    outcome: the worst of all replays; outcomes: how often each; times: replays made
-    digests: different runs seen, bit for bit; matches_record: the bits are those of the recorded
-        run
-    recorded_with: versions of what the witness was recorded with
-    """
-
-    file: str
-    schema: str
-    witness: str
-    fault: str | None
-    holds: tuple[str, ...]
-    outcome: Outcome
-    expected_signature: str
-    signature: str | None
-    times: int
-    outcomes: dict[str, int]
-    digests: int
-    matches_record: bool
-    recorded_with: dict[str, str]
-
-
-class ReplaysObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Several witnesses replayed. replays: in the order of the files"""
-
-    schema: str
-    environment: dict[str, str]
-    replays: tuple[ReplayOfFile, ...]
-
-
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A seeded fault of the catalogue.
 
@@ -97,17 +65,6 @@ class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     expect: str
     scenarios: tuple[str, ...]
     holds: dict[str, tuple[str, ...]]
-
-
-class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario script. file: its path; name: what commands and results call it
-    title: what it exercises; origin: where it comes from
-    """
-
-    file: str
-    name: str
-    title: str
-    origin: str
 
 
 class EffortObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,6 +66,45 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     last: RunResult
 
 
+class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several witnesses: its file's name, and the fields of a replay without the last run.
+
+    file: name of the witness file; witness: its title
+    outcome: the worst of all replays; outcomes: how often each; times: replays made
+    digests: different runs seen, bit for bit; matches_record: the bits are those of the recorded
+        run
+    recorded_with: versions of what the witness was recorded with
+    """
+
+    file: str
+    schema: str
+    witness: str
+    fault: str | None
+    holds: tuple[str, ...]
+    outcome: Outcome
+    expected_signature: str
+    signature: str | None
+    times: int
+    outcomes: dict[str, int]
+    digests: int
+    matches_record: bool
+    recorded_with: dict[str, str]
+
+    @classmethod
+    def of(cls, file: str, found: Replay) -> ReplayOfFile:
+        """A replay without its last run."""
+        fields = {name: getattr(found, name) for name in Replay.__struct_fields__ if name != "last"}
+        return cls(file=file, **fields)
+
+
+class ReplaysObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Several witnesses replayed. replays: in the order of the files"""
+
+    schema: str
+    environment: dict[str, str]
+    replays: tuple[ReplayOfFile, ...]
+
+
 def replay(
     witness: Witness,
     *,

@@ -23,6 +23,17 @@ from racegate.scenario.validation import validate
 FILE_BYTES_MAX = 1 << 20
 
 
+class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario script. file: its path; name: what commands and results call it
+    title: what it exercises; origin: where it comes from
+    """
+
+    file: str
+    name: str
+    title: str
+    origin: str
+
+
 def load(path: Path) -> Scenario:
     """The scenario in a TOML file. Raises ScenarioError with file, path in the file and reason."""
     source = str(path)
