@@ -109,6 +109,7 @@ def _gated_delta(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[
 
 
 def attention(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[Array, Cache]:
+    """Causal attention over all tokens at once: outputs [T, D] and the cache behind them."""
     spec, numerics = model.spec, model.numerics
     length = len(x)
     qkv = (x @ weights["qkv_proj"].T).reshape(length, 3, spec.heads, spec.head_size)
