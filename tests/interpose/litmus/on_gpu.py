@@ -1,0 +1,209 @@
+"""What a real GPU and PyTorch's own stream sanitizer see of the litmus programs.
+
+    cd tests/interpose && python3 -m litmus.on_gpu > litmus_gpu.json
+
+Needs torch, a GPU and this repository. Every program runs in a child process of its own, several
+times as it is and once for each legal delay: one millisecond of idling before every copy between
+host and device, or before every operation of the side streams, or of the default stream. A delay
+changes no order that the program asked for, so whatever it brings to light is a value that the
+program may produce. In a second child the program runs once under `torch.cuda._sanitizer`. The JSON
+goes to stdout, a summary to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .registry import Expected, Program, load, observe
+
+PLAIN_RUNS = 5
+IDLE_CYCLES = 2_000_000  # about a millisecond
+CHILD_LIMIT_S = 60
+SANITIZER_SAYS = "CSAN detected a possible data race"
+DELAYS = ("copies", "side streams", "default stream")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one program showed.
+
+    values: per way of running it the different observations, as JSON
+    sanitizer: the first line of each of its reports
+    """
+
+    program: str
+    pair: str
+    expected: str
+    observable: bool
+    values: dict[str, list[str]] = field(default_factory=dict)
+    sanitizer: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def varies(self) -> bool:
+        """Whether two runs observed different values."""
+        return len({value for found in self.values.values() for value in found}) > 1
+
+
+class Delay(TorchDispatchMode):
+    """Lets the stream idle before the operations that `which` names."""
+
+    def __init__(self, which: str) -> None:
+        super().__init__()
+        self.which = which
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self._is_meant(args, kwargs or {}):
+            torch.cuda._sleep(IDLE_CYCLES)
+        return func(*args, **(kwargs or {}))
+
+    def _is_meant(self, args: tuple, kwargs: dict) -> bool:
+        if self.which == "copies":
+            devices = {str(kwargs["device"])} if kwargs.get("device") is not None else set()
+            devices |= {arg.device.type for arg in args if isinstance(arg, torch.Tensor)}
+            return len({name.partition(":")[0] for name in devices}) > 1
+        is_default = torch.cuda.current_stream() == torch.cuda.default_stream()
+        return is_default == (self.which == "default stream")
+
+
+@contextlib.contextmanager
+def _delayed(which: str) -> Iterator[None]:
+    """The delay in this thread and in those that the program starts."""
+    run = threading.Thread.run
+
+    def delayed_run(thread: threading.Thread) -> None:
+        with Delay(which):
+            run(thread)
+
+    threading.Thread.run = delayed_run
+    try:
+        with Delay(which):
+            yield
+    finally:
+        threading.Thread.run = run
+
+
+def _observations(program: Program) -> str:
+    seen: list[tuple[str, object]] = []
+    observe.bound = lambda name, value: seen.append((name, value))
+    program.run()
+    torch.cuda.synchronize()
+    return json.dumps(seen)
+
+
+def _values(program: Program) -> dict[str, list[str]]:
+    """In a child: the different observations of each way of running the program."""
+    found = {"as it is": sorted({_observations(program) for _ in range(PLAIN_RUNS)})}
+    for which in DELAYS:
+        with _delayed(which):
+            found[f"late {which}"] = [_observations(program)]
+    return found
+
+
+def _sanitized(program: Program) -> bool:
+    """In a child: whether PyTorch's sanitizer raised, enabled as TORCH_CUDA_SANITIZER=1 does it."""
+    from torch.cuda import _sanitizer
+
+    _sanitizer.enable_cuda_sanitizer()
+    try:
+        program.run()
+        torch.cuda.synchronize()
+    except _sanitizer.CUDASanitizerErrors:
+        return True
+    return False
+
+
+def _child(job: str, name: str, answers: multiprocessing.SimpleQueue, errors: int) -> None:
+    """Body of a child process; leaves at once, whatever threads an error left waiting."""
+    os.dup2(errors, 2)
+    program = load()[name]
+    answers.put(_values(program) if job == "values" else _sanitized(program))
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _ask(job: str, name: str) -> tuple[object, str]:
+    """Runs one job in a forked child.  Returns: the answer, None without one, and its stderr."""
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    with tempfile.TemporaryFile("w+") as errors:
+        child = context.Process(target=_child, args=(job, name, answers, errors.fileno()))
+        child.start()
+        child.join(CHILD_LIMIT_S)
+        if child.is_alive():
+            child.kill()
+            child.join()
+        errors.seek(0)
+        return (None if answers.empty() else answers.get()), errors.read()
+
+
+def look(program: Program) -> Seen:
+    """Runs one program in its two children."""
+    seen = Seen(program.name, program.pair, program.expected.value, program.observable)
+    values, text = _ask("values", program.name)
+    if values is None:
+        seen.error = "\n".join(text.splitlines()[-3:]) or "no answer"
+    else:
+        seen.values = values
+    raised, text = _ask("sanitizer", program.name)
+    reports = [line for line in text.splitlines() if line.startswith(SANITIZER_SAYS)]
+    seen.sanitizer = reports or (["raised in a thread"] if raised else [])
+    if raised is None:
+        seen.error += "\nsanitizer: " + ("\n".join(text.splitlines()[-3:]) or "no answer")
+    return seen
+
+
+def summary(all_seen: list[Seen]) -> str:
+    """Counts of what varied and of what the sanitizer reported, and the programs that broke."""
+    lines = []
+    for expected in Expected:
+        found = [seen for seen in all_seen if seen.expected == expected.value]
+        varied = sum(seen.varies for seen in found)
+        reported = sum(bool(seen.sanitizer) for seen in found)
+        lines.append(
+            f"{expected.value}: {len(found)} programs, {varied} observed different values, "
+            f"PyTorch's sanitizer reported {reported}"
+        )
+    wrong = [s.program for s in all_seen if s.varies and not s.observable]
+    lines.append(f"varied, not expected to: {', '.join(wrong) or 'none'}")
+    unseen = [s.program for s in all_seen if s.observable and not s.varies and not s.error]
+    lines.append(f"observable, did not vary here: {', '.join(unseen) or 'none'}")
+    lines += [f"ERROR {seen.program}: {seen.error}" for seen in all_seen if seen.error]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Looks at all programs, or at those named."""
+    parser = argparse.ArgumentParser(prog="litmus.on_gpu", description="litmus programs on a GPU")
+    parser.add_argument("programs", nargs="*", help="names of programs; all without one")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    options = parser.parse_args()
+    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # or streams share a queue
+    programs = load()
+    names = options.programs or list(programs)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        all_seen = list(pool.map(lambda name: look(programs[name]), names))
+    facts = {"device": _device(), "torch": torch.__version__, "cuda": torch.version.cuda}
+    print(json.dumps({**facts, "programs": [asdict(seen) for seen in all_seen]}, indent=1))
+    print(summary(all_seen), file=sys.stderr)
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+
+
+if __name__ == "__main__":
+    main()
