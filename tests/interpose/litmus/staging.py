@@ -35,22 +35,16 @@ def staging_two_slots_unchecked() -> None:
 
 
 @racy(pair="staging")
-def staging_two_slots_wrong_event() -> None:
-    """Before a slot is filled the event of the other slot is waited for, which is one upload too
-    old.
-    """
+def staging_two_slots_three_events() -> None:
+    """Three events for two slots: the one waited for is older than the slot's last upload."""
     slots = torch.zeros(2, N, pin_memory=True)
-    read = [torch.cuda.Event(), torch.cuda.Event()]
-    steps = torch.zeros(4, N, device="cuda")
-    streams = [torch.cuda.Stream(), torch.cuda.Stream()]
-    torch.cuda.synchronize()
-    for step in range(4):
-        turn = step % 2
-        read[1 - turn].synchronize()
-        slots[turn].fill_(step + 1.0)
-        with torch.cuda.stream(streams[turn]):
-            steps[step].copy_(slots[turn], non_blocking=True)
-            read[turn].record()
+    read = [torch.cuda.Event() for _ in range(3)]
+    steps = torch.zeros(6, N, device="cuda")
+    for step in range(6):
+        read[step % 3].synchronize()
+        slots[step % 2].fill_(step + 1.0)
+        steps[step].copy_(slots[step % 2], non_blocking=True)
+        read[step % 3].record()
     torch.cuda.synchronize()
     observe("steps", steps[:, 0].tolist())
 
