@@ -174,6 +174,27 @@ def gradient_hook_with_wait() -> None:
     )
 
 
+@silent(pair="gradient_hook")
+def gradient_hook_on_settled_memory() -> None:
+    """The hook touches what was complete before `backward()`: autograd's thread starts from there.
+
+    The caller's `torch.cuda.synchronize()` comes before the thread begins the backward pass.
+    """
+    weight = _weight()
+    steps, one = torch.zeros(N, device="cuda"), torch.ones(N, device="cuda")
+    torch.cuda.synchronize()
+    counting = torch.cuda.Stream()
+
+    def hook(_: torch.Tensor) -> None:
+        with torch.cuda.stream(counting):
+            steps.add_(one)
+
+    weight.register_post_accumulate_grad_hook(hook)
+    (weight * 3).sum().backward()
+    torch.cuda.synchronize()
+    observe("steps", steps.sum().item())
+
+
 class _Offload:
     """Keeps saved activations in pinned memory and brings them back for the backward pass."""
 
@@ -206,7 +227,7 @@ def activation_offloaded_unordered() -> None:
     weight = _weight()
     offload = _Offload()
     with torch.autograd.graph.saved_tensors_hooks(offload.pack_unordered, offload.unpack):
-        loss = (weight * 3).square().sum()
+        loss = (weight * 7).square().sum()
     loss.backward()
     torch.cuda.synchronize()
     observe("grad", weight.grad.sum().item())
@@ -220,7 +241,7 @@ def activation_offloaded_ordered() -> None:
     weight = _weight()
     offload = _Offload()
     with torch.autograd.graph.saved_tensors_hooks(offload.pack, offload.unpack):
-        loss = (weight * 3).square().sum()
+        loss = (weight * 7).square().sum()
     loss.backward()
     torch.cuda.synchronize()
     observe("grad", weight.grad.sum().item())
@@ -233,7 +254,7 @@ def save_on_cpu_pinned() -> None:
     """
     weight = _weight()
     with torch.autograd.graph.save_on_cpu(pin_memory=True):
-        loss = (weight * 3).square().sum()
+        loss = (weight * 7).square().sum()
     loss.backward()
     torch.cuda.synchronize()
     observe("grad", weight.grad.sum().item())
