@@ -2,7 +2,7 @@
 
     cd tests/interpose && python3 -m litmus.on_gpu > litmus_gpu.json
 
-Needs torch, a GPU and this repository. Every program runs in a child process of its own, several
+Needs torch, a GPU and this repository. Every program runs in a child process, several
 times as it is and once for each legal delay: one millisecond of idling before every copy between
 host and device, or before every operation of the side streams, or of the default stream. A delay
 changes no order that the program asked for, so whatever it brings to light is a value that the
@@ -21,8 +21,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import Empty, SimpleQueue
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -126,44 +128,96 @@ def _sanitized(program: Program) -> bool:
     return False
 
 
-def _child(job: str, name: str, answers: multiprocessing.SimpleQueue, errors: int) -> None:
-    """Body of a child process; leaves at once, whatever threads an error left waiting."""
-    os.dup2(errors, 2)
-    program = load()[name]
-    answers.put(_values(program) if job == "values" else _sanitized(program))
-    sys.stderr.flush()
-    os._exit(0)
+def _serve(job: str, orders: Connection) -> None:
+    """Body of a child process: answers one program after another until told to end."""
+    programs = load()
+    while (name := orders.recv()) is not None:
+        with tempfile.TemporaryFile("w+") as errors:
+            sys.stderr.flush()
+            os.dup2(errors.fileno(), 2)
+            try:
+                answer = _values(programs[name]) if job == "values" else _sanitized(programs[name])
+                broken = ""
+            except (RuntimeError, ValueError, TypeError, AttributeError, ImportError) as error:
+                answer, broken = None, f"{type(error).__name__}: {error}"
+            sys.stderr.flush()
+            errors.seek(0)
+            orders.send((answer, broken, errors.read()))
+        if broken:
+            os._exit(1)  # a CUDA context that saw an error may be lost
 
 
-def _ask(job: str, name: str) -> tuple[object, str]:
-    """Runs one job in a forked child.  Returns: the answer, None without one, and its stderr."""
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-    with tempfile.TemporaryFile("w+") as errors:
-        child = context.Process(target=_child, args=(job, name, answers, errors.fileno()))
-        child.start()
-        child.join(CHILD_LIMIT_S)
-        if child.is_alive():
-            child.kill()
-            child.join()
-        errors.seek(0)
-        return (None if answers.empty() else answers.get()), errors.read()
+class Child:
+    """A process that runs programs of one job, with a CUDA context of its own; replaced if it hangs
+    or breaks.
+    """
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._process: BaseProcess | None = None
+        self._orders: Connection | None = None
+
+    def ask(self, name: str) -> tuple[object, str, str]:
+        """Runs one program. Returns: the answer, what went wrong, and its stderr."""
+        orders = self._connection()
+        orders.send(name)
+        try:
+            if orders.poll(CHILD_LIMIT_S):
+                answer, broken, text = orders.recv()
+            else:
+                answer, broken, text = None, f"no answer in {CHILD_LIMIT_S} s", ""
+        except EOFError:
+            answer, broken, text = None, "the process died", ""
+        if broken:
+            self.close()
+        return answer, broken, text
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = self._orders = None
+
+    def _connection(self) -> Connection:
+        if self._orders is None:
+            context = multiprocessing.get_context("spawn")
+            self._orders, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(self._job, theirs), daemon=True)
+            self._process.start()
+            theirs.close()
+        return self._orders
 
 
-def look(program: Program) -> Seen:
-    """Runs one program in its two children."""
+def look(program: Program, children: dict[str, Child]) -> Seen:
+    """Runs one program in two children."""
     seen = Seen(program.name, program.pair, program.expected.value, program.observable)
-    values, text = _ask("values", program.name)
-    if values is None:
-        seen.error = "\n".join(text.splitlines()[-3:]) or "no answer"
+    values, broken, _ = children["values"].ask(program.name)
+    if broken:
+        seen.error = broken
     else:
         seen.values = values
-    raised, text = _ask("sanitizer", program.name)
+    raised, broken, text = children["sanitizer"].ask(program.name)
     reports = [line for line in text.splitlines() if line.startswith(SANITIZER_SAYS)]
     seen.sanitizer = reports or (["raised in a thread"] if raised else [])
-    if raised is None:
-        seen.error += "\nsanitizer: " + ("\n".join(text.splitlines()[-3:]) or "no answer")
+    if broken:
+        seen.error += f" sanitizer: {broken}"
     return seen
+
+
+def _work(names: SimpleQueue[str], found: dict[str, Seen]) -> None:
+    """Body of a thread: takes programs until none is left, with children of its own."""
+    programs = load()
+    children = {job: Child(job) for job in ("values", "sanitizer")}
+    while not names.empty():
+        try:
+            name = names.get_nowait()
+        except Empty:
+            break
+        found[name] = look(programs[name], children)
+        print(f"{len(found)} {name}", file=sys.stderr, flush=True)
+    for child in children.values():
+        child.close()
 
 
 def summary(all_seen: list[Seen]) -> str:
@@ -189,13 +243,20 @@ def main() -> None:
     """Looks at all programs, or at those named."""
     parser = argparse.ArgumentParser(prog="litmus.on_gpu", description="litmus programs on a GPU")
     parser.add_argument("programs", nargs="*", help="names of programs; all without one")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
+    parser.add_argument("--jobs", type=int, default=6)
     options = parser.parse_args()
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # or streams share a queue
-    programs = load()
-    names = options.programs or list(programs)
-    with ThreadPoolExecutor(options.jobs) as pool:
-        all_seen = list(pool.map(lambda name: look(programs[name]), names))
+    names = options.programs or list(load())
+    waiting: SimpleQueue[str] = SimpleQueue()
+    for name in names:
+        waiting.put(name)
+    found: dict[str, Seen] = {}
+    threads = [threading.Thread(target=_work, args=(waiting, found)) for _ in range(options.jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    all_seen = [found[name] for name in names]
     facts = {"device": _device(), "torch": torch.__version__, "cuda": torch.version.cuda}
     print(json.dumps({**facts, "programs": [asdict(seen) for seen in all_seen]}, indent=1))
     print(summary(all_seen), file=sys.stderr)
