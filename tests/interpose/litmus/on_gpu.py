@@ -2,12 +2,12 @@
 
     cd tests/interpose && python3 -m litmus.on_gpu > litmus_gpu.json
 
-Needs torch, a GPU and this repository. Every program runs in a child process, several
-times as it is and once for each legal delay: one millisecond of idling before every copy between
-host and device, or before every operation of the side streams, or of the default stream. A delay
-changes no order that the program asked for, so whatever it brings to light is a value that the
-program may produce. In a second child the program runs once under `torch.cuda._sanitizer`. The JSON
-goes to stdout, a summary to stderr.
+Needs torch, a GPU and this repository. Every program runs in a child process, several times as it
+is, once with a wait after every operation (what it means), and once for each legal delay: a
+millisecond of idling before every copy between host and device, before every operation of the side
+streams, of the first of them, or of the default stream. A delay changes no order that the program
+asked for, so whatever it brings to light is a value that the program may produce. In a second child
+the program runs once under `torch.cuda._sanitizer`. The JSON goes to stdout, a summary to stderr.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN_RUNS = 5
 IDLE_CYCLES = 2_000_000  # about a millisecond
 CHILD_LIMIT_S = 60
 SANITIZER_SAYS = "CSAN detected a possible data race"
-DELAYS = ("copies", "side streams", "default stream")
+COPIES, SIDE, FIRST_SIDE, DEFAULT = "copies", "side streams", "first side stream", "default stream"
 
 
 @dataclass(slots=True)
@@ -60,12 +60,22 @@ class Seen:
         return len({value for found in self.values.values() for value in found}) > 1
 
 
+class OneByOne(TorchDispatchMode):
+    """Waits for the device after every operation: what the program means, in its own order."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        torch.cuda.synchronize()
+        return result
+
+
 class Delay(TorchDispatchMode):
     """Lets the stream idle before the operations that `which` names."""
 
     def __init__(self, which: str) -> None:
         super().__init__()
         self.which = which
+        self.first_side: torch.cuda.Stream | None = None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if self._is_meant(args, kwargs or {}):
@@ -73,26 +83,29 @@ class Delay(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _is_meant(self, args: tuple, kwargs: dict) -> bool:
-        if self.which == "copies":
+        if self.which == COPIES:
             devices = {str(kwargs["device"])} if kwargs.get("device") is not None else set()
             devices |= {arg.device.type for arg in args if isinstance(arg, torch.Tensor)}
             return len({name.partition(":")[0] for name in devices}) > 1
-        is_default = torch.cuda.current_stream() == torch.cuda.default_stream()
-        return is_default == (self.which == "default stream")
+        stream = torch.cuda.current_stream()
+        if stream == torch.cuda.default_stream():
+            return self.which == DEFAULT
+        self.first_side = self.first_side or stream
+        return self.which == SIDE or (self.which == FIRST_SIDE and stream == self.first_side)
 
 
 @contextlib.contextmanager
-def _delayed(which: str) -> Iterator[None]:
-    """The delay in this thread and in those that the program starts."""
+def _under(mode: TorchDispatchMode) -> Iterator[None]:
+    """The mode in this thread and in those that the program starts."""
     run = threading.Thread.run
 
-    def delayed_run(thread: threading.Thread) -> None:
-        with Delay(which):
+    def run_under(thread: threading.Thread) -> None:
+        with mode:
             run(thread)
 
-    threading.Thread.run = delayed_run
+    threading.Thread.run = run_under
     try:
-        with Delay(which):
+        with mode:
             yield
     finally:
         threading.Thread.run = run
@@ -109,8 +122,11 @@ def _observations(program: Program) -> str:
 def _values(program: Program) -> dict[str, list[str]]:
     """In a child: the different observations of each way of running the program."""
     found = {"as it is": sorted({_observations(program) for _ in range(PLAIN_RUNS)})}
-    for which in DELAYS:
-        with _delayed(which):
+    if program.theme != "graphs":  # to synchronise would end a capture
+        with _under(OneByOne()):
+            found["one by one"] = [_observations(program)]
+    for which in (COPIES, SIDE, FIRST_SIDE, DEFAULT):
+        with _under(Delay(which)):
             found[f"late {which}"] = [_observations(program)]
     return found
 
@@ -119,12 +135,14 @@ def _sanitized(program: Program) -> bool:
     """In a child: whether PyTorch's sanitizer raised, enabled as TORCH_CUDA_SANITIZER=1 does it."""
     from torch.cuda import _sanitizer
 
-    _sanitizer.enable_cuda_sanitizer()
+    if not _sanitizer.cuda_sanitizer.enabled:
+        _sanitizer.enable_cuda_sanitizer()
     try:
         program.run()
-        torch.cuda.synchronize()
     except _sanitizer.CUDASanitizerErrors:
         return True
+    finally:
+        torch.cuda.synchronize()  # the next program begins with nothing in flight
     return False
 
 

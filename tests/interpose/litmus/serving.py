@@ -116,7 +116,8 @@ def counts_overwritten_after_copy() -> None:
 def sampled_tokens_fed_back_by_host() -> None:
     """The next input is built from the host copy of the sampled tokens, which has not landed."""
     sampled = torch.arange(ROWS, dtype=torch.int64, device="cuda") + 100
-    sampled_cpu = sampled.to("cpu", non_blocking=True)
+    sampled_cpu = torch.full((ROWS,), -1, dtype=torch.int64, pin_memory=True)
+    sampled_cpu.copy_(sampled, non_blocking=True)
     next_input = sampled_cpu.tolist()
     torch.cuda.synchronize()
     observe("next input", next_input)
