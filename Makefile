@@ -11,7 +11,7 @@ GPUS ?= 1
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test test-gpu gpu-report lint matrix mutants bench clean
+.PHONY: setup gate test test-gpu gpu-report lint matrix mutants rooms bench clean
 
 setup: $(STAMP)
 
@@ -61,6 +61,10 @@ matrix: $(STAMP)
 mutants: $(STAMP)
 	$(BIN)/racegate faults mutate --workers $(JOBS) --json reports/faults/mutants.json \
 		--markdown reports/faults/mutants.md
+
+# The picture of who imports whom; a test says when it is stale.
+rooms:
+	$(PYTHON) tests/helpers/rooms.py docs/rooms.svg
 
 bench: $(STAMP)
 	$(BIN)/racegate bench

@@ -1,6 +1,6 @@
 """Accepted token count: how many tokens a row emitted.
 
-async_engine_mechanism sections 5.1 and 8.3.
+docs/mechanism.md#accepted-counts.
 """
 
 from __future__ import annotations

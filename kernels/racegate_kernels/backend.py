@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
+from racegate_kernels._triton import load
 from racegate_kernels.accepted_count import (
     accepted_count_eager,
     accepted_count_first_hole_eager,
@@ -138,7 +138,7 @@ EAGER = Backend(
 
 def triton_backend() -> Backend:
     """The Triton launchers, for torch tensors on one device; an ImportError without Triton."""
-    import_module("triton")
+    load()
     return Backend(
         embedding=embedding_triton,
         norm=norm_triton,

@@ -2,8 +2,8 @@
 
 A request's window holds W - 1 + K inputs. After a decode step with q inputs it holds the history
 shifted by one and all q inputs, so that reading W - 1 entries from offset a - 1 gives the true
-history after a accepted tokens. Source: async_engine_mechanism section 7.3 (the shape of
-production's causal_conv1d update).
+history after a accepted tokens. docs/mechanism.md#states; the shape of production's
+causal_conv1d update.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def conv_update_eager(
 
 
 def _history(window: Array, block: Array, accepted: Array, computed: Array, *, width: int) -> Array:
-    """[R, W - 1, C]: the last W - 1 inputs of each row, oldest first."""
+    """[R, W - 1, C]: the last W - 1 inputs of each row, oldest first.
+
+    window: [B, C, W - 1 + K]; block, accepted, computed: [R] int32
+    """
     offset = accepted - 1
     inside = (block > 0) & (block < len(window))
     inside &= (offset >= 0) & (offset <= window.shape[2] - (width - 1))
@@ -83,6 +86,11 @@ def _history(window: Array, block: Array, accepted: Array, computed: Array, *, w
 def _roll(
     window: Array, block: Array, inputs: Array, lengths: Array, is_decode: Array, *, width: int
 ) -> None:
+    """Each row's window begins with what came before its next input.
+
+    window: [B, C, W - 1 + K], written; block, lengths, is_decode: [R] int32
+    inputs: [R, W - 1 + longest, C] the history of each row, then its inputs
+    """
     for row in range(len(lengths)):
         length = int(lengths[row])
         if length == 0 or not 0 < block[row] < len(window):

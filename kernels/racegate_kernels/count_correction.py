@@ -1,9 +1,10 @@
 """Correction of computed and accepted counts after a batch change, from the previous step.
 
 The host prepared this step as if every draft of the previous one had been accepted, in a new row
-order. Previous results stand in previous-row order and are reached through prev_positions.
-async_engine_mechanism section 4.1; the computed count uses what was scheduled, not only what was
-drafted, so that no host value of a row with a previous row is trusted at any depth.
+order. Previous results stand in previous-row order and are reached through the rows of the
+previous step that the host names. The computed count uses what was scheduled, not only what was
+drafted, so that no host value of a row with a previous row is trusted at any depth
+(docs/mechanism.md#correction).
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ BLOCK = 128
 def correct_computed_eager(
     computed: Array,
     computed_host: Array,
-    prev_positions: Array,
+    computed_source: Array,
     prev_scheduled: Array,
-    prev_drafts: Array,
+    prev_draft_lens: Array,
     prev_valid_count: Array,
 ) -> None:
     """computed[r] = its value in the previous row + inputs of that step that stayed.
 
     computed: [R_max] int32, read in previous-row order, written in current-row order
     computed_host: [R] int32, read; the value without a previous row
-    prev_positions: [R] int32, read; previous row, or -1
-    prev_scheduled, prev_drafts, prev_valid_count: [R_max] int32, read in previous-row order
+    computed_source: [R] int32, read; previous row, or -1
+    prev_scheduled, prev_draft_lens, prev_valid_count: [R_max] int32, read in previous-row order
     """
-    taken = prev_positions >= 0
-    row = np.where(taken, prev_positions, 0)
-    scheduled, drafts = gather_eager(prev_scheduled, row), gather_eager(prev_drafts, row)
+    taken = computed_source >= 0
+    row = np.where(taken, computed_source, 0)
+    scheduled, drafts = gather_eager(prev_scheduled, row), gather_eager(prev_draft_lens, row)
     stayed = scheduled - drafts - 1 + gather_eager(prev_valid_count, row)
     # The gather is complete before anything is written: in-place would read moved rows twice.
     corrected = np.where(taken, gather_eager(computed, row) + stayed, computed_host)
@@ -44,54 +45,54 @@ def correct_computed_eager(
 
 
 def select_accepted_eager(
-    accepted: Array, accepted_host: Array, prev_positions: Array, prev_valid_count: Array
+    accepted: Array, accepted_host: Array, count_source: Array, prev_valid_count: Array
 ) -> None:
     """accepted[r] = the previous step's count of the row's request.
 
     accepted: [R_max] int32, written
-    accepted_host, prev_positions: [R] int32, read; the host's count stays without a previous row
+    accepted_host, count_source: [R] int32, read; the host's count stays without a previous row
     prev_valid_count: [R_max] int32, read in previous-row order
     """
-    taken = prev_positions >= 0
-    counts = gather_eager(prev_valid_count, np.where(taken, prev_positions, 0))
-    accepted[: len(prev_positions)] = np.where(taken, counts, accepted_host)
+    taken = count_source >= 0
+    counts = gather_eager(prev_valid_count, np.where(taken, count_source, 0))
+    accepted[: len(count_source)] = np.where(taken, counts, accepted_host)
 
 
 def correct_computed_triton(
     computed: Array,
     computed_host: Array,
-    prev_positions: Array,
+    computed_source: Array,
     prev_scheduled: Array,
-    prev_drafts: Array,
+    prev_draft_lens: Array,
     prev_valid_count: Array,
 ) -> None:
     """The same on torch tensors."""
-    previous = (prev_scheduled, prev_drafts, prev_valid_count)
-    assert_dense(computed, computed_host, prev_positions, *previous)
+    previous = (prev_scheduled, prev_draft_lens, prev_valid_count)
+    assert_dense(computed, computed_host, computed_source, *previous)
     rows_max = len(computed)
     assert all(len(x) == rows_max for x in previous), f"{rows_max=}"
     _correct_computed_kernel[(1,)](
         computed,
         computed_host,
-        prev_positions,
+        computed_source,
         *previous,
-        len(prev_positions),
+        len(computed_source),
         rows_max,
         BLOCK=power_of_two(rows_max),
     )
 
 
 def select_accepted_triton(
-    accepted: Array, accepted_host: Array, prev_positions: Array, prev_valid_count: Array
+    accepted: Array, accepted_host: Array, count_source: Array, prev_valid_count: Array
 ) -> None:
     """The same on torch tensors."""
-    assert_dense(accepted, accepted_host, prev_positions, prev_valid_count)
-    _select_accepted_kernel[(cdiv(len(prev_positions), BLOCK),)](
+    assert_dense(accepted, accepted_host, count_source, prev_valid_count)
+    _select_accepted_kernel[(cdiv(len(count_source), BLOCK),)](
         accepted,
         accepted_host,
-        prev_positions,
+        count_source,
         prev_valid_count,
-        len(prev_positions),
+        len(count_source),
         len(prev_valid_count),
         BLOCK=BLOCK,
     )
@@ -101,9 +102,9 @@ def select_accepted_triton(
 def _correct_computed_kernel(
     p_computed,  # [R_max] int32, read in previous-row order, written in current-row order
     p_computed_host,  # [R] int32, read
-    p_prev_positions,  # [R] int32, read
+    p_computed_source,  # [R] int32, read
     p_prev_scheduled,  # [R_max] int32, read
-    p_prev_drafts,  # [R_max] int32, read
+    p_prev_draft_lens,  # [R_max] int32, read
     p_prev_valid_count,  # [R_max] int32, read
     rows,
     rows_max,
@@ -112,10 +113,10 @@ def _correct_computed_kernel(
     """One program for all rows: they move in place, so all are read before any is written."""
     o_row = tl.arange(0, BLOCK)
     m_row = o_row < rows
-    b_previous = tl.load(p_prev_positions + o_row, mask=m_row, other=-1)
+    b_previous = tl.load(p_computed_source + o_row, mask=m_row, other=-1)
     m_taken = b_previous >= 0
     b_stayed = load_or_poison(p_prev_scheduled, b_previous, rows_max)
-    b_stayed -= load_or_poison(p_prev_drafts, b_previous, rows_max) + 1
+    b_stayed -= load_or_poison(p_prev_draft_lens, b_previous, rows_max) + 1
     b_stayed += load_or_poison(p_prev_valid_count, b_previous, rows_max)
     b_computed = load_or_poison(p_computed, b_previous, rows_max) + b_stayed
     b_host = tl.load(p_computed_host + o_row, mask=m_row & ~m_taken, other=0)
@@ -128,7 +129,7 @@ def _correct_computed_kernel(
 def _select_accepted_kernel(
     p_accepted,  # [R_max] int32, written
     p_accepted_host,  # [R] int32, read
-    p_prev_positions,  # [R] int32, read
+    p_count_source,  # [R] int32, read
     p_prev_valid_count,  # [R_max] int32, read
     rows,
     rows_max,
@@ -136,7 +137,7 @@ def _select_accepted_kernel(
 ):
     o_row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m_row = o_row < rows
-    b_previous = tl.load(p_prev_positions + o_row, mask=m_row, other=-1)
+    b_previous = tl.load(p_count_source + o_row, mask=m_row, other=-1)
     m_taken = b_previous >= 0
     b_count = load_or_poison(p_prev_valid_count, b_previous, rows_max)
     b_host = tl.load(p_accepted_host + o_row, mask=m_row & ~m_taken, other=0)

@@ -1,6 +1,6 @@
 """Inputs of the drafter's first pass: ids shifted left by one, and where each row ends.
 
-async_engine_mechanism sections 5.3 and 5.4.
+docs/mechanism.md#drafts.
 """
 
 from __future__ import annotations

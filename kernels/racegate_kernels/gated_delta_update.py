@@ -1,7 +1,7 @@
-"""Gated delta rule state update with 1 + K state slots per request and accepted counts.
+"""Gated delta rule state update with 1 + K state columns per request and accepted counts.
 
-S' = a (S - beta (S k) k^T) + beta v k^T per head (Yang et al. 2024); the slots:
-async_engine_mechanism section 7.2.
+S' = a (S - beta (S k) k^T) + beta v k^T per head (Yang et al. 2024); the columns:
+docs/mechanism.md#states.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from racegate_kernels.numerics import (
 )
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
+    column_block,
     first_behind,
     kept_block,
     live_state,
     load_live_state,
     row_span,
-    slot_block,
     store_states,
     token_rows,
     zeros_behind,
@@ -60,7 +60,7 @@ def gated_delta_update_eager(
     computed: Array,
     is_decode: Array,
 ) -> Array:
-    """Outputs of the recurrence; a row starts from slot accepted - 1, decode tokens store a state.
+    """Outputs of the recurrence from state column accepted - 1; decode tokens store a state each.
 
     q, k: [T, H, N]; v: [T, H, P] uint32 or float32, read (as they leave the convolution)
     b, g: [T, H]; dt_bias, a_log: [H] same dtype, read
@@ -94,7 +94,10 @@ def gated_delta_update_eager(
 
 
 def _gates(q: Array, k: Array, b: Array, g: Array, a_log: Array) -> tuple[Array, ...]:
-    """q, k as the rule uses them, beta [T, H] and decay [T, H]."""
+    """q, k as the rule uses them, beta [T, H] and decay [T, H].
+
+    q, k: [T, H, N]; b, g: [T, H]; a_log: [H]; uint32 or float32, all the same
+    """
     if is_exact(q):
         # beta even and the decay odd keep the update a bijection of the state: a corrupted state
         # stays corrupted.
@@ -215,7 +218,7 @@ def _gated_delta_update_kernel(
     dt_bias = widen(tl.load(p_dt_bias + i_head), EXACT)
     a_log = widen(tl.load(p_a_log + i_head), EXACT)
 
-    i_live = slot_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
+    i_live = column_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
     computed = tl.load(p_computed + i_row)
     b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
     # The live column may be among those written: every warp has read before any warp writes.

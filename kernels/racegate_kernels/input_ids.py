@@ -1,6 +1,6 @@
 """Scatter of the previous step's sampled tokens and drafts into this step's inputs.
 
-async_engine_mechanism section 4.3.
+docs/mechanism.md#correction.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ def scatter_inputs_eager(
 
 
 def _put(input_ids: Array, index: Array, values: Array) -> None:
+    """Values to their places; none for a place outside.
+
+    input_ids: [T_max] int32, written; index: [N] int32 or int64; values: [N] int32
+    """
     inside = (index >= 0) & (index < len(input_ids))
     input_ids[index[inside]] = values[inside]
 

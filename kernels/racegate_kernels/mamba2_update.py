@@ -1,6 +1,6 @@
-"""Mamba2 (SSD) state update with 1 + K state slots per request and accepted counts.
+"""Mamba2 (SSD) state update with 1 + K state columns per request and accepted counts.
 
-S' = a S + x (x) B per head (Dao and Gu 2024); the slots: async_engine_mechanism sections 7.1, 7.2.
+S' = a S + x (x) B per head (Dao and Gu 2024); the columns: docs/mechanism.md#states.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from racegate_kernels.numerics import (
 )
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
+    column_block,
     first_behind,
     kept_block,
     live_state,
     load_live_state,
     row_span,
-    slot_block,
     store_states,
     token_rows,
     zeros_behind,
@@ -54,7 +54,7 @@ def mamba2_update_eager(
     computed: Array,
     is_decode: Array,
 ) -> Array:
-    """Outputs of the recurrence; a row starts from slot accepted - 1, decode tokens store a state.
+    """Outputs of the recurrence from state column accepted - 1; decode tokens store a state each.
 
     x: [T, H, P] uint32 or float32, read
     b, c: [T, N] same dtype, read; shared by all heads
@@ -89,7 +89,10 @@ def mamba2_update_eager(
 
 
 def _decay(dt: Array, a_log: Array) -> tuple[Array, Array | None]:
-    """Decay [T, H] and input scale [T, H] (None: 1)."""
+    """Decay [T, H] and input scale [T, H] (None: 1).
+
+    dt: [T, H]; a_log: [H]; uint32 or float32, both the same
+    """
     if is_exact(dt):
         # Odd, so that multiplying loses no bit: a corrupted state stays corrupted.
         return mix_eager(dt) | 1, None
@@ -205,7 +208,7 @@ def _mamba2_update_kernel(
     a_log = widen(tl.load(p_a_log + i_head), EXACT)
     skip = widen(tl.load(p_skip + i_head), EXACT)
 
-    i_live = slot_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
+    i_live = column_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
     computed = tl.load(p_computed + i_row)
     b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
     # The live column may be among those written: every warp has read before any warp writes.

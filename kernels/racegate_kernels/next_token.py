@@ -1,6 +1,6 @@
 """Padded next-token preparation: next token, backup token and valid count per row.
 
-async_engine_mechanism sections 5.1 and 5.5.
+docs/mechanism.md#accepted-counts and #backup-token.
 """
 
 from __future__ import annotations

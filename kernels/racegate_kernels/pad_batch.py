@@ -1,6 +1,6 @@
 """Padding of a batch to the size of a captured graph: what stands behind the batch names nothing.
 
-Mechanism section 10. The launchers never copy a number from the host: that would wait for the
+docs/mechanism.md#graphs. The launchers never copy a number from the host: that would wait for the
 stream.
 """
 

@@ -58,7 +58,10 @@ def paged_attention_eager(
 
 
 def gather_entries(cache: Array, block_table: Array, context: int) -> Array:
-    """[R, context, E]: the cache entries of positions 0 .. context - 1 of every row."""
+    """[R, context, E]: the cache entries of positions 0 .. context - 1 of every row.
+
+    cache: [B, S, E] uint32 or float32; block_table: [R, M] int32
+    """
     block_size = cache.shape[1]
     place = np.arange(context)
     blocks = block_table[:, place // block_size]
@@ -70,7 +73,10 @@ def gather_entries(cache: Array, block_table: Array, context: int) -> Array:
 
 
 def _weights(scores: Array, seen: Array, *, size: int) -> Array:
-    """[T, context, H]: what each value counts; 0 where it is not seen."""
+    """[T, context, H]: what each value counts; 0 where it is not seen.
+
+    scores: [T, context, H] uint32 or float32; seen: [T, context] bool
+    """
     if is_exact(scores):
         return np.where(seen[..., None], scores, np.uint32(0))
     scores = np.where(seen[..., None], scores / np.float32(np.sqrt(size)), np.float32(-np.inf))

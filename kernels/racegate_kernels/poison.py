@@ -7,9 +7,8 @@ GPU, not a crash.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
 from racegate_kernels._triton import tl, triton
 
@@ -21,7 +20,7 @@ T_POISON_I32 = tl.constexpr(POISON_I32)
 T_POISON_U32 = tl.constexpr(POISON_U32)
 
 
-def poison_of(dtype: Any) -> Any:
+def poison_of(dtype: DTypeLike) -> float:
     """The poison value of a NumPy dtype."""
     # To NumPy bfloat16 is a void type: it does not know what the bits mean.
     kinds = {"i": POISON_I32, "u": POISON_U32, "f": POISON_FLOAT, "V": POISON_FLOAT}

@@ -52,7 +52,8 @@ def rejection_verify_eager(
 def draw_tokens_eager(logits: Array, temperature: Array, seed: Array, positions: Array) -> Array:
     """The token each distribution draws at its position, one counter-based number each.
 
-    logits: [..., V]; temperature, seed: broadcast to [...]; positions: [...] int32
+    logits: [..., V] uint32 or float32; positions: [...] int32
+    temperature (float32), seed (uint32): broadcast to [...]
     returns [...] int32
     """
     greedy = logits.argmax(axis=-1).astype(np.int32)
@@ -67,6 +68,10 @@ def draw_tokens_eager(logits: Array, temperature: Array, seed: Array, positions:
 
 
 def _draw_exact(logits: Array, temperature: Array, number: Array) -> Array:
+    """The tokens that integer weights and these numbers draw, [...] int32.
+
+    logits: [..., V] uint32; temperature: [...] float32, number: [...] uint32
+    """
     level = (logits >> 16).astype(np.int64)
     quarter = np.maximum(np.rint(256.0 * temperature).astype(np.int64), 1)
     below = level.max(axis=-1, keepdims=True) - level
@@ -77,6 +82,10 @@ def _draw_exact(logits: Array, temperature: Array, number: Array) -> Array:
 
 
 def _draw_float(logits: Array, temperature: Array, number: Array) -> Array:
+    """The tokens that softmax and these numbers draw, [...] int32.
+
+    logits: [..., V] float32; temperature: [...] float32, number: [...] uint32
+    """
     scaled = logits / np.where(temperature > 0, temperature, 1).astype(np.float32)[..., None]
     weight = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
     share = np.cumsum(weight, axis=-1) / weight.sum(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What kernels share: which row and place a token has, and the window of state slots of a row.
+"""What kernels share: which row and place a token has, and the state window of a row.
 
 A replayed graph has a fixed number of tokens and rows. Its last rows may have no token, and tokens
 behind query_start[R] no row: their outputs are 0 and they change nothing.
@@ -32,7 +32,10 @@ def zeros_behind(out: np.ndarray, tokens: int) -> np.ndarray:
 
 
 def gather_eager(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """values[index] along the first axis; poison for an index outside."""
+    """values[index] along the first axis; poison for an index outside.
+
+    values: [N, ...], any dtype; index: any shape, int32 or int64
+    """
     inside = (index >= 0) & (index < len(values))
     if inside.all():
         return values[index]
@@ -51,7 +54,7 @@ def live_state(
 ) -> np.ndarray:
     """The state each row starts from: column accepted - 1 of its window, or zeros at the start.
 
-    state: [B, ...]; table: [R, 1 + K] int32; accepted, computed: [R] int32
+    state: [B, ...] uint32 or float32; table: [R, 1 + K] int32; accepted, computed: [R] int32
     A column outside the window, or a block that is null or outside the pool, reads poison. A row
     with nothing computed starts from zeros.
     """
@@ -76,7 +79,8 @@ def store_states(
 ) -> None:
     """Writes the states after each token to their columns of the window.
 
-    state: [B, ...] written; stepped: [T, ...] the state after each token; table: [R, 1 + K] int32
+    state: [B, ...] uint32 or float32, written; stepped: [T, ...] the state after each token
+    table: [R, 1 + K] int32; query_start: [R + 1] int32; is_decode: [R] int32
     A decode row keeps the state after token t in column t, a prefill row only its last state, in
     column 0.
     """
@@ -118,7 +122,7 @@ def row_of_token(p_query_start, i_t, rows):
 
 
 @triton.jit
-def slot_block(p_table_row, i_column, columns, blocks):
+def column_block(p_table_row, i_column, columns, blocks):
     """The block in a column of a row's table; 0, the null block, if either is outside."""
     m_column = (i_column >= 0) & (i_column < columns)
     i_block = tl.load(p_table_row + i_column, mask=m_column, other=0)
@@ -132,7 +136,7 @@ def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
     """
     m_kept = (i_t < end) & (m_decode | (i_t + 1 == end))
     i_column = tl.where(m_decode, i_t - i_first, 0)
-    return slot_block(p_table_row, tl.where(m_kept, i_column, -1), columns, blocks)
+    return column_block(p_table_row, tl.where(m_kept, i_column, -1), columns, blocks)
 
 
 @triton.jit

@@ -31,7 +31,10 @@ BLOCK_J = 128
 
 
 def scripted_entries_eager(shifted_ids: Array, positions: Array) -> Array:
-    """[T, 1] uint32: cache entries made of the token behind each position and the position."""
+    """[T, 1] uint32: cache entries made of the token behind each position and the position.
+
+    shifted_ids, positions: [T] int32
+    """
     token = shifted_ids.astype(np.uint32) * GOLDEN
     return mix_eager(token + positions.astype(np.uint32) * POSITION + 1)[:, None]
 

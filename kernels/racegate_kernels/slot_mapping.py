@@ -1,6 +1,6 @@
 """Slot mapping: where in the paged cache each token's entry goes.
 
-async_engine_mechanism section 4.2.
+docs/mechanism.md#correction.
 """
 
 from __future__ import annotations

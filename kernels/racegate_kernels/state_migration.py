@@ -2,7 +2,7 @@
 
 Before a step a request's running state moves to the column its tokens will end in; after a step the
 state at a crossed boundary is kept in the full column, which is what the prefix cache publishes.
-async_engine_mechanism section 7.4.
+docs/mechanism.md#columns.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def migrate_windows_eager(
 
 
 def _movable(source: Array, target: Array, *, blocks: int) -> Array:
+    """[R] bool: rows of which both blocks are real. source, target: [R] int32"""
     return (source > 0) & (source < blocks) & (target > 0) & (target < blocks)
 
 

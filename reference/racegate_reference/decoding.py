@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from racegate.scenario import Request, Scenario
-from racegate_reference.model import build_model
-from racegate_reference.paths import Path
+from racegate.scenario.spec import Request, Scenario
+from racegate_reference.paths import Paths
 
 
-def truth(scenario: Scenario) -> dict[str, tuple[int, ...]]:
-    """Each request's tokens, prompt included, continued to model_len_max + k + 2 tokens."""
-    model = build_model(scenario.model)
-    length = scenario.engine.model_len_max + scenario.engine.draft_len_max + 2
-    return {request.name: Path(model, request).tokens(0, length) for request in scenario.requests}
+def truth(scenario: Scenario, *, paths: Paths | None = None) -> dict[str, tuple[int, ...]]:
+    """Each request's tokens, prompt included, all continued to the same length: as far as a drafter
+    can look. paths: where they are looked up, and kept.
+    """
+    keeper = Paths() if paths is None else paths
+    length = _reach(scenario)
+    return {
+        request.name: keeper.path(scenario.model, request).tokens(0, length)
+        for request in scenario.requests
+    }
 
 
-def plain_decode(scenario: Scenario, request: Request) -> tuple[int, ...]:
+def _reach(scenario: Scenario) -> int:
+    """How many tokens of a request matter: what it can deliver, what every step in flight adds to
+    that in the scheduler's optimism, and the drafts behind it; at most model_len_max and those.
+    """
+    engine = scenario.engine
+    longest = max((len(r.prompt) + r.max_tokens for r in scenario.requests), default=0)
+    in_flight = engine.depth * (1 + engine.draft_len_max)
+    return min(engine.model_len_max, longest + in_flight) + engine.draft_len_max + 2
+
+
+def plain_decode(
+    scenario: Scenario, request: Request, *, paths: Paths | None = None
+) -> tuple[int, ...]:
     """The tokens delivered for a request that is neither aborted nor cut off."""
     first = len(request.prompt)
-    path = Path(build_model(scenario.model), request)
+    path = (Paths() if paths is None else paths).path(scenario.model, request)
     last = first
     while not is_last(request, path.token(last), count=last + 1 - first):
         last += 1

@@ -6,13 +6,13 @@ from collections import deque
 
 import msgspec
 
-from racegate.observe import Observation
-from racegate.scenario import Rotate, Scenario
+from racegate.history.observe import Observation
+from racegate.scenario.spec import Rotate, Scenario
 from racegate_reference.events import Events
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
-from racegate_reference.model import build_model
 from racegate_reference.observations import StepObserver, processed, scheduled
+from racegate_reference.paths import Paths
 from racegate_reference.rows import Rows, next_rows, rotate
 from racegate_reference.scheduler import Plan, Scheduler
 
@@ -33,9 +33,9 @@ class ReferenceRun(msgspec.Struct, frozen=True):
     unmet_events: tuple[str, ...]
 
 
-def run_reference(scenario: Scenario) -> ReferenceRun:
-    """Runs a valid scenario to its end, or to `steps_max`."""
-    engine = Engine(scenario)
+def run_reference(scenario: Scenario, *, paths: Paths | None = None) -> ReferenceRun:
+    """Runs a valid scenario to its end, or to `steps_max`. paths: where what it computes stays."""
+    engine = Engine(scenario, paths)
     while not engine.done and engine.step < scenario.steps_max:
         engine.iterate()
     requests = engine.scheduler.requests.values()
@@ -52,13 +52,13 @@ def run_reference(scenario: Scenario) -> ReferenceRun:
 class Engine:
     """The state of a run between two iterations; `step` is the next one."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        model = build_model(scenario.model)
+    def __init__(self, scenario: Scenario, paths: Paths | None = None) -> None:
+        paths = Paths() if paths is None else paths
         self._depth = scenario.engine.depth
         self.events = Events(scenario.events)
         self.scheduler = Scheduler(scenario, self.events)
-        self.executor = Executor(scenario, model)
-        self._observer = StepObserver(scenario, model, self.executor)
+        self.executor = Executor(scenario, paths)
+        self._observer = StepObserver(scenario, paths.model(scenario.model), self.executor)
         self.step = 0
         self.rows: Rows = ()
         self.frames: deque[Frame] = deque()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from racegate.scenario import Budget, Dummy, Event, Gap, Rotate
+from racegate.scenario.spec import Budget, Dummy, Event, Gap, Rotate
 
 E = TypeVar("E", bound=Event)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from racegate.scenario import DrafterKind, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario
 from racegate_reference.blocks import cdiv
 from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
 from racegate_reference.frames import Entry, Result
 from racegate_reference.model import Model
-from racegate_reference.paths import Path
+from racegate_reference.paths import Path, Paths
 from racegate_reference.sampling import verify
 
 
@@ -33,8 +33,8 @@ class Live:
 class RequestExecutor:
     """Executes the entries of one request."""
 
-    def __init__(self, model: Model, engine: EngineSpec, request: Request) -> None:
-        self.path = Path(model, request)
+    def __init__(self, model: Model, engine: EngineSpec, request: Request, path: Path) -> None:
+        self.path = path
         self.drafter: Drafter | None = make_drafter(model, engine, self.path)
         self._engine = engine
         self._request = request
@@ -92,9 +92,12 @@ class RequestExecutor:
 class Executor:
     """Executes plans, one request after another."""
 
-    def __init__(self, scenario: Scenario, model: Model) -> None:
+    def __init__(self, scenario: Scenario, paths: Paths) -> None:
+        model, engine = paths.model(scenario.model), scenario.engine
         self.requests = {
-            request.name: RequestExecutor(model, scenario.engine, request)
+            request.name: RequestExecutor(
+                model, engine, request, paths.path(scenario.model, request)
+            )
             for request in scenario.requests
         }
         self.margin = math.inf

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from racegate.observe import Boundary, Observation
-from racegate.scenario import CacheMode, DrafterKind, LayerKind, Scenario, Zeroing
+from racegate.history.observe import Boundary, Observation
+from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, Scenario, Zeroing
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model

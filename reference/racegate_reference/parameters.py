@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from racegate.scenario import LayerKind, ModelSpec
+from racegate.scenario.spec import LayerKind, ModelSpec
 from racegate_reference.numbers import Array, Numerics, bits
 
 Shapes = Mapping[str, tuple[tuple[int, ...], int]]

@@ -7,8 +7,19 @@ number of tokens before them.
 
 from __future__ import annotations
 
-from racegate.scenario import Request
-from racegate_reference.model import Model, ModelState, Recurrent, forward, initial_state
+from functools import lru_cache
+
+import msgspec
+
+from racegate.scenario.spec import ModelSpec, Request
+from racegate_reference.model import (
+    Model,
+    ModelState,
+    Recurrent,
+    build_model,
+    forward,
+    initial_state,
+)
 from racegate_reference.numbers import Array
 from racegate_reference.sampling import Draw, constrain, draw_token, number_at
 
@@ -88,3 +99,30 @@ class Path:
         for states, state in zip(self._history, self._state, strict=True):
             if isinstance(state, Recurrent):
                 states.append(state)
+
+
+# Distinct models and requests that one keeper remembers.
+MODELS_MAX = 8
+PATHS_MAX = 512
+
+
+class Paths:
+    """Models and paths, each computed once and continued as far as anybody asks.
+
+    Whoever judges many scenarios of the same requests hands one keeper to all of them. A path
+    depends on the model, the prompt, and how tokens are drawn; on nothing that a scenario does.
+    """
+
+    def __init__(self) -> None:
+        self.model = lru_cache(MODELS_MAX)(build_model)
+        self._path = lru_cache(PATHS_MAX)(self._new_path)
+
+    def path(self, spec: ModelSpec, request: Request) -> Path:
+        """The path of a request under a model. Raises ScenarioError as build_model does."""
+        drawn = msgspec.structs.replace(
+            request, name="", arrive=0, max_tokens=1, stop_after=None, stop_token=None, accepts=()
+        )
+        return self._path(spec, drawn)
+
+    def _new_path(self, spec: ModelSpec, request: Request) -> Path:
+        return Path(self.model(spec), request)

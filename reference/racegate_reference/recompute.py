@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.scenario import LayerKind
+from racegate.scenario.spec import LayerKind
 from racegate_reference.model import Cache, LayerState, Model, Recurrent
 from racegate_reference.numbers import Array
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from racegate.scenario import Abort, Budget, CacheMode, DraftLimit, Dummy, Preempt, Scenario
+from racegate.scenario.spec import Abort, Budget, CacheMode, DraftLimit, Dummy, Preempt, Scenario
 from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import is_last, is_stop
 from racegate_reference.events import Events

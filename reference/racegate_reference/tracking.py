@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from racegate.scenario import Request
+from racegate.scenario.spec import Request
 from racegate_reference.blocks import Tables
 
 

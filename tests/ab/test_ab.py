@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from racegate.ab.folder import Folder, missing, open_folder, read_folder
 from racegate.ab.held import run_held
-from racegate.ab.running import Done, Part, Runner, parse_part
+from racegate.ab.running import AbRunner, Progress, Share, parse_share, worker_here
 from racegate.ab.summary import AbReport, ArmReport, summarise
 from racegate.ab.waves import (
     ArmWave,
     TruthError,
     TruthWave,
-    VirtualPlace,
+    VirtualWaveSite,
     check_truth,
     first_difference,
     run_arm,
@@ -33,22 +33,22 @@ from racegate.ab.workload import (
     PROMPT_MIN,
     STOP_TOKEN,
     AbError,
+    AbSpec,
     Arm,
-    Plan,
     scenario_of,
     truth_table,
 )
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.device.recorder import NullRecorder
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.tracked import Finish
+from racegate.device.virtual.device import VirtualDevice
+from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
-from racegate.replay import Outcome
-from racegate.schedule import LATE
-from racegate.validation import validate
+from racegate.history.schedule import LATE
+from racegate.repro.replay import Outcome
+from racegate.scenario.validation import validate
 from support import SCENARIOS
 
-PLAN = Plan(
+PLAN = AbSpec(
     device="virtual", generations=30, wave=12, rows=6, max_tokens=40, vocab_size=30, checked=5
 )
 WHERE = {"device": "virtual"}
@@ -56,13 +56,14 @@ WHERE = {"device": "virtual"}
 
 @pytest.fixture(scope="module")
 def truth() -> TruthWave:
-    return run_truth(VirtualPlace(), PLAN, 0, WHERE)
+    return run_truth(VirtualWaveSite(), PLAN, 0, WHERE)
 
 
-def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[Done]:
+def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[Progress]:
     """One call; what it has shown."""
-    seen: list[Done] = []
-    Runner(folder, VirtualPlace(), arms, environment=WHERE, **options).run(seen.append)
+    seen: list[Progress] = []
+    make = worker_here(folder, VirtualWaveSite(), WHERE)
+    AbRunner(folder, arms, make, **options).run(seen.append)
     return seen
 
 
@@ -125,14 +126,14 @@ class TestWorkload:
         table = truth_table(of, truth.tokens)
         for request, tokens in zip(of.requests, truth.tokens, strict=True):
             end = len(request.prompt) + len(tokens)
-            assert table[request.name][:end] == judge.truth[request.name][:end]
-            assert len(table[request.name]) == len(judge.truth[request.name])
+            assert table[request.name][:end] == judge.subject.truth[request.name][:end]
+            assert len(table[request.name]) == len(judge.subject.truth[request.name])
 
 
 class TestWaves:
     @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm.fault is None])
     def test_an_engine_without_a_fault_delivers_the_truth(self, arm: Arm, truth: TruthWave) -> None:
-        found = run_arm(VirtualPlace(), PLAN, arm, truth, WHERE)
+        found = run_arm(VirtualWaveSite(), PLAN, arm, truth, WHERE)
         assert (found.wrong, found.stopped) == (0, None)
         assert found.lengths == tuple(map(len, truth.tokens))
         assert found.finished == truth.finished
@@ -140,10 +141,10 @@ class TestWaves:
         assert found.counters["row_moves"] > 0
 
     def test_a_count_read_from_the_wrong_row_spoils_generations(self, truth: TruthWave) -> None:
-        found = run_arm(VirtualPlace(), PLAN, Arm.DOUBLE_REMAP, truth, WHERE)
+        found = run_arm(VirtualWaveSite(), PLAN, Arm.DOUBLE_REMAP, truth, WHERE)
         assert found.wrong > 0
         # Nothing is ever read wrongly if every count is 1.
-        control = run_arm(VirtualPlace(), PLAN, Arm.REMAP_NO_SPECULATION, truth, WHERE)
+        control = run_arm(VirtualWaveSite(), PLAN, Arm.REMAP_NO_SPECULATION, truth, WHERE)
         assert control.wrong == 0
 
     def test_a_wrong_truth_is_noticed(self, truth: TruthWave) -> None:
@@ -179,7 +180,7 @@ class Breaking(VirtualDevice):
             raise AssertionError("planted")
 
 
-class BreakingPlace:
+class BreakingWaveSite:
     @contextmanager
     def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
         yield Breaking(lanes, recorder=NullRecorder(lanes))
@@ -191,7 +192,7 @@ class TestFolder:
     ) -> None:
         folder = open_folder(tmp_path, PLAN)
         folder.save_truth(truth)
-        wave = run_arm(BreakingPlace(), PLAN, Arm.FAULT_FREE, truth, WHERE)
+        wave = run_arm(BreakingWaveSite(), PLAN, Arm.FAULT_FREE, truth, WHERE)
         folder.save_wave(wave)
         report = arm_report(summarise(folder, [Arm.FAULT_FREE]))
         assert wave.stopped == "step 9: AssertionError: planted"
@@ -240,7 +241,7 @@ class TestFolder:
     def test_parts_make_a_whole(self, tmp_path: Path) -> None:
         for index in (1, 2):
             folder = open_folder(tmp_path, PLAN)
-            run_all(folder, Arm.GRAPHS_OFF, part=Part(index, 2))
+            run_all(folder, Arm.GRAPHS_OFF, share=Share(index, 2))
         report = summarise(read_folder(tmp_path), read_folder(tmp_path).arms())
         assert [arm.arm for arm in report.arms] == [Arm.GRAPHS_OFF]
         assert (report.missing, report.arms[0].generations) == (0, 30)
@@ -248,7 +249,7 @@ class TestFolder:
     @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2"])
     def test_parts_that_are_none(self, text: str) -> None:
         with pytest.raises(AbError, match="second of four"):
-            parse_part(text)
+            parse_share(text)
 
     def test_a_folder_belongs_to_one_plan(self, tmp_path: Path) -> None:
         open_folder(tmp_path, PLAN)
@@ -268,7 +269,7 @@ class TestFolder:
 
     def test_waves_are_written_as_they_are_read(self, tmp_path: Path, truth: TruthWave) -> None:
         folder = open_folder(tmp_path, PLAN)
-        wave: ArmWave = run_arm(VirtualPlace(), PLAN, Arm.COPY_DEPTH_ONE, truth, WHERE)
+        wave: ArmWave = run_arm(VirtualWaveSite(), PLAN, Arm.COPY_DEPTH_ONE, truth, WHERE)
         folder.save_truth(truth)
         folder.save_wave(wave)
         assert folder.truth(0) == truth

@@ -13,22 +13,24 @@ import typer
 from test_cli import racegate
 from test_cuda_cli import racegate as racegate_without_gpu
 
-from racegate import cli_ab
 from racegate.ab import waves
 from racegate.ab.folder import open_folder
-from racegate.ab.running import Done, Part
+from racegate.ab.running import Progress, Share, WaveSummary
 from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
-from racegate.ab.workload import Arm, Plan
-from racegate.cli_ab import exit_code_of, line_of
+from racegate.ab.workload import AbSpec, Arm
+from racegate.cli import ab as cli_ab
+from racegate.cli.ab import CallSpec, exit_code_of, line_of
 from support import SCENARIOS
 
 TINY = (
     *("--device", "virtual", "--generations", "20", "--wave", "10", "--rows", "5"),
     *("--max-tokens", "30", "--vocab", "20", "--checked", "3"),
 )
-PLAN = Plan(
+PLAN = AbSpec(
     device="virtual", generations=20, wave=10, rows=5, max_tokens=30, vocab_size=20, checked=3
 )
+TIMES = {"seconds": 0, "setup_seconds": 0, "tokens_per_second": 0}
+HOW = CallSpec(share=Share(), witnesses=SCENARIOS / "witnesses")
 TWO_ARMS = ("--arm", "fault-free", "--arm", "accepted-double-remap")
 
 
@@ -46,7 +48,7 @@ def test_the_json_is_the_contract(run: tuple[Path, dict[str, Any]]) -> None:
     assert set(found) == set(AbReport.__struct_fields__)
     assert set(found["truth"]) == set(TruthReport.__struct_fields__)
     assert found["schema"] == "racegate.ab/1"
-    assert msgspec.convert(found["plan"], Plan) == PLAN
+    assert msgspec.convert(found["plan"], AbSpec) == PLAN
     right, wrong = found["arms"]
     assert set(right) == set(wrong) == set(ArmReport.__struct_fields__)
     assert (right["arm"], right["wrong"], right["lost"]) == ("fault-free", 0, 0)
@@ -85,6 +87,17 @@ def test_what_is_missing_is_inconclusive(run: tuple[Path, dict[str, Any]]) -> No
     assert second.stderr.count("depth-1 wave 1") == 1
 
 
+def test_workers_share_the_waves(run: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    _, found = run
+    out = ("--out", str(tmp_path), "--workers", "2", "--json", "-")
+    result = racegate("ab", *TINY, "--arm", "accepted-double-remap", *out)
+    assert result.returncode == 0, result.stderr
+    shared = json.loads(result.stdout)
+    for one, other in zip(shared["arms"], found["arms"][1:], strict=True):
+        assert {**one, **TIMES} == {**other, **TIMES}
+    assert result.stderr.count(" accepted-double-remap wave ") == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -120,7 +133,7 @@ def test_a_wrong_truth_ends_the_command(
     monkeypatch.setattr(waves, "plain_tokens", lambda scenario, request: (0,) * 40)
     folder = open_folder(tmp_path, PLAN)
     with pytest.raises(typer.Exit) as ended:
-        cli_ab._run(folder, [Arm.FAULT_FREE], Part(), None, SCENARIOS / "witnesses")
+        cli_ab._run(folder, [Arm.FAULT_FREE], HOW)
     assert ended.value.exit_code == 3
     assert "the truth is wrong: g0 of wave 0: token 0" in capsys.readouterr().err
     # What is wrong is not kept, and nothing is compared with it.
@@ -130,7 +143,7 @@ def test_a_wrong_truth_ends_the_command(
 
 def test_the_exit_code(tmp_path: Path) -> None:
     folder = open_folder(tmp_path, PLAN)
-    cli_ab._run(folder, [Arm.GRAPHS_OFF], Part(), None, SCENARIOS / "witnesses")
+    cli_ab._run(folder, [Arm.GRAPHS_OFF], HOW)
     report = summarise(folder, [Arm.GRAPHS_OFF])
     assert exit_code_of(report) == 0
     assert exit_code_of(msgspec.structs.replace(report, missing=1)) == 4
@@ -142,7 +155,7 @@ def test_the_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_line_of_progress() -> None:
-    done = Done(
+    shown = WaveSummary(
         arm=Arm.FAULT_FREE,
         wave=3,
         generations=256,
@@ -150,6 +163,9 @@ def test_a_line_of_progress() -> None:
         seconds=2.0,
         wrong=0,
         stopped="step 4: AssertionError: planted",
+    )
+    done = Progress(
+        shown=shown,
         done=25,
         units=100,
         elapsed_s=50.0,

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from racegate.witness import load_witness, save
+from racegate.history.witness import load_witness, save
 from support import NAMES, SCENARIOS
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ STATS_FIELDS = {
 
 
 def racegate(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from racegate.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from racegate.cli.app import main; main()", *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 

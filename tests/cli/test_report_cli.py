@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.cli import app
+from racegate.cli.app import app
 from racegate.report.gpu import PAGE, ReportError, load_folder, render_gpu, targets
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "gpu"
@@ -98,5 +98,5 @@ def test_a_file_that_is_no_json_is_named(folder: Path) -> None:
 
 def test_a_file_of_another_kind_is_said(folder: Path) -> None:
     (folder / "replay.json").write_text('{"schema": "racegate/1", "witness": "one alone"}')
-    with pytest.raises(ReportError, match=r"not what the page needs.*replays"):
+    with pytest.raises(ReportError, match=r"replay\.json: not what the page needs.*environment"):
         load_folder(folder)

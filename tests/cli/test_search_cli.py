@@ -15,14 +15,14 @@ import msgspec
 import pytest
 from test_cli import ROOT, json_of, racegate
 
-from racegate.explain import Racing, explain_failure, explain_pair
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
-from racegate.minimise import minimise, witness_of
+from racegate.history.schedule import LATE
+from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
-from racegate.replay import Outcome, replay
-from racegate.schedule import LATE
-from racegate.witness import Witness, WitnessError, load_witness, save, sealed
+from racegate.repro.explain import Racing, explain_failure, explain_pair
+from racegate.repro.minimise import minimise, witness_of
+from racegate.repro.replay import Outcome, replay
 from support import SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
@@ -211,7 +211,7 @@ class TestExplain:
 
 
 def parse() -> Any:
-    from racegate.schedule import parse_schedule
+    from racegate.history.schedule import parse_schedule
 
     return parse_schedule([])
 
@@ -238,26 +238,28 @@ class TestFuzz:
         shown = json.loads(again.stdout)
         assert shown["new"] == []
         assert set(shown["known"]) >= {found["signature"] for found in first["new"]}
-        assert sum(shown["campaign"]["done"]) == 8
+        assert shown["campaign"]["done"] == 8
 
-    def test_the_same_seed_and_workers_find_the_same(self, tmp_path: Path) -> None:
+    def test_the_number_of_workers_does_not_matter(self, tmp_path: Path) -> None:
+        bounded = ("fuzz", "--scenarios", "10", *self.FAULT)
         runs = [
-            json_of(
-                "fuzz",
-                "--scenarios",
-                "10",
-                "--workers",
-                "2",
-                "--out",
-                str(tmp_path / name),
-                *self.FAULT,
-                code=1,
-            )
-            for name in ("a", "b")
+            json_of(*bounded, "--workers", str(n), "--out", str(tmp_path / f"{n}"), code=1)
+            for n in (1, 2)
         ]
         assert runs[0]["new"] == runs[1]["new"]
-        for path in (tmp_path / "a").glob("*.witness.json"):
-            assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+        untimed = [run["campaign"] | {"seconds": 0, "selfcheck": 0} for run in runs]
+        assert untimed[0] == untimed[1]
+        for path in (tmp_path / "1").glob("*.witness.json"):
+            assert path.read_bytes() == (tmp_path / "2" / path.name).read_bytes()
+
+    def test_a_campaign_goes_on_with_other_workers(self, tmp_path: Path) -> None:
+        def fuzz(folder: str, *bounds: str) -> set[str]:
+            racegate("fuzz", "--out", str(tmp_path / folder), *bounds, *self.FAULT)
+            return {path.name for path in (tmp_path / folder).glob("*.witness.json")}
+
+        whole = fuzz("a", "--scenarios", "6")
+        fuzz("b", "--scenarios", "3", "--workers", "2")
+        assert fuzz("b", "--scenarios", "6") == whole != set()
 
     def test_fault_free_it_finds_nothing(self, tmp_path: Path) -> None:
         shown = json_of("fuzz", "--scenarios", "10", "--holds", "5", "--out", str(tmp_path))
@@ -265,7 +267,7 @@ class TestFuzz:
         assert shown["campaign"]["schedules"] == 60
 
     def test_a_kill_loses_nothing_found(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
         arguments = ["--seconds", "60", "--out", str(tmp_path), *self.FAULT]
         process = subprocess.Popen(
             [*command, *arguments],
@@ -284,7 +286,7 @@ class TestFuzz:
 
     @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to see workers in")
     def test_workers_end_with_a_campaign_that_is_killed(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
         process = subprocess.Popen(
             [*command, "--seconds", "600", "--workers", "2", "--out", str(tmp_path)],
             cwd=ROOT,
@@ -307,6 +309,11 @@ class TestFuzz:
         result = racegate("fuzz", "--scenarios", "1", "--seed", "5", "--out", str(tmp_path))
         assert result.returncode == 2
         assert "seed 0" in result.stderr
+        state = tmp_path / "campaign.json"
+        state.write_text(state.read_text().replace("campaign/2", "campaign/1"))
+        result = racegate("fuzz", "--scenarios", "1", "--out", str(tmp_path))
+        assert result.returncode == 2
+        assert "another folder" in result.stderr
 
     def test_it_wants_a_bound(self, tmp_path: Path) -> None:
         assert racegate("fuzz", "--out", str(tmp_path)).returncode == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from racegate.device.cuda_torch import ALIGNMENT_BYTES, PIECE_BYTES, _Arena
+from racegate.device.cuda.torch import ALIGNMENT_BYTES, PIECE_BYTES, _Arena
 
 
 def arena() -> tuple[_Arena, list[int]]:

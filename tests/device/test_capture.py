@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from racegate.checkpoint import Checkpoint
+from racegate.check.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
-from racegate.device.memo import OpMemo
 from racegate.device.protocol import FootprintError, Use, reads, updates, writes
-from racegate.device.stepping import Step
-from racegate.device.virtual import VirtualDevice
-from racegate.edge import Edge
+from racegate.device.stepping import Step, Stepper
+from racegate.device.virtual.device import VirtualDevice
+from racegate.device.virtual.memo import OpMemo
+from racegate.history.edge import Edge
+from racegate.history.schedule import LATE, parse_schedule
+from racegate.history.trace import OpRecord
 from racegate.oracles.ordering import find_conflicts
-from racegate.schedule import LATE, parse_schedule
-from racegate.trace import OpRecord
 
 LANES = ("main", "copy")
 EDGE = Edge(name="uploaded", before="", after="", buffers=(), reason="")
@@ -35,8 +35,9 @@ def add_at(k: Any, index: np.ndarray, pool: np.ndarray, *, value: int) -> None:
 class Program:
     """input_gpu -> middle -> pool rows named by input_gpu, captured as one graph."""
 
-    def __init__(self, *holds: str, **options: Any) -> None:
-        self.device = VirtualDevice(LANES, chooser=HoldChooser(parse_schedule(holds)), **options)
+    def __init__(self, *holds: str, stepper: Stepper | None = None, **options: Any) -> None:
+        chooser = HoldChooser(parse_schedule(holds)) if stepper is None else stepper
+        self.device = VirtualDevice(LANES, chooser=chooser, **options)
         self.main, self.copy = self.device.stream("main"), self.device.stream("copy")
         self.input_cpu = self.device.host_buffer("input_cpu", (ROWS,), np.int32)
         self.input, self.middle, self.pool = (

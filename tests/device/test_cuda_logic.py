@@ -5,18 +5,18 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL
 from numpy_backend import numpy_backend
-from sync_driver import SyncDriver
-
 from racegate.device.chooser import HoldChooser
-from racegate.device.cuda import CudaDevice
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.litmus import LITMUS_LANES
-from racegate.device.pacing import Pacing
-from racegate.device.virtual import VirtualDevice
-from racegate.schedule import Hold, Schedule
-from racegate.trace import OpRecord
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.schedule import Hold, Schedule
+from racegate.history.trace import OpRecord
+from sync_driver import SyncDriver
 
 PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
     name: random_program(name) for name in RANDOM_PROGRAMS
@@ -29,7 +29,7 @@ def virtual(schedule: Schedule) -> VirtualDevice:
 
 def cuda(schedule: Schedule, *, seed: int | None, pacing: Pacing = Pacing.EAGER) -> CudaDevice:
     driver = SyncDriver(numpy_backend(), random=None if seed is None else Random(seed))
-    return CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
+    return CudaDevice(LITMUS_LANES, driver, pace=Pace(pacing), chooser=HoldChooser(schedule))
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

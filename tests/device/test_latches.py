@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from sync_driver import StuckError, SyncDriver, SyncStream
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.cuda import CudaDevice
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.litmus import EDGE
-from racegate.device.pacing import Pacing
-from racegate.device.protocol import DeadlockError, writes
-from racegate.schedule import parse_schedule
+from racegate.device.protocol import DeadlockError, Stream, writes
+from racegate.history.schedule import parse_schedule
+from sync_driver import StuckError, SyncDriver, SyncStream
 
 LANES = ("main", "copy")
 ROWS = 4
@@ -34,9 +36,8 @@ class Program:
         self.device = CudaDevice(
             LANES,
             self.driver,
-            pacing=pacing,
+            pace=Pace(pacing, patience_s),
             chooser=HoldChooser(parse_schedule(holds)),
-            patience_s=patience_s,
         )
         self.main, self.copy = (self.device.stream(lane) for lane in LANES)
         self.value = self.device.device_buffer("value", (ROWS,), np.int32, stream=self.main)
@@ -230,3 +231,37 @@ def test_freed_memory_is_poison_in_stream_order_and_goes_to_the_same_stream(paci
     program.device.finish()
     assert snapshot.arrays()[0].tolist() == [5, 5]
     assert old.tensor.tolist() == [0x7F7F7F7F] * ROWS
+
+
+class Idle(Random):
+    """Lets a driver do nothing but what the host waits for."""
+
+    def choice(self, seq: Sequence[Any]) -> Any:
+        return seq[0]
+
+
+def test_what_happens_while_its_cone_is_forced_is_not_taken_for_what_stands_behind() -> None:
+    # The host waits for `last`, which waits for the held `first`. Asked to let go of it, the books
+    # see its point complete, and with it everything up to the event.
+    lanes = ("main", "copy", "side")
+    hold = parse_schedule(["kernel:first@0 until kernel:point@0"])
+    driver = SyncDriver(random=Idle())
+    device = CudaDevice(lanes, driver, pace=Pace(Pacing.NATURAL), chooser=HoldChooser(hold))
+    main, copy, side = (device.stream(lane) for lane in lanes)
+    cells = device.device_buffer("cells", (ROWS,), np.int32, stream=main)
+    middle, last = device.event("middle"), device.event("last")
+
+    def launch(stream: Stream, name: str, value: int) -> None:
+        device.launch(stream, _fill, name, step=0, uses=(writes(cells),), value=value)
+
+    launch(main, "first", 1)
+    device.record(main, middle)
+    device.wait_stream(copy, middle, EDGE, step=0)
+    launch(copy, "second", 2)
+    device.record(copy, last)
+    launch(copy, "behind", 3)
+    launch(side, "point", 4)
+    device.wait_host(last, EDGE, step=0)
+    (outcome,) = device.finish().holds
+    assert (outcome.matched, outcome.realised) == (1, 1)
+    assert cells.storage.tensor.tolist() == [3] * ROWS

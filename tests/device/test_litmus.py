@@ -5,16 +5,17 @@ ones.
 from __future__ import annotations
 
 import pytest
-from conformance import allowed_outcomes
-from litmus_programs import ALL, Litmus
 
+from conformance import allowed_outcomes
+from litmus_form import Litmus
+from litmus_programs import ALL
 from racegate.device.chooser import HoldChooser
 from racegate.device.litmus import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.device.protocol import DeadlockError
-from racegate.device.virtual import VirtualDevice
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.schedule import LATE, Schedule, lane_late
+from racegate.history.trace import Trace
 from racegate.oracles.ordering import find_conflicts, has_unordered_query
-from racegate.schedule import LATE, Schedule, lane_late
-from racegate.trace import Trace
 
 
 def run_with(program: str, schedule: Schedule) -> tuple[Outcome, Trace]:

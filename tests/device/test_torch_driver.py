@@ -14,15 +14,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from numpy_backend import numpy_backend
 
-from racegate.check import Checker
-from racegate.device.cuda import CudaDevice
-from racegate.device.cuda_driver import bits_of
-from racegate.device.cuda_site import CudaSite
-from racegate.device.cuda_torch import CudaError, TorchDriver
-from racegate.device.pacing import Pacing
-from racegate.verdict import Verdict
+from numpy_backend import numpy_backend
+from racegate.check.checker import Checker
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.driver import bits_of
+from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.site import CudaSite
+from racegate.device.cuda.torch import CudaError, TorchDriver
+from racegate.history.finding import Verdict
 from racegate_kernels.poison import poison_of
 from support import checker
 
@@ -186,7 +186,7 @@ def test_short_elements_take_two_bytes_and_fill_to_the_last(
 def test_constants_are_staged_in_pieces(
     driver: TorchDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("racegate.device.staging.STAGE_BYTES", 32)
+    monkeypatch.setattr("racegate.device.cuda.staging.STAGE_BYTES", 32)
     device = CudaDevice(("compute",), driver)
     for dtype in (np.int32, np.float32, ml_dtypes.bfloat16):
         values = np.arange(51).reshape(17, 3).astype(dtype)

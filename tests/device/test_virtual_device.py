@@ -9,9 +9,9 @@ import pytest
 
 from racegate.device.chooser import HoldChooser
 from racegate.device.protocol import FootprintError, reads, updates, writes
-from racegate.device.virtual import VirtualDevice
-from racegate.edge import Edge
-from racegate.schedule import LATE, Schedule, parse_schedule
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.edge import Edge
+from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate_kernels.poison import POISON_I32, POISON_U32
 
 EDGE = Edge(name="landed", before="", after="", buffers=(), reason="")

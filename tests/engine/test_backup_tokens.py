@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.faults.catalogue import find_fault
-from racegate.observe import Boundary, Observation
-from racegate.scenario import (
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.observe import Boundary, Observation
+from racegate.history.schedule import LATE
+from racegate.scenario.spec import (
     DrafterKind,
     DraftLimit,
     EngineSpec,
@@ -27,9 +29,7 @@ from racegate.scenario import (
     Request,
     Scenario,
 )
-from racegate.schedule import LATE
-from racegate.validation import validate
-from racegate.verdict import FindingKind, Verdict
+from racegate.scenario.validation import validate
 
 # How far behind the chunk each fault looks, by the most drafts of a row in the step.
 INFLATED: dict[str, Callable[[int], int]] = {

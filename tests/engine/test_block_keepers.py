@@ -8,22 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.check import Checker
-from racegate.engine import edges
+from racegate.check.checker import Checker
+from racegate.engine.state import edges
 from racegate.faults.fault import Fault, FaultKind
-from racegate.observe import Boundary
-from racegate.scenario import (
-    Budget,
-    CacheMode,
-    Dummy,
-    Expect,
-    Planning,
-    Scenario,
-    Zeroing,
-)
-from racegate.schedule import LATE, parse_schedule
-from racegate.trace import OpRecord
-from racegate.verdict import FindingKind, Verdict
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.observe import Boundary
+from racegate.history.schedule import LATE, parse_schedule
+from racegate.history.trace import OpRecord
+from racegate.scenario.spec import Budget, CacheMode, Dummy, Expect, Planning, Scenario, Zeroing
 from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.engine.blocks import NULL_BLOCK, BlockPool
+from racegate.engine.state.blocks import NULL_BLOCK, BlockPool
 
 
 def test_blocks_are_taken_first_in_first_out_and_released_last_column_first() -> None:

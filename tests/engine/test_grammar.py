@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.check import Checker
-from racegate.engine.grammar import allowed, packed
-from racegate.scenario import DrafterKind, Expect
-from racegate.schedule import LATE
+from racegate.check.checker import Checker
+from racegate.engine.decode.grammar import allowed, packed
+from racegate.history.schedule import LATE
+from racegate.scenario.spec import DrafterKind, Expect
 from racegate_kernels.backend import EAGER
 from support import checker, scenario
 

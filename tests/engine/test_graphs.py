@@ -9,19 +9,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.device.masks import rows_of
 from racegate.device.protocol import writes
-from racegate.engine.graphs import captured_sizes
-from racegate.engine.padding import Padding, is_uniform_decode
-from racegate.engine.preparation import StepView
+from racegate.engine.model.graphs import captured_sizes
+from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.model.parts import ModelParts
+from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, the_parts
-from racegate.observe import Observation
+from racegate.history.finding import Verdict
+from racegate.history.observe import Observation
+from racegate.history.schedule import LATE, Schedule, parse_schedule
+from racegate.history.trace import OpRecord, Trace
 from racegate.oracles.stepwise import find_divergence
-from racegate.scenario import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
-from racegate.schedule import LATE, Schedule, parse_schedule
-from racegate.trace import OpRecord, Trace
-from racegate.verdict import Verdict
+from racegate.scenario.spec import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
 from support import NAMES, checker, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]
@@ -194,8 +195,8 @@ class Spoiled(Padding):
             writes(buffer, mask=(1 << buffer.shape[0]) - (1 << rows + (index == 0)))
             for index, buffer in enumerate(buffers)
         ]
-        self.device.launch(
-            self.stream, _spoil, "spoil", step=view.shape.step, uses=uses, first=rows
+        self.setup.device.launch(
+            self.setup.compute, _spoil, "spoil", step=view.shape.step, uses=uses, first=rows
         )
         super().refresh(view, size)
 
@@ -211,7 +212,7 @@ def test_what_stood_behind_the_batch_does_not_matter(name: str, schedule: Schedu
         summary="",
         expect="",
         scenarios=(),
-        parts=the_parts(padding=Spoiled),
+        parts=the_parts(model=ModelParts(padding=Spoiled)),
     )
     run = checker(name).execute(fault=spoiled, is_audited=True, schedule=schedule)
     assert checker(name).judge(run, fault=spoiled).findings == ()

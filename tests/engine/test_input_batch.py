@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.counters import Counters
-from racegate.engine.input_batch import InputBatch
-from racegate.engine.parts import swap_rows
-from racegate.engine.plan import PlanEntry
+from racegate.device.virtual.device import VirtualDevice
+from racegate.engine.rows.input_batch import InputBatch
+from racegate.engine.rows.parts import swap_rows
+from racegate.engine.state.counters import Counters
+from racegate.engine.state.plan import PlanEntry
 
 K = 3
 
@@ -72,7 +72,7 @@ def test_condense_moves_the_last_row_into_the_lowest_hole() -> None:
     assert batch.names() == ("E", "B", "D")
     assert letters(moved, 3) == letters(cleared, 3) == "EBD"
     assert cleared[3:].tolist() == [0] * 5
-    assert (counters.row_moves, counters.condense_moves) == (2, 2)
+    assert (counters.counts["row_moves"], counters.counts["condense_moves"]) == (2, 2)
 
 
 def test_holes_at_the_end_are_dropped_without_a_move() -> None:
@@ -81,7 +81,7 @@ def test_holes_at_the_end_are_dropped_without_a_move() -> None:
     batch.remove("B")
     batch.condense()
     assert batch.names() == ("A",)
-    assert counters.row_moves == 0
+    assert counters.counts["row_moves"] == 0
 
 
 def test_every_permutation_of_up_to_five_rows() -> None:
@@ -111,7 +111,9 @@ def test_reorder_sorts_by_region_and_leaves_rows_in_place_that_are_right(
     for row, name in enumerate(names):
         if sorted(regions)[row] == of[name]:
             assert after[row] == name
-    assert counters.reorder_moves == sum(a != b for a, b in zip(names, after, strict=True))
+    assert counters.counts["reorder_moves"] == sum(
+        a != b for a, b in zip(names, after, strict=True)
+    )
 
 
 def test_rotation_needs_one_region() -> None:

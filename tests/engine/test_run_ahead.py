@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.virtual import VirtualDevice
-from racegate.engine import edges
+from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.engine import AsyncEngine
-from racegate.engine.lanes import lanes_of
-from racegate.schedule import LATE
-from racegate.trace import HOST, HostAccess, OpRecord, Waited
+from racegate.engine.state import edges
+from racegate.engine.state.lanes import lanes_of
+from racegate.history.schedule import LATE
+from racegate.history.trace import HOST, HostAccess, OpRecord, Waited
 from racegate_reference.decoding import truth
 from support import checker, scenario
 
@@ -93,7 +93,7 @@ def test_the_valid_counts_are_waited_for_behind_the_forward_pass() -> None:
 
 
 def test_with_prefix_caching_the_counts_are_waited_for_before_the_forward_pass() -> None:
-    # Mechanism section 2.1, line 18: align mode is not zero-bubble.
+    # docs/mechanism.md#step: with columns the host waits for the counts before the forward pass.
     trace = checker("three-row-cycle").execute().trace
     order = [
         event.name if isinstance(event, OpRecord) else event.edge

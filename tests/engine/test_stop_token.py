@@ -6,10 +6,10 @@ import msgspec
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from racegate.check import Checker
+from racegate.check.checker import Checker
 from racegate.explore.strategies import scenarios
 from racegate.oracles.losslessness import find_losses
-from racegate.scenario import Request, Scenario
+from racegate.scenario.spec import Request, Scenario
 from racegate_reference.decoding import plain_decode
 from racegate_reference.engine import run_reference
 from support import checker, scenario

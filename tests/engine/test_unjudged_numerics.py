@@ -12,11 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.check import Checker, CheckError
-from racegate.engine.weights import make_weights, quantity_of
-from racegate.scenario import ModelSpec, Numerics, Scenario, ScenarioError
-from racegate.scenario_file import load
-from racegate.validation import validate
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
+from racegate.engine.model.weights import make_weights
+from racegate.engine.state.sizes import quantity_of
+from racegate.scenario.files import load
+from racegate.scenario.spec import ModelSpec, Numerics, Scenario, ScenarioError
+from racegate.scenario.validation import validate
 from racegate_reference.engine import run_reference
 from support import scenario
 

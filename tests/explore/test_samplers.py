@@ -10,14 +10,11 @@ import pytest
 from racegate.explore.abstract import all_outcomes, random_program, run_program
 from racegate.explore.ladder import Noting
 from racegate.explore.pairs import interesting_steps
-from racegate.explore.samplers import (
-    PctStepper,
-    PosStepper,
-    RandomStepper,
-    SamplerKind,
-    SurwStepper,
-    make_sampler,
-)
+from racegate.explore.samplers.pct import PctStepper
+from racegate.explore.samplers.portfolio import SamplerKind, make_sampler
+from racegate.explore.samplers.pos import PosStepper
+from racegate.explore.samplers.random_walk import RandomStepper
+from racegate.explore.samplers.surw import SurwStepper
 from support import checker
 
 PROGRAM = random_program(Random(11), streams=2, steps=6, storages=1, waits=0.1)
@@ -61,7 +58,7 @@ def two_lanes() -> tuple:
     """Two streams of three steps each that all conflict: 20 interleavings."""
     from racegate.device.recorder import Recorder
     from racegate.explore.abstract import from_events
-    from racegate.trace import Access
+    from racegate.history.trace import Access
 
     recorder = Recorder(("s0", "s1"))
     for lane in (1, 2):

@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.check import Checker
-from racegate.explain import Racing, explain_pair
+from racegate.check.checker import Checker
 from racegate.faults.catalogue import find_fault
-from racegate.observe import Observation
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.observe import Observation
+from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.oracles.paths import Ordered
-from racegate.scenario import CacheMode, Scenario
-from racegate.scenario_file import load
-from racegate.schedule import LATE, Schedule, lane_late
-from racegate.verdict import FindingKind, Verdict
+from racegate.repro.explain import Racing, explain_pair
+from racegate.scenario.files import load
+from racegate.scenario.spec import CacheMode, Scenario
 from support import NAMES, SCENARIOS, checker, scenario
 
 CONTROLS = sorted((SCENARIOS / "controls").glob("*.toml"))
@@ -32,7 +32,7 @@ def test_without_a_fault_the_scripts_are_proved(path: Path) -> None:
 
 
 class TestZeroDraftRows:
-    """Mechanism 4.1, point 3: exact only because two steps are in flight."""
+    """H-27: exact only because two steps are in flight."""
 
     FAULT = "correction/drafted-rows-only"
 
@@ -103,7 +103,7 @@ class TestSameStream:
 
 
 class TestLastKnownToken:
-    """Mechanism 5.2: production takes a request's last known token for every chunk."""
+    """Production takes a request's last known token for every chunk."""
 
     FAULT = "backup-token/last-known"
     DRAFTER_FIELDS = frozenset(

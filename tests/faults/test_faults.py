@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from racegate.engine.edges import EDGES
+from racegate.engine.state.edges import EDGES
 from racegate.faults.catalogue import FAULTS, FaultError, find_fault
 from racegate.faults.fault import Fault, FaultKind
-from racegate.schedule import LATE, Schedule, lane_late, parse_schedule
-from racegate.verdict import Finding, FindingKind, Verdict
+from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.schedule import LATE, Schedule, lane_late, parse_schedule
 from support import NAMES, checker
 
 ORDERING = [fault for fault in FAULTS if fault.kind is FaultKind.ORDERING]
@@ -117,7 +117,7 @@ def test_controls_are_silent_everywhere(fault: Fault, name: str) -> None:
 
 
 class TestEarlyAndLateLoseToDifferentHalfFixes:
-    """mechanism section 8.2: each half-fix flips the losing order."""
+    """docs/mechanism.md#landings: each half-fix flips the losing order."""
 
     LATE_COPY = "d2h:accepted_counts@3 until host:condense@4"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -12,12 +11,8 @@ import msgspec
 import pytest
 import torch
 
-from racegate.device.cuda_torch import TorchDriver, open_cuda
-from racegate.environment import environment_of
-
-# The conformance suite is the one of the other devices.
-sys.path.insert(0, str(Path(__file__).parents[1] / "device"))
-
+from racegate.device.cuda.torch import TorchDriver, open_cuda
+from racegate.jobs.environment import environment_of
 
 REPORT = "--gpu-report"
 

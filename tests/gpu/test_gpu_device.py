@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL
-
 from racegate.device.chooser import HoldChooser
-from racegate.device.cuda import CudaDevice
-from racegate.device.cuda_torch import TorchDriver
+from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.pacing import Pace, Pacing
+from racegate.device.cuda.torch import TorchDriver
 from racegate.device.litmus import EDGE, LITMUS_LANES
-from racegate.device.pacing import Pacing
-from racegate.device.virtual import VirtualDevice
-from racegate.schedule import Schedule, parse_schedule
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.schedule import Schedule, parse_schedule
 
 PROGRAMS = {litmus.name: litmus.program for litmus in ALL} | {
     name: random_program(name) for name in RANDOM_PROGRAMS
@@ -23,7 +23,7 @@ ROWS = 1024
 
 
 def device_on(driver: TorchDriver, schedule: Schedule, *, pacing: Pacing) -> CudaDevice:
-    return CudaDevice(LITMUS_LANES, driver, pacing=pacing, chooser=HoldChooser(schedule))
+    return CudaDevice(LITMUS_LANES, driver, pace=Pace(pacing), chooser=HoldChooser(schedule))
 
 
 def virtual(schedule: Schedule) -> VirtualDevice:
@@ -52,7 +52,7 @@ class Held:
     def __init__(self, driver: TorchDriver, *, pacing: Pacing, patience_s: float) -> None:
         hold = parse_schedule(["d2h:value@0 until host:look@1"])
         self.device = CudaDevice(
-            LANES, driver, pacing=pacing, chooser=HoldChooser(hold), patience_s=patience_s
+            LANES, driver, pace=Pace(pacing, patience_s), chooser=HoldChooser(hold)
         )
         stream = self.device.stream("main")
         source = self.device.constant("five", np.full(ROWS, 5, np.int32))

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from racegate.check import Checker, RunResult
-from racegate.device.cuda_site import CudaSite
-from racegate.device.cuda_torch import TorchDriver
-from racegate.device.pacing import Pacing
-from racegate.engine.probe import NullProbe
-from racegate.replay import Outcome, replay
-from racegate.scenario import Numerics
-from racegate.schedule import EAGER, LATE, lane_late
-from racegate.verdict import Verdict
-from racegate.witness import load_witness
+from racegate.check.checker import Checker
+from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.site import CudaSite
+from racegate.device.cuda.torch import TorchDriver
+from racegate.engine.observe.probe import NullProbe
+from racegate.history.finding import Verdict
+from racegate.history.outcome import RunResult
+from racegate.history.schedule import EAGER, LATE, lane_late
+from racegate.history.witness import load_witness
+from racegate.repro.replay import Outcome, replay
+from racegate.scenario.spec import Numerics
 from support import NAMES, SCENARIOS, checker
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import compare, int32, poison, starts
 
+from kernel_twins import compare, int32, poison, starts
 from racegate_kernels.poison import POISON_I32
 
 SLOW = settings(max_examples=25)

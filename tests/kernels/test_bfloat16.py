@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from kernel_batches import BLOCKS, decode_rows
 from kernel_twins import DEVICE, FLOAT_TOLERANCE, TRITON, int32
 

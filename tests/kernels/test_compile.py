@@ -39,6 +39,7 @@ def test_compiles_to_machine_code(dtype: str, tmp_path: Path) -> None:
 
 def kernels() -> set[str]:
     """All functions of the package that are launched: `_*_kernel` by convention."""
+    triton_backend()
     found = set()
     for module in pkgutil.iter_modules(racegate_kernels.__path__, "racegate_kernels."):
         for name, value in vars(importlib.import_module(module.name)).items():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kernel_batches import BLOCKS, Rows, decode_rows, random_rows
 from kernel_twins import DTYPES, POISON_MAKES_NAN, Array, compare, int32, sliced, starts, values
-
 from racegate_kernels.backend import EAGER
 from racegate_kernels.numerics import mix_eager
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from kernel_twins import DTYPES, compare, int32, sliced, values
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kernel_twins import compare, int32, sliced
 
 ROWS_MAX, WIDTH = 300, 4

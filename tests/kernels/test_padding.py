@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from kernel_batches import BLOCKS, Rows, random_rows
 from kernel_twins import (
     DTYPES,
@@ -31,7 +32,6 @@ from kernel_twins import (
     starts,
     values,
 )
-
 from racegate_kernels.rows import token_rows
 
 # An argument as it is without padding, and with it.

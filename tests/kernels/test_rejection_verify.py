@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import DTYPES, Array, compare, int32, packed, poison, starts, values
 
+from kernel_twins import DTYPES, Array, compare, int32, packed, poison, starts, values
 from racegate_kernels.backend import EAGER
 from racegate_kernels.numerics import GOLDEN, MIX_1, MIX_2, mix_eager
 from racegate_kernels.poison import POISON_I32

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import Array, compare, int32, poison, values
 
+from kernel_twins import Array, compare, int32, poison, values
 from racegate_kernels.numerics import DIGEST, mix_eager
 from racegate_kernels.poison import POISON_I32
 from racegate_kernels.scripted_draft import scripted_entries_eager

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import DTYPES, Array, compare, int32, poison, values
 
+from kernel_twins import DTYPES, Array, compare, int32, poison, values
 from racegate_kernels.backend import EAGER
 from racegate_kernels.poison import POISON_I32
 

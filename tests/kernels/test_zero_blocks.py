@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import Array, compare, int32, sliced, values
 
+from kernel_twins import Array, compare, int32, sliced, values
 from racegate_kernels.poison import POISON_I32
 
 DTYPES = pytest.mark.parametrize("dtype", [np.uint32, np.int32, np.float32])

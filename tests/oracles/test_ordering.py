@@ -1,48 +1,23 @@
-"""The ordering oracle on hand-made traces: the algebra of clocks, rows and edges."""
+"""The ordering oracle on hand-made traces, and against brute force on random ones."""
 
 from __future__ import annotations
 
-from racegate.device.recorder import Recorder
-from racegate.oracles.ordering import find_conflicts, has_unordered_query
-from racegate.trace import HOST, Access, Trace
+from hypothesis import given, settings
 
-S0, S1 = 1, 2
-
-
-class Story:
-    """Tells a recorder what a program does."""
-
-    def __init__(self) -> None:
-        self.recorder = Recorder(("s0", "s1"))
-
-    def op(self, lane: int, *accesses: Access) -> None:
-        self.recorder.issue(lane, f"op{len(self.recorder.events)}", 0, accesses)
-
-    def host(self, access: Access) -> None:
-        self.recorder.host_access(access)
-
-    def edge(self, source: int, target: int, *, is_dropped: bool = False) -> None:
-        version = self.recorder.record(source, "e", 1)
-        self.recorder.wait(target, version, "edge", step=0, is_dropped=is_dropped)
-
-    def conflicts(self) -> int:
-        trace = Trace(lanes=self.recorder.lanes, events=tuple(self.recorder.events))
-        return len(find_conflicts(trace))
+from racegate.history.trace import HOST
+from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
+from stories import S0, S1, S2, Pair, Story, all_pairs, nearest_pairs, read, stories, write
 
 
-def read(rows: int = 1, storage: int = 0) -> Access:
-    return Access("b", storage, rows, False)
-
-
-def write(rows: int = 1, storage: int = 0) -> Access:
-    return Access("b", storage, rows, True)
+def conflicts_of(story: Story) -> int:
+    return len(find_conflicts(story.trace()))
 
 
 def test_write_then_read_on_another_stream() -> None:
     story = Story()
     story.op(S0, write())
     story.op(S1, read())
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
 
 
 def test_an_edge_orders_them() -> None:
@@ -50,7 +25,7 @@ def test_an_edge_orders_them() -> None:
     story.op(S0, write())
     story.edge(S0, S1)
     story.op(S1, read())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_a_dropped_edge_orders_nothing() -> None:
@@ -58,56 +33,56 @@ def test_a_dropped_edge_orders_nothing() -> None:
     story.op(S0, write())
     story.edge(S0, S1, is_dropped=True)
     story.op(S1, read())
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
 
 
 def test_two_reads_do_not_conflict() -> None:
     story = Story()
     story.op(S0, read())
     story.op(S1, read())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_disjoint_rows_do_not_conflict() -> None:
     story = Story()
     story.op(S0, write(0b0011))
     story.op(S1, write(0b1100))
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_overlapping_rows_conflict() -> None:
     story = Story()
     story.op(S0, write(0b0110))
     story.op(S1, read(0b1100))
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
 
 
 def test_other_storage_does_not_conflict() -> None:
     story = Story()
     story.op(S0, write(storage=1))
     story.op(S1, write(storage=2))
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_host_access_before_the_issue_is_ordered() -> None:
     story = Story()
     story.host(write())
     story.op(S0, read())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_host_access_after_the_issue_is_not() -> None:
     story = Story()
     story.op(S0, read())
     story.host(write())
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
 
 
 def test_host_read_under_a_device_read_is_harmless() -> None:
     story = Story()
     story.op(S0, read())
     story.host(read())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_a_host_wait_orders_what_follows() -> None:
@@ -116,7 +91,7 @@ def test_a_host_wait_orders_what_follows() -> None:
     story.edge(S0, HOST)
     story.host(read())
     story.host(write())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_order_passes_through_the_host_to_another_stream() -> None:
@@ -124,16 +99,16 @@ def test_order_passes_through_the_host_to_another_stream() -> None:
     story.op(S0, write())
     story.edge(S0, HOST)
     story.op(S1, write())
-    assert story.conflicts() == 0
+    assert conflicts_of(story) == 0
 
 
 def test_a_record_covers_only_what_precedes_it() -> None:
     story = Story()
-    version = story.recorder.record(S0, "e", 1)
+    story.record(S0)
     story.op(S0, write())
-    story.recorder.wait(S1, version, "edge", step=0, is_dropped=False)
+    story.wait(S1)
     story.op(S1, read())
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
 
 
 def test_each_unordered_reader_of_a_write_is_reported() -> None:
@@ -141,7 +116,7 @@ def test_each_unordered_reader_of_a_write_is_reported() -> None:
     story.op(S0, write())
     story.op(S1, read())
     story.host(read())
-    assert story.conflicts() == 2
+    assert conflicts_of(story) == 2
 
 
 def test_a_reader_hidden_behind_a_later_reader_of_its_lane_still_counts() -> None:
@@ -150,23 +125,88 @@ def test_a_reader_hidden_behind_a_later_reader_of_its_lane_still_counts() -> Non
     story.op(S0, read())
     story.op(S0, read())
     story.op(S1, write())
-    assert story.conflicts() == 1
+    assert conflicts_of(story) == 1
+
+
+def test_a_read_covers_only_its_rows_and_its_lane() -> None:
+    story = Story()
+    story.op(S0, read(0b01))
+    story.op(S1, read(0b11))
+    story.op(S0, read(0b10))
+    story.op(S2, write(0b11))
+    # Rows by reader: S0 twice, S1 once.
+    assert pairs_of(story) == {
+        Pair(0, 0, 0, False, 3, True),
+        Pair(0, 0, 1, False, 3, True),
+        Pair(1, 0, 1, False, 3, True),
+        Pair(1, 0, 2, False, 3, True),
+    }
+
+
+def test_a_write_covers_only_its_rows() -> None:
+    story = Story()
+    story.op(S0, write(0b11))
+    story.edge(S0, S1)
+    story.op(S1, write(0b01))
+    story.op(S2, read(0b11))
+    assert {(pair.row, pair.first) for pair in pairs_of(story)} == {(0, 3), (1, 0)}
+
+
+def pairs_of(story: Story) -> set[Pair]:
+    """What the oracle reports, row by row."""
+    places = {id(event): place for place, event in enumerate(story.recorder.events)}
+    found = set()
+    for conflict in find_conflicts(story.trace()):
+        assert conflict.rows
+        storage = int(conflict.buffer.removeprefix("b"))
+        for row in range(conflict.rows.bit_length()):
+            if conflict.rows >> row & 1:
+                found.add(_pair(conflict, places, row, storage))
+    return found
+
+
+def _pair(conflict: Conflict, places: dict[int, int], row: int, storage: int) -> Pair:
+    return Pair(
+        row=row,
+        storage=storage,
+        first=places[id(conflict.first)],
+        first_writes=conflict.first_writes,
+        second=places[id(conflict.second)],
+        second_writes=conflict.second_writes,
+    )
+
+
+@given(stories)
+@settings(max_examples=250)
+def test_it_reports_the_nearest_unordered_pairs_and_no_others(story: Story) -> None:
+    assert pairs_of(story) == nearest_pairs(story)
+
+
+@given(stories)
+@settings(max_examples=250)
+def test_a_row_has_a_conflict_exactly_if_any_two_accesses_have_no_order(story: Story) -> None:
+    rows = {(pair.storage, pair.row) for pair in all_pairs(story)}
+    assert {(pair.storage, pair.row) for pair in pairs_of(story)} == rows
+
+
+@given(stories)
+def test_a_query_is_a_branch_exactly_if_something_before_the_record_was_not_known(
+    story: Story,
+) -> None:
+    assert has_unordered_query(story.trace()) == (not all(story.queries))
 
 
 def test_an_unordered_query_is_a_branch() -> None:
     story = Story()
     story.op(S0, write())
-    version = story.recorder.record(S0, "e", 1)
-    story.recorder.query(version)
-    events = tuple(story.recorder.events)
-    assert has_unordered_query(Trace(lanes=story.recorder.lanes, events=events))
+    story.record(S0)
+    story.query()
+    assert has_unordered_query(story.trace())
 
 
 def test_a_query_behind_a_wait_is_not() -> None:
     story = Story()
     story.op(S0, write())
-    version = story.recorder.record(S0, "e", 1)
-    story.recorder.wait(HOST, version, "edge", step=0, is_dropped=False)
-    story.recorder.query(version)
-    events = tuple(story.recorder.events)
-    assert not has_unordered_query(Trace(lanes=story.recorder.lanes, events=events))
+    story.edge(S0, HOST)
+    story.query()
+    assert not has_unordered_query(story.trace())

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import reference_literal as literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_scenarios import SMALL, model_specs, request, scenario
 
-from racegate.scenario import DrafterKind, EngineSpec, ModelSpec, Numerics
+import reference_literal as literal
+from racegate.scenario.spec import DrafterKind, EngineSpec, ModelSpec, Numerics
 from racegate_reference import recompute
 from racegate_reference.drafting import Drafter, Sampled, make_drafter
 from racegate_reference.model import Model, build_model
 from racegate_reference.numbers import Array
 from racegate_reference.paths import Path
+from reference_scenarios import SMALL, model_specs, request, scenario
 from support import JUDGED
 
 ASKED = request(prompt=(1, 0, 1), temperature=0.5)

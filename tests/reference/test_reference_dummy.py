@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 from hypothesis import given, settings
+
+from racegate.history.observe import Boundary
+from racegate.scenario.spec import Budget, Dummy, Gap, Preempt, Scenario
+from racegate_reference.engine import Engine, run_reference
 from reference_runs import NO_DRAFTS, assert_same, plans
 from reference_scenarios import request, scenario, scenarios
-
-from racegate.observe import Boundary
-from racegate.scenario import Budget, Dummy, Gap, Preempt, Scenario
-from racegate_reference.engine import Engine, run_reference
 
 
 def test_a_dummy_step_schedules_nothing_and_takes_a_frame_back() -> None:

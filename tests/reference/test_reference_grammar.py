@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from reference_runs import observed
-from reference_scenarios import SMALL, model_specs, request, scenario, scenarios
 
-from racegate.observe import Boundary
-from racegate.scenario import DrafterKind, ModelSpec, Numerics, Scenario
+from racegate.history.observe import Boundary
+from racegate.scenario.spec import DrafterKind, ModelSpec, Numerics, Scenario
 from racegate_reference.decoding import truth
 from racegate_reference.engine import run_reference
 from racegate_reference.model import build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
 from racegate_reference.sampling import constrain, draw_token, greedy, number_at, weights_of
+from reference_runs import observed
+from reference_scenarios import SMALL, model_specs, request, scenario, scenarios
 from support import JUDGED
 
 DTYPES = (np.uint32, np.float64)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_literal import Literal
-from reference_scenarios import model_specs, request
 
-from racegate.scenario import LayerKind, ModelSpec, Numerics
+from racegate.scenario.spec import LayerKind, ModelSpec, Numerics
 from racegate_reference.model import Cache, build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
 from racegate_reference.sampling import draw_token, number_at
+from reference_literal import Literal
+from reference_scenarios import model_specs, request
 from support import JUDGED
 
 ALL_KINDS = (LayerKind.GATED_DELTA, LayerKind.ATTENTION, LayerKind.MAMBA2)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import reference_literal as literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racegate.scenario import LayerKind, ModelSpec, Numerics
+import reference_literal as literal
+from racegate.scenario.spec import LayerKind, ModelSpec, Numerics
 from racegate_reference import numbers
 from racegate_reference.model import build_model
 from racegate_reference.parameters import draft_shapes, layer_shapes

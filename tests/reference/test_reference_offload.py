@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from reference_runs import NO_DRAFTS, iterations, observed, plans
-from reference_scenarios import SMALL, request, scenario
 
-from racegate.observe import Boundary
-from racegate.scenario import (
+from racegate.history.observe import Boundary
+from racegate.scenario.spec import (
     Abort,
     CacheMode,
     DrafterKind,
@@ -33,6 +31,8 @@ from racegate_reference.engine import Engine, run_reference
 from racegate_reference.model import Cache, Recurrent, build_model
 from racegate_reference.recompute import recompute
 from racegate_reference.store import Store
+from reference_runs import NO_DRAFTS, iterations, observed, plans
+from reference_scenarios import SMALL, request, scenario
 from support import JUDGED
 
 PROMPT = tuple(range(1, 10))

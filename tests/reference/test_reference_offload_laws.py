@@ -6,14 +6,14 @@ from random import Random
 
 import msgspec
 from hypothesis import given, settings
-from reference_runs import assert_same, iterations
-from reference_scenarios import random_scenario, scenarios
 
-from racegate.scenario import Abort, CacheMode, Dummy, Gap, Scenario
+from racegate.scenario.spec import Abort, CacheMode, Dummy, Gap, Scenario
 from racegate_reference.blocks import NULL_BLOCK
 from racegate_reference.engine import Engine, run_reference
 from racegate_reference.frames import Frame
 from racegate_reference.scheduler import Plan, Scheduler
+from reference_runs import assert_same, iterations
+from reference_scenarios import random_scenario, scenarios
 
 
 class Watched(Scheduler):

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import reference_literal as literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import reference_literal as literal
 from racegate_reference.sampling import (
     draw_token,
     greedy,

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+
+from racegate.history.observe import Boundary
+from racegate.scenario.spec import GraphMode, Planning, Scenario, Zeroing
+from racegate_reference.engine import run_reference
 from reference_runs import assert_same, observed
 from reference_scenarios import request, scenario, scenarios
-
-from racegate.observe import Boundary
-from racegate.scenario import GraphMode, Planning, Scenario, Zeroing
-from racegate_reference.engine import run_reference
 
 PLAIN: dict[str, Any] = {
     "graph_mode": GraphMode.EAGER,

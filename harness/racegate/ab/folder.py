@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, Arm, Plan
+from racegate.ab.workload import AbError, AbSpec, Arm
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"
@@ -27,14 +27,14 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a folder belongs to."""
 
     schema: str
-    plan: Plan
+    plan: AbSpec
 
 
 class Folder:
     """Finished waves of one plan."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        self._path = path
+    def __init__(self, path: Path, plan: AbSpec) -> None:
+        self.path = path
         self.plan = plan
 
     def truth(self, wave: int) -> TruthWave | None:
@@ -77,25 +77,28 @@ class Folder:
         )
 
     def save_truth(self, wave: TruthWave) -> None:
+        """Keeps the truth of a wave. Raises AbError."""
         _save(self._wave_file(Arm.TRUTH, wave.wave), wave)
 
     def save_wave(self, wave: ArmWave) -> None:
+        """Keeps a wave of an arm. Raises AbError."""
         _save(self._wave_file(wave.arm, wave.wave), wave)
 
     def save_held(self, run: HeldRun) -> None:
+        """Keeps the held run of a fault. Raises AbError."""
         _save(self._held_file(run.fault), run)
 
     def _wave_file(self, arm: Arm, wave: int) -> Path:
-        return self._path / arm.value.replace("/", "+") / f"{wave:04}.json"
+        return self.path / arm.value.replace("/", "+") / f"{wave:04}.json"
 
     def _held_file(self, fault: str) -> Path:
-        return self._path / "held" / f"{fault}.json"
+        return self.path / "held" / f"{fault}.json"
 
     def _read(self, path: Path, kind: type[T]) -> T | None:
         return _decoded(path, kind) if path.exists() else None
 
 
-def open_folder(path: Path, plan: Plan) -> Folder:
+def open_folder(path: Path, plan: AbSpec) -> Folder:
     """The folder of a plan, made if it is not there. Raises AbError if it is another's."""
     file = path / PLAN_FILE
     if not file.exists():
@@ -133,7 +136,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
         raise AbError(f"{path}: cannot be read: {error}") from error
 
 
-def _save(path: Path, value: Any) -> None:
+def _save(path: Path, value: object) -> None:
     """Whole or not at all, also beside other processes that write the same."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.device.cuda_site import CudaSite
-from racegate.replay import Outcome, replay
-from racegate.witness import load_witness
+from racegate.device.cuda.site import CudaSite
+from racegate.history.witness import load_witness
+from racegate.repro.replay import Outcome, replay
 
 
 class HeldRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault under the schedule of its witness.
 
+    witness: name of its file; outcome: what the replay showed
     schedules: run until the fault showed, 0 if it did not
     generations, steps: of the one run that shows it
     seconds: for everything, the run of the reference that it is judged by included
+    run_seconds: for that run alone
     """
 
     fault: str

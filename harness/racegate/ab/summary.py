@@ -5,15 +5,14 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from racegate.ab.folder import Folder, missing
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
-from racegate.ab.workload import AbError, Arm, Plan, engine_of
-from racegate.engine.tracked import Finish
+from racegate.ab.workload import AbError, AbSpec, Arm, engine_of
+from racegate.engine.state.tracked import Finish
 
 SCHEMA = "racegate.ab/1"
 SHORT = (32, 64, 128, 256)
@@ -27,8 +26,10 @@ PUBLISHED = {
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):
-    """How long some generations are. below: length -> how many are shorter; ends: finish -> how
-    many.
+    """How long some generations are.
+
+    tokens: of all together; median: of the lengths
+    below: length -> how many are shorter; ends: finish -> how many
     """
 
     tokens: int
@@ -38,7 +39,10 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine that broke off, or did not come to its end."""
+    """An engine that broke off, or did not come to its end.
+
+    wave: its number; message: why; lost: generations that were not finished
+    """
 
     wave: int
     message: str
@@ -48,15 +52,17 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
     """One arm against the truth of the same generations.
 
-    lost: not finished when their engine broke off; they count nowhere else
-    wrong: tokens differ from the truth, of which `shorter` and `longer` also in number
+    arm: the engine; lost: not finished when their engine broke off; they count nowhere else
+    wrong: tokens differ from the truth; shorter, longer: wrong ones that differ in number too
     first_wrong_median: the place of the first wrong token, in the middle one of the wrong ones
+    found: lengths of what it delivered; truth: lengths of the same generations in the truth
     tokens_per_second: of one engine, without its set-up
+    stops: engines that did not come to their end
     """
 
     arm: Arm
     fault: str | None
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     lost: int
@@ -75,9 +81,11 @@ class ArmReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The truth. checked: generations that equal plain decoding on the CPU."""
+    """The truth. checked: generations that equal plain decoding on the CPU
+    lengths: of all of them
+    """
 
-    config: dict[str, Any]
+    config: dict[str, object]
     waves: int
     generations: int
     checked: int
@@ -89,10 +97,15 @@ class TruthReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AbReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The `ab` object of the JSON contract. missing: waves not run; environments: all met."""
+    """All arms beside the truth.
+
+    plan: what all arms have in common; truth: what they are compared with; arms: one by one
+    held: faults under the holds of their witnesses; published: figures of one public evaluation
+    missing: waves not run; environments: all met
+    """
 
     schema: str
-    plan: Plan
+    plan: AbSpec
     truth: TruthReport
     arms: tuple[ArmReport, ...]
     held: tuple[HeldRun, ...]
@@ -125,7 +138,7 @@ def summarise(folder: Folder, arms: Sequence[Arm]) -> AbReport:
     )
 
 
-def _truth_report(plan: Plan, truths: Sequence[TruthWave]) -> TruthReport:
+def _truth_report(plan: AbSpec, truths: Sequence[TruthWave]) -> TruthReport:
     pairs = [
         (len(tokens), finish)
         for truth in truths
@@ -147,7 +160,7 @@ def _truth_report(plan: Plan, truths: Sequence[TruthWave]) -> TruthReport:
 
 
 def _arm_report(
-    plan: Plan, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
+    plan: AbSpec, arm: Arm, waves: Sequence[ArmWave], truths: dict[int, TruthWave]
 ) -> ArmReport:
     for wave in waves:
         if wave.wave not in truths:

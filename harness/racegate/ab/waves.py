@@ -6,21 +6,26 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from racegate.ab.workload import AbError, Arm, Plan, scenario_of, truth_table
-from racegate.check import ENGINE_ERRORS, plain_tokens
-from racegate.device.cuda_site import CudaSite
+from racegate.ab.workload import AbError, AbSpec, Arm, scenario_of, truth_table
+from racegate.check.expected import plain_tokens
+from racegate.check.subject import ENGINE_ERRORS
+from racegate.device.cuda.driver import CudaDriver
+from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.site import CudaSite
+from racegate.device.protocol import Device
 from racegate.device.recorder import NullRecorder
-from racegate.device.virtual import VirtualDevice
-from racegate.engine.engine import AsyncEngine, EngineResult
-from racegate.engine.lanes import lanes_of
-from racegate.engine.tracked import Finish
+from racegate.device.virtual.device import VirtualDevice
+from racegate.engine.engine import AsyncEngine
+from racegate.engine.state.lanes import lanes_of
+from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
-from racegate.scenario import Scenario
-from racegate.schedule import EAGER
+from racegate.history.run import EngineResult
+from racegate.history.schedule import EAGER
+from racegate.scenario.spec import Scenario
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 REHEARSED_TOKENS = 4
@@ -30,19 +35,20 @@ class TruthError(Exception):
     """The truth differs from the CPU reference: nothing that is compared with it means anything."""
 
 
-class Site(Protocol):
+class WaveSite(Protocol):
     """Where waves are run."""
 
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> AbstractContextManager[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> AbstractContextManager[Device]:
         """A device that records nothing, with the edges and kernels of a fault."""
         ...
 
 
-class VirtualPlace:
+class VirtualWaveSite:
     """The virtual device: everything lands at once. To try things out without a GPU."""
 
     @contextmanager
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
+        """See WaveSite."""
         recorder = NullRecorder(lanes)
         if fault is None:
             yield VirtualDevice(lanes, recorder=recorder)
@@ -51,14 +57,15 @@ class VirtualPlace:
         yield VirtualDevice(lanes, recorder=recorder, dropped=fault.drops, backend=backend)
 
 
-class CudaPlace:
+class CudaWaveSite:
     """A GPU, with the pacing of its site."""
 
     def __init__(self, site: CudaSite) -> None:
         self._site = site
 
     @contextmanager
-    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Any]:
+    def opened(self, lanes: tuple[str, ...], fault: Fault | None) -> Iterator[Device]:
+        """See WaveSite."""
         device = self._site.device(
             lanes,
             schedule=EAGER,
@@ -70,6 +77,11 @@ class CudaPlace:
             yield device
         finally:
             device.close()
+
+
+def cuda_wave_site(driver: CudaDriver) -> CudaWaveSite:
+    """Natural timing on a GPU."""
+    return CudaWaveSite(CudaSite(driver, pacing=Pacing.NATURAL))
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +133,7 @@ class ArmWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return sum(place >= 0 and finish is not Finish.UNFINISHED for place, finish in pairs)
 
 
-def run_truth(site: Site, plan: Plan, wave: int, environment: dict[str, str]) -> TruthWave:
+def run_truth(site: WaveSite, plan: AbSpec, wave: int, environment: dict[str, str]) -> TruthWave:
     """The tokens that every arm has to deliver. Raises TruthError or AbError."""
     scenario = scenario_of(plan, wave, Arm.TRUTH)
     ran = run_engine(site, scenario, None, {})
@@ -143,7 +155,7 @@ def run_truth(site: Site, plan: Plan, wave: int, environment: dict[str, str]) ->
 
 
 def check_truth(
-    plan: Plan, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
+    plan: AbSpec, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
 ) -> int:
     """Compares the wave's part of the sample with plain decoding on the CPU; returns its size."""
     first = plan.indices(wave).start
@@ -161,7 +173,7 @@ def check_truth(
 
 
 def run_arm(
-    site: Site, plan: Plan, arm: Arm, truth: TruthWave, environment: dict[str, str]
+    site: WaveSite, plan: AbSpec, arm: Arm, truth: TruthWave, environment: dict[str, str]
 ) -> ArmWave:
     """The same requests through the engine of an arm, compared with the truth."""
     scenario = scenario_of(plan, truth.wave, arm)
@@ -182,7 +194,7 @@ def run_arm(
     )
 
 
-def rehearse(site: Site, plan: Plan, arm: Arm) -> None:
+def rehearse(site: WaveSite, plan: AbSpec, arm: Arm) -> None:
     """A wave that ends soon: kernels are compiled and loaded, for the sizes of the real ones,
     before anything is timed.
     """
@@ -196,7 +208,7 @@ def rehearse(site: Site, plan: Plan, arm: Arm) -> None:
 
 
 def run_engine(
-    site: Site,
+    site: WaveSite,
     scenario: Scenario,
     fault: Fault | None,
     truth: Mapping[str, tuple[int, ...]],
@@ -226,7 +238,7 @@ def run_engine(
 
 
 def make_engine(
-    scenario: Scenario, device: Any, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
+    scenario: Scenario, device: Device, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
 ) -> AsyncEngine:
     """The engine of an arm on its device."""
     if fault is None:

@@ -7,14 +7,14 @@ length with a geometric distribution, whose mean is the size of the vocabulary.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.hashing import draw
-from racegate.scenario import (
+from racegate.scenario.draws import draw
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import (
     REQUESTS_MAX,
     CacheMode,
     DrafterKind,
@@ -40,7 +40,7 @@ INTERVAL = 32
 STOP_TOKEN = 7
 
 
-class AbError(Exception):
+class AbError(BadInputError):
     """An A/B run that cannot be made, or a folder that cannot be used: says why."""
 
 
@@ -55,11 +55,11 @@ class ModelSize(StrEnum):
     HUGE = "huge"
 
 
-SIZES: dict[ModelSize, dict[str, Any]] = {
-    ModelSize.TINY: {"hidden_size": 8, "heads": 2, "head_size": 4, "state_size": 4},
-    ModelSize.SMALL: {"hidden_size": 64, "heads": 4, "head_size": 16, "state_size": 16},
-    ModelSize.LARGE: {"hidden_size": 1024, "heads": 16, "head_size": 64, "state_size": 64},
-    ModelSize.HUGE: {"hidden_size": 2048, "heads": 32, "head_size": 64, "state_size": 64},
+SIZES = {
+    ModelSize.TINY: ModelSpec(hidden_size=8, heads=2, head_size=4, state_size=4),
+    ModelSize.SMALL: ModelSpec(hidden_size=64, heads=4, head_size=16, state_size=16),
+    ModelSize.LARGE: ModelSpec(hidden_size=1024, heads=16, head_size=64, state_size=64),
+    ModelSize.HUGE: ModelSpec(hidden_size=2048, heads=32, head_size=64, state_size=64),
 }
 
 
@@ -89,13 +89,13 @@ class Arm(StrEnum):
         return find_fault(name) if name.startswith("accepted-") else None
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """How its configuration differs from that of the fault-free arm."""
         return CHANGES.get(self.value.split("/")[-1], {})
 
 
 _PLAIN = {"drafter": DrafterKind.NONE, "draft_len_max": 0}
-CHANGES: dict[str, dict[str, Any]] = {
+CHANGES: dict[str, dict[str, object]] = {
     "no-speculation": _PLAIN,
     "depth-1": {"depth": 1},
     "graphs-off": {"graph_mode": GraphMode.EAGER},
@@ -111,9 +111,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 ARMS = tuple(arm for arm in Arm if arm is not Arm.TRUTH and "/" not in arm.value)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AbSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all arms have in common. A folder belongs to one plan.
 
+    rows: decoded side by side; max_tokens: of a generation; vocab_size: the mean length of one
+    size: of the model
     wave: requests of one run of the engine, the last run perhaps with fewer
     cache_mode: in align mode every accepted count travels over the host; without prefix caching
         only those of rows without drafts in the step before, and nothing else makes the host wait
@@ -133,6 +135,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def waves(self) -> int:
+        """How many there are."""
         return -(-self.generations // self.wave)
 
     def indices(self, wave: int) -> range:
@@ -146,9 +149,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(index for index in self.indices(wave) if index in chosen)
 
 
-def scenario_of(plan: Plan, wave: int, arm: Arm) -> Scenario:
+def scenario_of(plan: AbSpec, wave: int, arm: Arm) -> Scenario:
     """One run of the engine. It is not validated: it is bounded, and larger than a file may be."""
-    model = ModelSpec(vocab_size=plan.vocab_size, seed=1 + plan.seed, **SIZES[plan.size])
+    model = msgspec.structs.replace(
+        SIZES[plan.size], vocab_size=plan.vocab_size, seed=1 + plan.seed
+    )
     return Scenario(
         name=f"ab-{wave}",
         title=f"wave {wave} of {plan.waves}",
@@ -160,12 +165,12 @@ def scenario_of(plan: Plan, wave: int, arm: Arm) -> Scenario:
     )
 
 
-def _steps_max(plan: Plan) -> int:
+def _steps_max(plan: AbSpec) -> int:
     """Enough for a token a step in every row, and as much again: what takes longer hangs."""
     return 2 * (plan.max_tokens + 4) * (1 + -(-plan.wave // plan.rows))
 
 
-def engine_of(plan: Plan, arm: Arm) -> EngineSpec:
+def engine_of(plan: AbSpec, arm: Arm) -> EngineSpec:
     """Rows decode through graphs, and all of them find blocks."""
     longest = PROMPT_MAX + plan.max_tokens
     most = -(-(longest + 2 * (1 + DRAFTS)) // INTERVAL) * INTERVAL
@@ -194,7 +199,7 @@ def _capture_rows(rows: int) -> tuple[int, ...]:
     return (*(size for size in (4, 8, 16, 32, 64, 128) if size < rows), rows)
 
 
-def _request(plan: Plan, index: int) -> Request:
+def _request(plan: AbSpec, index: int) -> Request:
     """Generation `index`; it depends on nothing but the seed and the vocabulary."""
     label = f"ab:{index}"
     length = PROMPT_MIN + draw(plan.seed, f"{label}:length", 0) % (PROMPT_MAX - PROMPT_MIN + 1)

@@ -1,1 +1,7 @@
-"""Devices: one protocol, a virtual device on the CPU and (with a GPU) the CUDA device."""
+"""Devices: one protocol, and what both of them share: nodes and memory, the books that say what may
+happen (books, chooser, stepped), the recorder and its clocks, launches as data.
+
+`virtual/` is the device on the CPU, `cuda/` the one on a GPU; nothing here imports them.
+Change it with the litmus programs (tests/device): what a device may do is what they allow.
+It knows history and the kernels' signatures, and must not know rows, requests' plans or counts.
+"""

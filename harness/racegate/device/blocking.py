@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from racegate.edge import Edge
+from racegate.device.protocol import Device
+from racegate.history.edge import Edge
 
 DRAINED = Edge(
     name="device-drained",
@@ -16,6 +17,9 @@ DRAINED = Edge(
     buffers=(),
     reason="this edge is no part of the engine",
 )
+ISSUING = frozenset(
+    ("launch", "replay", "upload", "download", "upload_blocks", "download_blocks", "free")
+)
 
 
 class BlockingDevice:
@@ -23,46 +27,20 @@ class BlockingDevice:
     device itself. The waits are edges, so the ordering oracle counts them.
     """
 
-    def __init__(self, device: Any, lanes: Sequence[str]) -> None:
+    def __init__(self, device: Device, lanes: Sequence[str]) -> None:
         self._device = device
         self._drained = [(device.stream(lane), device.event(f"drained:{lane}")) for lane in lanes]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._device, name)
+        found = getattr(self._device, name)
+        if name not in ISSUING:
+            return found
 
-    def launch(self, stream: Any, kernel: Any, name: str, *, step: int, **rest: Any) -> None:
-        self._device.launch(stream, kernel, name, step=step, **rest)
-        self._drain(step)
+        def issue(*handles: object, step: int, **rest: object) -> None:
+            found(*handles, step=step, **rest)
+            self._drain(step)
 
-    def upload(self, stream: Any, target: Any, source: Any, *, step: int, rows: int) -> None:
-        self._device.upload(stream, target, source, step=step, rows=rows)
-        self._drain(step)
-
-    def download(
-        self, stream: Any, target: Any, source: Any, name: str, *, step: int, rows: int
-    ) -> None:
-        self._device.download(stream, target, source, name, step=step, rows=rows)
-        self._drain(step)
-
-    def upload_blocks(
-        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
-    ) -> None:
-        self._device.upload_blocks(stream, target, source, name, step=step, blocks=blocks)
-        self._drain(step)
-
-    def download_blocks(
-        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
-    ) -> None:
-        self._device.download_blocks(stream, target, source, name, step=step, blocks=blocks)
-        self._drain(step)
-
-    def replay(self, stream: Any, graph: Any, *, step: int, **rest: Any) -> None:
-        self._device.replay(stream, graph, step=step, **rest)
-        self._drain(step)
-
-    def free(self, buffer: Any, *, step: int) -> None:
-        self._device.free(buffer, step=step)
-        self._drain(step)
+        return issue
 
     def _drain(self, step: int) -> None:
         for stream, event in self._drained:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 
-from racegate.schedule import FORCED, Hold, Schedule, step_alias, with_step
-from racegate.trace import HoldOutcome
+from racegate.history.schedule import FORCED, Hold, Schedule, step_alias, with_step
+from racegate.history.trace import HoldOutcome
 
 
 class Ticket:
@@ -73,6 +73,7 @@ class HoldChooser:
             watch.resolve(alias, step)
 
     def tear_row(self, lane: str, name: str) -> int | None:
+        """The first row that a hold keeps of a copy, if one names the copy by row."""
         full = f"{lane}/{name}"
         for watch in self._watches:
             if watch.hold.row_first is not None and watch.holds_op(full):
@@ -80,6 +81,7 @@ class HoldChooser:
         return None
 
     def ticket(self, lane: str, name: str) -> Ticket | None:
+        """For an operation that holds name; None if it may run at once."""
         if not self._watches:
             return None
         full = f"{lane}/{name}"
@@ -99,6 +101,7 @@ class HoldChooser:
         return ticket
 
     def reach(self, point: str) -> bool:
+        """The holds until this point end; whether that let any operation go."""
         released = False
         for watch in self._watches:
             if watch.tickets and watch.ends_at(point):
@@ -122,6 +125,7 @@ class HoldChooser:
             ticket.is_held = False
 
     def outcomes(self) -> tuple[HoldOutcome, ...]:
+        """What has become of every hold."""
         return tuple(
             HoldOutcome(hold=watch.hold.text(), matched=watch.matched, realised=watch.realised)
             for watch in self._watches

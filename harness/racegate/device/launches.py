@@ -1,4 +1,4 @@
-"""Launches as data, and how the virtual device runs one: plainly, audited, or by memo.
+"""Launches as data: what a kernel is given, what it touches, and whose values it handles.
 
 A captured launch is a launch whose footprint may name row masks; `resolved` gives it the rows that
 a replay knows.
@@ -7,44 +7,48 @@ a replay knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any
 
 import msgspec
-import numpy as np
 
-from racegate.device.audit import run_audited
 from racegate.device.masks import prefix_mask
-from racegate.device.memo import OpMemo
-from racegate.device.protocol import Use
 from racegate.device.recorder import Recorder
-from racegate.trace import Access
-from racegate_kernels.backend import Backend
+from racegate.device.uses import Use
+from racegate.history.trace import Access
+from racegate_kernels.numerics import Array
+
+Kernel = Callable[..., None]
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """One kernel with its arguments. constants: arrays that are never written."""
-
-    kernel: Callable[..., None]
-    name: str
-    uses: Sequence[Use]
-    constants: list[np.ndarray]
-    scalars: dict[str, Any]
-
-
-class VirtualGraph:
-    """Launches recorded in order, to be issued together as often as wanted. lane: where they were
-    captured.
+    """One kernel with its arguments. constants: arrays that are never written; scalars: plain
+    values, by the names of parameters.
     """
 
-    __slots__ = ("lane", "launches", "name")
+    kernel: Kernel
+    name: str
+    uses: Sequence[Use]
+    constants: list[Array]
+    scalars: dict[str, object]
+
+
+class Graph:
+    """Launches recorded in order, to be issued together as often as wanted. Buffers, views,
+    constants and scalars are as they were at the capture; what stands in the buffers is read at
+    each replay.
+
+    lane: where they were captured; handle: the driver's, once the capture has ended
+    """
+
+    __slots__ = ("handle", "lane", "launches", "name")
 
     def __init__(self, name: str, lane: str) -> None:
         self.name = name
         self.lane = lane
         self.launches: list[Launch] = []
+        self.handle: object = None
 
     def add(self, lane: str, launch: Launch) -> None:
+        """One more launch, on the lane of the capture and without owners."""
         assert lane == self.lane, f"{launch.name} on {lane} while {self.lane} is captured"
         for use in launch.uses:
             assert not use.expect and not use.own, f"{launch.name}: a graph knows no step's owners"
@@ -92,37 +96,16 @@ def union_of(accesses: Iterable[Access]) -> tuple[Access, ...]:
     return tuple(found.values())
 
 
-class Launcher:
-    """Runs launches when their turn has come. is_audited, memo: see VirtualDevice."""
+def check_owners(use: Use, recorder: Recorder, operation: str, step: int) -> None:
+    """Notes every row that carries another's value than the reader means to find."""
+    owners = use.buffer.storage.owners
+    for row, owner in use.expect:
+        if owners[row] != owner:
+            recorder.misowned(operation, step, use.buffer.name, row, owner, owners[row])
 
-    __slots__ = ("_is_audited", "_recorder", "backend", "memo")
 
-    def __init__(
-        self, recorder: Recorder, backend: Backend, *, is_audited: bool, memo: OpMemo | None
-    ) -> None:
-        self._recorder = recorder
-        self.backend = backend
-        self._is_audited = is_audited
-        self.memo = memo
-
-    def run(self, launch: Launch, operation: str, step: int) -> None:
-        """Reads, computes and writes. operation: the name in the trace."""
-        kernel, uses, scalars = launch.kernel, launch.uses, launch.scalars
-        views = []
-        for use in uses:
-            storage = use.buffer.storage
-            views.append(storage.array if use.rows is None else storage.array[: use.rows])
-            for row, owner in use.expect:
-                actual = storage.owners[row]
-                if actual != owner:
-                    self._recorder.misowned(operation, step, use.buffer.name, row, owner, actual)
-        if self._is_audited:
-            run_audited(kernel, self.backend, operation, uses, views, launch.constants, scalars)
-        elif self.memo is None:
-            kernel(self.backend, *views, *launch.constants, **scalars)
-        else:
-            compute = partial(kernel, self.backend, *views, *launch.constants, **scalars)
-            self.memo.run(kernel, launch.name, uses, views, scalars, compute)
-        for use in uses:
-            if use.own:
-                use.buffer.storage.owners[: len(use.own)] = use.own
+def set_owners(uses: Sequence[Use]) -> None:
+    """What was written belongs to whom the uses say."""
+    for use in uses:
+        if use.own:
+            use.buffer.storage.owners[: len(use.own)] = use.own

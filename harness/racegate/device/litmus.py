@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -33,8 +32,11 @@ from racegate.device.protocol import (
     reads,
     writes,
 )
-from racegate.edge import Edge
-from racegate.trace import Trace
+from racegate.history.edge import Edge
+from racegate.history.trace import Trace
+from racegate.scenario.errors import BadInputError
+from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
 
 LITMUS_LANES = ("s0", "s1", "s2")
 ROWS = 2
@@ -44,7 +46,7 @@ EDGE = Edge(name="litmus", before="", after="", buffers=(), reason="")
 Outcome = tuple[int, ...]
 
 
-class LitmusError(Exception):
+class LitmusError(BadInputError):
     """A statement that cannot be read."""
 
 
@@ -169,10 +171,12 @@ class LitmusRun:
         self._launch(lane, name, _scale, *uses, factor=int(factor), term=int(term))
 
     def _launch(
-        self, lane: str, name: str, kernel: Callable[..., None], *uses: Use, **scalars: Any
+        self, lane: str, name: str, kernel: Callable[..., None], *uses: Use, **scalars: int
     ) -> None:
         stream = self._streams[lane]
-        self._device.launch(stream, kernel, name, step=self._line, uses=uses, **scalars)
+        self._device.launch(
+            stream, kernel, name, step=self._line, uses=uses, constants=(), **scalars
+        )
 
     def _event(self, name: str) -> Event:
         if name not in self._events:
@@ -185,15 +189,15 @@ class LitmusRun:
         return self._flags[name]
 
 
-def _fill(backend: Any, target: Any, *, value: int) -> None:
+def _fill(backend: Backend, target: Array, *, value: int) -> None:
     backend.fill(target, value=value)
 
 
-def _fill_row(backend: Any, target: Any, *, row: int, value: int) -> None:
+def _fill_row(backend: Backend, target: Array, *, row: int, value: int) -> None:
     backend.fill(target[row : row + 1], value=value)
 
 
-def _scale(backend: Any, target: Any, source: Any, *, factor: int, term: int) -> None:
+def _scale(backend: Backend, target: Array, source: Array, *, factor: int, term: int) -> None:
     target[...] = source * factor + term
 
 

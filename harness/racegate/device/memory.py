@@ -1,78 +1,75 @@
-"""Buffers of the virtual device: storage with poison, owners per cell, recorded host accesses."""
+"""Memory of both devices: storage with an identity and owners per cell, named buffers on it, and
+the recorded ways in which the host reaches pinned memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from racegate.device.masks import prefix_mask
-from racegate.device.memo import OpMemo
 from racegate.device.recorder import Recorder
-from racegate.trace import Access, Owner
+from racegate.history.trace import Access, Owner
 from racegate_kernels.poison import poison_of
+
+Rows = np.ndarray | int | None  # of a buffer: the given ones, the first n, or all
 
 
 class Storage:
     """Memory with an identity that survives reuse: accesses through an old and a new name can
-    conflict. version: stands for the content, where a memo keeps versions.
+    conflict.
+
+    array: [rows, ...] the values, or their shape and dtype where the host cannot reach them
+    owners: [rows] whose value stands in each row
+    content: a number that stands for the values, where a memo keeps such numbers
     """
 
-    __slots__ = ("array", "memo", "number", "owners", "version")
+    __slots__ = ("array", "content", "number", "owners")
 
-    def __init__(
-        self, number: int, shape: tuple[int, ...], dtype: Any, *, memo: OpMemo | None = None
-    ) -> None:
+    def __init__(self, number: int, array: np.ndarray) -> None:
         self.number = number
-        self.memo = memo
-        self.array = np.empty(shape, dtype)
-        self.owners: list[Owner | None] = [None] * shape[0]
-        self.version = 0
-        self.poison()
+        self.array = array
+        self.owners: list[Owner | None] = [None] * len(array)
+        self.content = 0
 
     def poison(self) -> None:
+        """The content becomes what nobody wrote."""
         self.array.fill(poison_of(self.array.dtype))
+        self.disown()
+
+    def disown(self) -> None:
+        """Nobody's values from now on."""
         self.owners[:] = [None] * len(self.owners)
-        if self.memo is not None:
-            self.version = self.memo.version("poison", self.array.shape, self.array.dtype.str)
-
-    def hold_constant(self, name: str, values: np.ndarray) -> None:
-        """The content from now on; the name stands for it."""
-        self.array = values
-        if self.memo is not None:
-            self.version = self.memo.version("constant", name, values.shape)
-
-    def rows(self, rows: np.ndarray | int | None) -> np.ndarray:
-        """A copy of all rows, the first `rows`, or the given ones."""
-        if rows is None:
-            return self.array.copy()
-        return self.array[:rows].copy() if isinstance(rows, int) else self.array[rows]
 
     def changed(self, first: int, end: int) -> None:
         """The host has written rows first .. end - 1."""
-        if self.memo is not None:
-            content = self.array[first:end].tobytes()
-            self.version = self.memo.version("host", self.version, first, content)
 
 
-class StoragePools:
+StorageT = TypeVar("StorageT", bound=Storage)
+
+
+class FreedStorages(Generic[StorageT]):
     """Freed device memory, by owning stream and shape, for that stream to use again."""
 
     def __init__(self) -> None:
-        self._free: dict[tuple[int, tuple[int, ...], str], list[Storage]] = {}
+        self._free: dict[tuple[int, tuple[int, ...], str], list[StorageT]] = {}
 
-    def take(self, lane: int, shape: tuple[int, ...], dtype: Any) -> Storage | None:
+    def take(self, lane: int, shape: tuple[int, ...], dtype: DTypeLike) -> StorageT | None:
+        """Memory that the lane freed last; None if there is none of that shape and dtype."""
         free = self._free.get((lane, shape, np.dtype(dtype).str))
         return free.pop() if free else None
 
-    def give(self, lane: int, storage: Storage) -> None:
+    def give(self, lane: int, storage: StorageT) -> None:
+        """The lane may take it again."""
         key = (lane, storage.array.shape, storage.array.dtype.str)
         self._free.setdefault(key, []).append(storage)
 
 
-class VirtualBuffer:
-    """A named handle on device storage."""
+class Buffer:
+    """A named handle on storage. lane: of the stream that owns it, 0 if none does."""
 
     __slots__ = ("_access", "is_free", "lane", "name", "storage")
 
@@ -85,10 +82,12 @@ class VirtualBuffer:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """[rows, ...]."""
         return tuple(self.storage.array.shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
+        """As NumPy has it."""
         return self.storage.array.dtype
 
     def access(self, mask: int, *, is_write: bool) -> Access:
@@ -100,8 +99,17 @@ class VirtualBuffer:
         return found
 
 
-class VirtualHostBuffer(VirtualBuffer):
-    """Pinned host memory: the only way the host reaches it, and every access is recorded."""
+class DeviceBuffer(Buffer):
+    """Memory of the device. The engine never looks inside; kernels and copies do."""
+
+    __slots__ = ()
+
+
+class HostBuffer(Buffer):
+    """Pinned host memory: the only way the host reaches it, and every access is recorded, by row.
+
+    reads: (content, rows) of every read; before_access: called before the host touches it
+    """
 
     __slots__ = ("_before_access", "_reads", "_recorder")
 
@@ -120,25 +128,37 @@ class VirtualHostBuffer(VirtualBuffer):
         self._before_access = before_access
 
     def read(self, rows: int | None = None, *, expect: Sequence[Owner | None] = ()) -> np.ndarray:
+        """A copy of the first `rows` rows (all by default). expect: whose value each row should
+        hold.
+        """
         count = len(self.storage.array) if rows is None else rows
         self._touch(prefix_mask(count), is_write=False)
-        self._reads.append((self.storage.version, count))
+        self._reads.append((self.storage.content, count))
         for row, owner in enumerate(expect):
             if owner is not None:
                 self._check_owner(row, owner)
         return self.storage.array[:count].copy()
 
     def read_row(self, row: int, *, expect: Owner | None = None) -> Any:
+        """A copy of one row: an array, or a number where rows have one. expect: whose value."""
         self._touch(1 << row, is_write=False)
-        self._reads.append((self.storage.version, -row))
+        self._reads.append((self.storage.content, -row))
         if expect is not None:
             self._check_owner(row, expect)
         return self.storage.array[row].copy()
 
     def peek(self) -> np.ndarray:
+        """A copy of everything for an observer; not an access of the program, so not recorded."""
         return self.storage.array.copy()
 
-    def write(self, values: Any, *, row_first: int = 0, own: Sequence[Owner] = ()) -> None:
+    def write(
+        self,
+        values: np.ndarray | Sequence[object],
+        *,
+        row_first: int = 0,
+        own: Sequence[Owner] = (),
+    ) -> None:
+        """Writes whole rows from `row_first` on. own: whose values they are."""
         count = len(values)
         self._touch(prefix_mask(count) << row_first, is_write=True)
         self.storage.array[row_first : row_first + count] = values
@@ -146,18 +166,21 @@ class VirtualHostBuffer(VirtualBuffer):
         if own:
             self.storage.owners[row_first : row_first + count] = own
 
-    def write_row(self, row: int, value: Any, *, own: Owner | None = None) -> None:
+    def write_row(self, row: int, value: object, *, own: Owner | None = None) -> None:
+        """Writes one row. own: whose value it is."""
         self._touch(1 << row, is_write=True)
         self.storage.array[row] = value
         self.storage.changed(row, row + 1)
         self.storage.owners[row] = own
 
-    def write_columns(self, row: int, first: int, values: Sequence[Any]) -> None:
+    def write_columns(self, row: int, first: int, values: Sequence[object]) -> None:
+        """Writes part of one row, from column `first` on."""
         self._touch(1 << row, is_write=True)
         self.storage.array[row, first : first + len(values)] = values
         self.storage.changed(row, row + 1)
 
     def move_row(self, source: int, target: int) -> None:
+        """Copies a row, and its owner, over another."""
         self._touch(1 << source, is_write=False)
         self._touch(1 << target, is_write=True)
         self.storage.array[target] = self.storage.array[source]
@@ -165,6 +188,7 @@ class VirtualHostBuffer(VirtualBuffer):
         self.storage.owners[target] = self.storage.owners[source]
 
     def swap_rows(self, first: int, second: int) -> None:
+        """Exchanges two rows, and their owners."""
         mask = 1 << first | 1 << second
         self._touch(mask, is_write=False)
         self._touch(mask, is_write=True)
@@ -186,3 +210,9 @@ class VirtualHostBuffer(VirtualBuffer):
         if actual != expected:
             name, step = self._recorder.action
             self._recorder.misowned(name, step, self.name, row, expected, actual)
+
+
+def require_live(target: Buffer, source: Buffer) -> None:
+    """Raises AssertionError if a copy would touch memory that was given back."""
+    assert not target.is_free, f"a copy from {source.name} to {target.name}, which is free"
+    assert not source.is_free, f"a copy to {target.name} from {source.name}, which is free"

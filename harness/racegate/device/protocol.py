@@ -1,156 +1,47 @@
-"""What the engine may ask of a device. The virtual and the CUDA device both give it, with one
-meaning.
+"""What the engine may ask of a device, and the types it may name. The virtual and the CUDA device
+both give it, with one meaning.
 
-Semantics (DESIGN section 6): streams are first in, first out; a wait binds to the latest record of
-the event at the time of the call; waiting for a never-recorded event does nothing; an operation
-reads its inputs when it runs, not when it is issued; what it did not declare it does not get.
+Streams are first in, first out; a wait binds to the latest record of the event at the time of the
+call; waiting for a never-recorded event does nothing; an operation reads its inputs when it runs,
+not when it is issued; what it did not declare it does not get.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 import numpy as np
+from numpy.typing import DTypeLike
 
-from racegate.edge import Edge
-from racegate.trace import Owner, Trace
+from racegate.device.books import DeadlockError
+from racegate.device.launches import Graph, Kernel
+from racegate.device.memory import DeviceBuffer, HostBuffer, Rows
+from racegate.device.nodes import Event, Flag, Stream
+from racegate.device.uses import FootprintError, RowMask, Use, reads, updates, writes
+from racegate.history.edge import Edge
+from racegate.history.trace import Trace
 
-RowMask = int | str
-Array = Any  # NumPy array on the virtual device, torch tensor on CUDA
-
-
-class DeadlockError(Exception):
-    """A wait that nothing can end: names the waiter, the edge and what it waits for."""
-
-
-class FootprintError(Exception):
-    """An operation touched rows it had not declared."""
-
-
-class DeviceBuffer(Protocol):
-    """Memory of the device. The engine never looks inside; kernels and copies do."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> Any: ...
-
-
-class HostBuffer(Protocol):
-    """Pinned host memory. Every host access goes through here and is recorded, by row."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    def read(self, rows: int | None = None, *, expect: Sequence[Owner | None] = ()) -> np.ndarray:
-        """A copy of the first `rows` rows (all by default). expect: whose value each row should
-        hold.
-        """
-        ...
-
-    def read_row(self, row: int, *, expect: Owner | None = None) -> Any:
-        """A copy of one row."""
-        ...
-
-    def peek(self) -> np.ndarray:
-        """A copy of everything for an observer; not an access of the program, so not recorded."""
-        ...
-
-    def write(self, values: Any, *, row_first: int = 0, own: Sequence[Owner] = ()) -> None:
-        """Writes whole rows from `row_first` on. own: whose values they are."""
-        ...
-
-    def write_row(self, row: int, value: Any, *, own: Owner | None = None) -> None: ...
-    def write_columns(self, row: int, first: int, values: Sequence[Any]) -> None:
-        """Writes part of one row, from column `first` on."""
-        ...
-
-    def move_row(self, source: int, target: int) -> None:
-        """Copies a row, and its owner, over another."""
-        ...
-
-    def swap_rows(self, first: int, second: int) -> None: ...
-
-
-class Use(msgspec.Struct, frozen=True, gc=False):
-    """One declared use of a buffer by an operation.
-
-    rows: the first `rows` rows (the kernel gets that view); None: the whole buffer
-    mask: only these rows, as a bit mask, of the whole buffer (pools addressed through tables); in a
-        captured launch a name, which stands for the mask that the replay gives
-    expect: (row, owner) pairs the reader means to find; own: owners of the written rows from 0 on
-    """
-
-    buffer: Any
-    is_read: bool
-    is_write: bool
-    rows: int | None = None
-    mask: RowMask | None = None
-    expect: tuple[tuple[int, Owner], ...] = ()
-    own: tuple[Owner, ...] = ()
-
-    @property
-    def known_mask(self) -> int | None:
-        """The mask, where a name has been replaced."""
-        mask = self.mask
-        assert not isinstance(mask, str), f"no rows were given for {mask} of {self.buffer.name}"
-        return mask
-
-
-def reads(
-    buffer: DeviceBuffer,
-    rows: int | None = None,
-    *,
-    mask: RowMask | None = None,
-    expect: tuple[tuple[int, Owner], ...] = (),
-) -> Use:
-    return Use(buffer, True, False, rows, mask, expect)
-
-
-def writes(
-    buffer: DeviceBuffer,
-    rows: int | None = None,
-    *,
-    mask: RowMask | None = None,
-    own: tuple[Owner, ...] = (),
-) -> Use:
-    return Use(buffer, False, True, rows, mask, (), own)
-
-
-def updates(
-    buffer: DeviceBuffer,
-    rows: int | None = None,
-    *,
-    mask: RowMask | None = None,
-    expect: tuple[tuple[int, Owner], ...] = (),
-    own: tuple[Owner, ...] = (),
-) -> Use:
-    """Reads and writes."""
-    return Use(buffer, True, True, rows, mask, expect, own)
-
-
-class Stream(Protocol):
-    @property
-    def lane(self) -> str: ...
-
-
-class Event(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-class Flag(Protocol):
-    """A word in pinned memory that the host sets once; a stream can wait for it (a latch, an
-    external signal).
-    """
-
-    def set(self) -> None: ...
+__all__ = [
+    "DeadlockError",
+    "Device",
+    "DeviceBuffer",
+    "Event",
+    "Flag",
+    "FootprintError",
+    "Graph",
+    "HostBuffer",
+    "Kernel",
+    "RowMask",
+    "Rows",
+    "Snapshot",
+    "Stream",
+    "Use",
+    "reads",
+    "updates",
+    "writes",
+]
 
 
 class Snapshot(Protocol):
@@ -161,16 +52,9 @@ class Snapshot(Protocol):
         """Whether the stream got there; true once the device has finished."""
         ...
 
-    def arrays(self) -> list[np.ndarray]: ...
-
-
-class Graph(Protocol):
-    """Captured launches. Buffers, views, constants and scalars are as they were at the capture;
-    what stands in the buffers is read at each replay.
-    """
-
-    @property
-    def name(self) -> str: ...
+    def arrays(self) -> list[np.ndarray]:
+        """One per part that was asked for."""
+        ...
 
 
 class Device(Protocol):
@@ -181,12 +65,20 @@ class Device(Protocol):
         """The names of its streams."""
         ...
 
-    def stream(self, lane: str) -> Stream: ...
-    def event(self, name: str) -> Event: ...
-    def flag(self, name: str) -> Flag: ...
+    def stream(self, lane: str) -> Stream:
+        """The stream of that name."""
+        ...
+
+    def event(self, name: str) -> Event:
+        """An event that has not been recorded."""
+        ...
+
+    def flag(self, name: str) -> Flag:
+        """A flag that has not been set."""
+        ...
 
     def device_buffer(
-        self, name: str, shape: tuple[int, ...], dtype: Any, *, stream: Any
+        self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, stream: Stream
     ) -> DeviceBuffer:
         """Uninitialised (poisoned) device memory from the stream's pool; reuse is ordered on that
         stream only.
@@ -197,17 +89,17 @@ class Device(Protocol):
         """Device memory that is never written again (weights, tables)."""
         ...
 
-    def host_buffer(self, name: str, shape: tuple[int, ...], dtype: Any) -> HostBuffer:
+    def host_buffer(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> HostBuffer:
         """Uninitialised (poisoned) pinned host memory."""
         ...
 
-    def free(self, buffer: Any, *, step: int) -> None:
+    def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         """Gives device memory back to its stream's pool: poison from here on, in that stream's
         order.
         """
         ...
 
-    def free_host(self, buffer: Any) -> None:
+    def free_host(self, buffer: HostBuffer) -> None:
         """Gives pinned memory back: poison at once. The caller has waited for every copy that uses
         it.
         """
@@ -215,19 +107,19 @@ class Device(Protocol):
 
     def launch(
         self,
-        stream: Any,
-        kernel: Callable[..., None],
+        stream: Stream,
+        kernel: Kernel,
         name: str,
         *,
         step: int,
         uses: Sequence[Use],
-        constants: Sequence[Any] = (),
-        **scalars: Any,
+        constants: Sequence[DeviceBuffer] = (),
+        **scalars: object,
     ) -> None:
         """Issues kernel(backend, *views, *constants, **scalars), one view per use, in order."""
         ...
 
-    def capture(self, stream: Any, name: str) -> AbstractContextManager[Any]:
+    def capture(self, stream: Stream, name: str) -> AbstractContextManager[Graph]:
         """Yields a Graph in which the launches inside are recorded instead of issued.
 
         Only launches to `stream` can be captured, none with owners (they belong to a step) and
@@ -235,21 +127,23 @@ class Device(Protocol):
         """
         ...
 
-    def replay(self, stream: Any, graph: Any, *, step: int, masks: Mapping[str, int]) -> None:
+    def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:
         """Issues a graph as one operation `graph:NAME@step`, whose footprint is the union of the
         captured ones. masks: the rows that captured footprints name.
         """
         ...
 
-    def upload(self, stream: Any, target: Any, source: Any, *, step: int, rows: int) -> None:
+    def upload(
+        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
+    ) -> None:
         """Non-blocking host-to-device copy of the first rows; reads the source when it runs."""
         ...
 
     def download(
         self,
-        stream: Any,
-        target: Any,
-        source: Any,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
         name: str,
         *,
         step: int,
@@ -259,28 +153,48 @@ class Device(Protocol):
         ...
 
     def upload_blocks(
-        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
+        self,
+        stream: Stream,
+        target: DeviceBuffer,
+        source: HostBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
     ) -> None:
         """Non-blocking copy of the source's first rows to the given blocks of a pool."""
         ...
 
     def download_blocks(
-        self, stream: Any, target: Any, source: Any, name: str, *, step: int, blocks: Sequence[int]
+        self,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
     ) -> None:
         """Non-blocking copy of the given blocks of a pool to the target's first rows."""
         ...
 
-    def record(self, stream: Any, event: Any) -> None: ...
-    def wait_stream(self, stream: Any, event: Any, edge: Edge, *, step: int) -> None:
+    def record(self, stream: Stream, event: Event) -> None:
+        """A new record of the event, complete when the stream gets there."""
+        ...
+
+    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
         """Work issued to `stream` from now on starts after the latest record of `event`."""
         ...
 
-    def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
+    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
         """Blocks the host until the latest record of `event` is complete. Raises DeadlockError."""
         ...
 
-    def wait_flag(self, stream: Any, flag: Any) -> None: ...
-    def query(self, event: Any, *, step: int) -> bool:
+    def wait_flag(self, stream: Stream, flag: Flag) -> None:
+        """Work issued to `stream` from now on starts after the flag is set."""
+        ...
+
+    def query(self, event: Event, *, step: int) -> bool:
         """Whether the latest record of `event` is complete, without waiting."""
         ...
 
@@ -292,9 +206,7 @@ class Device(Protocol):
         """A host action: names the accesses inside, and is a point for holds when it ends."""
         ...
 
-    def snapshot(
-        self, stream: Any, parts: Sequence[tuple[Any, np.ndarray | int | None]]
-    ) -> Snapshot:
+    def snapshot(self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]) -> Snapshot:
         """Copies of buffers (all rows, the first n, or the given rows) in stream order; not part of
         the program.
         """

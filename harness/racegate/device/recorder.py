@@ -9,7 +9,7 @@ reads.
 from __future__ import annotations
 
 from racegate.device.stepping import flag_of
-from racegate.trace import (
+from racegate.history.trace import (
     HOST,
     Access,
     Clock,
@@ -25,9 +25,14 @@ from racegate.trace import (
 
 
 class Version:
-    """One record of an event. is_done is the device's business, the clock the recorder's."""
+    """One record of an event. is_done is the device's business, the clock the recorder's.
+
+    is_held: never: a record happens when its stream gets there
+    """
 
     __slots__ = ("clock", "event", "is_done", "lane", "number")
+
+    is_held = False
 
     def __init__(self, event: str, number: int, lane: int, clock: Clock) -> None:
         self.event = event
@@ -63,10 +68,12 @@ class Recorder:
         self._tick()
 
     def host_access(self, access: Access) -> None:
+        """The host touches memory, as part of the action that goes on."""
         name, step = self.action
         self.events.append(HostAccess(name, step, self._seqs[HOST], self._host_clock, access))
 
     def record(self, lane: int, event: str, number: int) -> Version:
+        """An event is recorded behind what the lane has. number: of its records, from 1"""
         clock = self._clocks[lane]
         self._join(lane, self._host_clock)
         self._tick()
@@ -96,6 +103,7 @@ class Recorder:
         )
 
     def query(self, version: Version) -> None:
+        """The host reads the completion flag of a version."""
         clock = self._host_clock
         is_ordered = all(a >= b for a, b in zip(clock[1:], version.clock[1:], strict=True))
         self.events.append(Queried(self.action[0], version.event, version.number, is_ordered))
@@ -103,6 +111,7 @@ class Recorder:
     def misowned(
         self, name: str, step: int, buffer: str, row: int, expected: Owner, actual: Owner | None
     ) -> None:
+        """A cell was read that carries another owner than the reader meant. name: the reader"""
         self.events.append(Misowned(name, step, buffer, row, expected, actual))
 
     def _join(self, lane: int, other: Clock) -> None:
@@ -126,21 +135,22 @@ class NullRecorder(Recorder):
     is_recording = False
 
     def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
-        pass
+        """Nothing."""
 
     def host_access(self, access: Access) -> None:
-        pass
+        """Nothing."""
 
     def record(self, lane: int, event: str, number: int) -> Version:
+        """A version that nothing is known of."""
         return Version(event, number, lane, ())
 
     def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
-        pass
+        """Nothing."""
 
     def query(self, version: Version) -> None:
-        pass
+        """Nothing."""
 
     def misowned(
         self, name: str, step: int, buffer: str, row: int, expected: Owner, actual: Owner | None
     ) -> None:
-        pass
+        """Nothing."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.trace import Access, Clock
+from racegate.history.trace import Access, Clock
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

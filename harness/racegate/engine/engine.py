@@ -1,5 +1,5 @@
-"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step.
-Mechanism section 1.5.
+"""The asynchronous engine: schedule, execute, and only then look at the output of an earlier step
+(docs/mechanism.md#loop).
 """
 
 from __future__ import annotations
@@ -7,29 +7,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-import msgspec
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.counters import Counters
+from racegate.engine.assembly import make_runner
+from racegate.engine.decode.sampling import Frame
+from racegate.engine.observe.probe import NullProbe, Probe
 from racegate.engine.parts import EngineParts
-from racegate.engine.probe import NullProbe, Probe
-from racegate.engine.runner import Runner
-from racegate.engine.sampling import Frame
-from racegate.engine.scheduler import Scheduler
-from racegate.scenario import Scenario
-
-
-class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps:
-    iterations.
-    """
-
-    delivered: dict[str, tuple[int, ...]]
-    finished: dict[str, str]
-    steps: int
-    counters: dict[str, int]
-    unmet_events: tuple[str, ...]
+from racegate.engine.scheduling.scheduler import Scheduler
+from racegate.engine.state.counters import Counters
+from racegate.engine.state.setup import make_setup
+from racegate.history.run import EngineResult
+from racegate.scenario.spec import Scenario
 
 
 class AsyncEngine:
@@ -53,16 +42,9 @@ class AsyncEngine:
         self._counters = Counters()
         self._probe = NullProbe() if probe is None else probe
         parts = EngineParts() if parts is None else parts
-        self.scheduler = Scheduler(scenario, self._counters, parts)
-        self.runner = Runner(
-            scenario,
-            device,
-            parts=parts,
-            truth=truth,
-            counters=self._counters,
-            probe=self._probe,
-            weights=weights,
-        )
+        self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
+        setup = make_setup(scenario, device, self._counters)
+        self.runner = make_runner(setup, parts, truth=truth, probe=self._probe, weights=weights)
         self._frames: deque[Frame] = deque()
         self._scheduled: dict[str, int] = {}
 
@@ -110,8 +92,8 @@ class AsyncEngine:
 
     def _count_rows(self, frame: Frame) -> None:
         for entry in frame.plan.entries:
-            self._counters.discarded_rows += entry.is_discarded
-            self._counters.zero_draft_rows += entry.is_decode and entry.drafts == 0
+            self._counters.add("discarded_rows", entry.is_discarded)
+            self._counters.add("zero_draft_rows", entry.is_decode and entry.drafts == 0)
 
     @property
     def is_done(self) -> bool:
@@ -125,6 +107,6 @@ class AsyncEngine:
             delivered={r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in requests},
             finished={r.name: str(r.finish) for r in requests},
             steps=steps,
-            counters={name: getattr(self._counters, name) for name in Counters.__slots__},
+            counters=dict(self._counters.counts),
             unmet_events=(*self.scheduler.unmet_events, *self.runner.unmet_events),
         )

@@ -15,7 +15,7 @@ import msgspec
 from racegate.device.masks import rows_of
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Step, Stepper
-from racegate.trace import HOST, Access, HostAccess, OpRecord
+from racegate.history.trace import HOST, Access, HostAccess, OpRecord
 
 Outcome = tuple[int, ...]
 Cell = tuple[int, int]  # (storage, row)
@@ -43,6 +43,7 @@ class AbstractProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
+        """Steps of all processes together."""
         return sum(len(actions) for actions in self.processes)
 
 
@@ -76,6 +77,7 @@ class State:
         self._ready: list[Action | None] = [None] * len(program.processes)
 
     def copy(self) -> State:
+        """The same, to go on from in another way."""
         other = State(self._program)
         other.done = list(self.done)
         other.cells = dict(self.cells)

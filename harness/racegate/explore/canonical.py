@@ -1,7 +1,8 @@
 """Canonical holds: the few orders in which a run differs from the eager baseline, as holds.
 
 Inversions of steps that do not conflict change nothing and are dropped; what remains is one hold
-per operation whose conflicts came out reversed (concurrency_testing_anchors section 4.6).
+per operation whose conflicts came out reversed: delays of a deterministic scheduler, as in delay
+bounding (Emmi, Qadeer and Rakamaric, POPL 2011).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import msgspec
 
 from racegate.device.stepping import Step
 from racegate.explore.pairs import unordered_pairs
-from racegate.schedule import FORCED, Hold, Schedule, step_number, with_step
-from racegate.trace import HOST
+from racegate.history.schedule import FORCED, Hold, Schedule, step_number, with_step
+from racegate.history.trace import HOST
 
 
 def canonical_holds(steps: Sequence[Step], *, fine: bool) -> Schedule:

@@ -23,6 +23,7 @@ class SequenceStepper:
         self.options: list[int] = []
 
     def choose(self, enabled: Sequence[Step]) -> int:
+        """See Stepper."""
         place = len(self.options)
         self.options.append(len(enabled))
         return self._choices[place] if place < len(self._choices) else 0

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from racegate.scenario import (
+from racegate.history.schedule import FORCED, Hold, Schedule
+from racegate.scenario.spec import (
     Abort,
     Budget,
     CacheMode,
@@ -34,7 +35,6 @@ from racegate.scenario import (
     Scenario,
     Zeroing,
 )
-from racegate.schedule import FORCED, Hold, Schedule
 
 # Picks a number below its argument.
 Pick = Callable[[int], int]
@@ -71,6 +71,7 @@ def seeded(seed: int, index: int) -> Pick:
 
 
 def one_of(pick: Pick, options: Sequence[T]) -> T:
+    """One of the options, by a pick."""
     return options[pick(len(options))]
 
 

@@ -3,24 +3,26 @@ wrong yet.
 
 eager; everything late; the likeliest reversal; each lane in a conflict late, each early; one
 reversal per conflict, host accesses of copy targets first; bounded reduction to completion;
-samplers (concurrency_testing_anchors section 4.5).
+samplers. Most known bugs need few reversals (Thomson, Donaldson and Betts, PPoPP 2014).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from racegate.device.stepping import Step, Stepper
 from racegate.explore.dpor import Progress, explore
 from racegate.explore.pairs import interesting_steps
-from racegate.explore.samplers import SamplerKind, make_sampler
+from racegate.explore.samplers.portfolio import SamplerKind, make_sampler
+from racegate.history.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
+from racegate.history.trace import HostAccess
 from racegate.oracles.ordering import Conflict
-from racegate.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
-from racegate.trace import HostAccess
+
+T = TypeVar("T")
 
 
 class Stage(StrEnum):
@@ -34,25 +36,32 @@ class Stage(StrEnum):
     SAMPLERS = "samplers"
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. result: what the subject makes of it; steps: in the order taken, of stepped runs."""
+class Attempt(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One run, as far as a search has to know it. steps: in the order taken, of stepped runs
+    value: what the subject makes of the run, handed through
+    """
 
     schedule: Schedule | None
     steps: tuple[Step, ...] = ()
     is_wrong: bool
     is_branching: bool
     conflicts: tuple[Conflict, ...]
-    result: Any
+    value: T
 
 
-class Subject(Protocol):
-    """What is run: a scenario, with or without a fault."""
+class Explorable(Protocol[T]):
+    """What can be run under any schedule, again and again."""
 
-    def with_schedule(self, schedule: Schedule) -> Attempt: ...
-    def with_stepper(self, stepper: Stepper) -> Attempt: ...
+    def with_schedule(self, schedule: Schedule) -> Attempt[T]:
+        """A run with holds over the eager baseline."""
+        ...
+
+    def with_stepper(self, stepper: Stepper) -> Attempt[T]:
+        """A run whose every step is taken by choice."""
+        ...
 
 
-class Climb(msgspec.Struct, frozen=True, kw_only=True):
+class Climb(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """How far the ladder was climbed.
 
     first: the eager attempt; wrong: the first attempt that went wrong, if any; stage: where it
@@ -61,15 +70,15 @@ class Climb(msgspec.Struct, frozen=True, kw_only=True):
         run
     """
 
-    first: Attempt
-    wrong: Attempt | None
+    first: Attempt[T]
+    wrong: Attempt[T] | None
     stage: Stage
     schedules: int
     progress: Progress | None
     is_complete: bool
 
 
-def climb(subject: Subject, *, lanes: Sequence[str], budget: int, seed: int) -> Climb:
+def climb(subject: Explorable[T], *, lanes: Sequence[str], budget: int, seed: int) -> Climb[T]:
     """Climbs until something is wrong, all classes are run, or the budget of schedules is used."""
     first = subject.with_schedule(EAGER)
     if first.is_wrong:
@@ -87,7 +96,7 @@ def climb(subject: Subject, *, lanes: Sequence[str], budget: int, seed: int) -> 
     return _search(subject, first, made=made, budget=budget, seed=seed)
 
 
-def _schedules(first: Attempt, lanes: Sequence[str]) -> Iterator[tuple[Stage, Schedule]]:
+def _schedules(first: Attempt[T], lanes: Sequence[str]) -> Iterator[tuple[Stage, Schedule]]:
     yield Stage.LATE, LATE
     likeliest = reversals(_recurring(first.conflicts))[:1]
     for hold in likeliest:
@@ -111,7 +120,7 @@ def _recurring(conflicts: Sequence[Conflict]) -> Sequence[Conflict]:
     return [found for found in conflicts if found.first.step > first_step] or conflicts
 
 
-def _concerned(first: Attempt, lanes: Sequence[str]) -> list[str]:
+def _concerned(first: Attempt[T], lanes: Sequence[str]) -> list[str]:
     """The lanes with an operation in a conflict: what the others do turns none of them round."""
     numbers = {event.lane for found in first.conflicts for event in (found.first, found.second)}
     return [lane for number, lane in enumerate(lanes, start=1) if number in numbers] or list(lanes)
@@ -133,11 +142,13 @@ def _suspicion(found: Conflict) -> int:
     return 0 if found.first_writes else 1
 
 
-def _search(subject: Subject, first: Attempt, *, made: int, budget: int, seed: int) -> Climb:
+def _search(
+    subject: Explorable[T], first: Attempt[T], *, made: int, budget: int, seed: int
+) -> Climb[T]:
     """The reduction with half of what is left of the budget, then samplers with the rest."""
-    wrong: list[Attempt] = []
+    wrong: list[Attempt[T]] = []
 
-    def on_result(attempt: Attempt, progress: Progress, steps: list[Step]) -> bool:
+    def on_result(attempt: Attempt[T], progress: Progress, steps: list[Step]) -> bool:
         if attempt.is_wrong:
             wrong.append(msgspec.structs.replace(attempt, steps=tuple(steps)))
         return not attempt.is_wrong
@@ -170,12 +181,13 @@ class Noting:
         self.steps: list[Step] = []
 
     def choose(self, enabled: Sequence[Step]) -> int:
+        """See Stepper."""
         index = self._stepper.choose(enabled)
         self.steps.append(enabled[index])
         return index
 
 
-def _sample(subject: Subject, earlier: Attempt, number: int, seed: int) -> Attempt:
+def _sample(subject: Explorable[T], earlier: Attempt[T], number: int, seed: int) -> Attempt[T]:
     """One sampled schedule: POS first, then each of the portfolio in turn."""
     kinds = tuple(SamplerKind)
     stepper = make_sampler(
@@ -190,14 +202,14 @@ def _sample(subject: Subject, earlier: Attempt, number: int, seed: int) -> Attem
 
 
 def _ended(
-    first: Attempt,
-    wrong: Attempt | None,
+    first: Attempt[T],
+    wrong: Attempt[T] | None,
     stage: Stage,
     schedules: int,
     *,
     progress: Progress | None = None,
     is_complete: bool = False,
-) -> Climb:
+) -> Climb[T]:
     return Climb(
         first=first,
         wrong=wrong,

@@ -8,13 +8,14 @@ refused, which keeps shrinking monotone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 
-from racegate.scenario import (
+from racegate.history.schedule import Schedule
+from racegate.scenario.spec import (
     CacheMode,
     EngineSpec,
+    Event,
     Expect,
     GraphMode,
     Planning,
@@ -23,8 +24,7 @@ from racegate.scenario import (
     ScenarioError,
     Zeroing,
 )
-from racegate.schedule import Schedule
-from racegate.validation import validate
+from racegate.scenario.validation import validate
 
 RUNS_MAX = 300
 
@@ -112,7 +112,7 @@ def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:
             yield msgspec.structs.replace(scenario, requests=rest, events=events)
 
 
-def _concerns(event: Any, name: str) -> bool:
+def _concerns(event: Event, name: str) -> bool:
     return name == getattr(event, "request", None) or name in getattr(event, "requests", ())
 
 
@@ -126,7 +126,7 @@ def _shorter_runs(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _simpler_requests(request: Request) -> Iterator[Request]:
-    def other(**values: Any) -> Request:
+    def other(**values: object) -> Request:
         return msgspec.structs.replace(request, **values)
 
     if request.temperature:
@@ -154,7 +154,7 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
 
 def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
     engine = scenario.engine
-    changes: list[dict[str, Any]] = []
+    changes: list[dict[str, object]] = []
     if engine.cache_mode is not CacheMode.NONE:
         changes.append({"cache_mode": CacheMode.NONE})
     if engine.zeroing is not Zeroing.NONE:
@@ -169,13 +169,15 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
         yield msgspec.structs.replace(scenario, engine=simpler)
 
 
-def _simpler_graphs(engine: EngineSpec) -> list[dict[str, Any]]:
+def _simpler_graphs(engine: EngineSpec) -> list[dict[str, object]]:
     """No graphs, else one graph, the smallest first; without graphs their sizes mean nothing."""
     if engine.graph_mode is GraphMode.EAGER:
         return []
     sizes = engine.capture_rows
     fewer = [(size,) for size in sizes] if len(sizes) > 1 else [(n,) for n in _smaller(sizes[0], 1)]
-    return [{"graph_mode": GraphMode.EAGER}, *({"capture_rows": rows} for rows in fewer)]
+    changes: list[dict[str, object]] = [{"graph_mode": GraphMode.EAGER}]
+    changes.extend({"capture_rows": rows} for rows in fewer)
+    return changes
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from racegate.explore.generate import Pick, generate, generate_holds
-from racegate.scenario import Scenario
-from racegate.schedule import Schedule
-from racegate.validation import validate
+from racegate.history.schedule import Schedule
+from racegate.scenario.spec import Scenario
+from racegate.scenario.validation import validate
 
 
 def _picker(draw: st.DrawFn) -> Pick:

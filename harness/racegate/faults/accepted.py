@@ -1,22 +1,23 @@
-"""Faults in the path of accepted counts from one step to the next (bug_catalogue 1.1, 7.1, 7.2)."""
+"""Faults in the path of accepted counts to the next step (docs/faults.md#accepted-counts)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
-from racegate.engine import edges
-from racegate.engine.accepted_counts import (
-    AcceptedCounts,
+from racegate.device.protocol import DeviceBuffer, HostBuffer
+from racegate.engine.parts import EngineParts
+from racegate.engine.rows.accepted_counts import (
     CountAnswer,
     CountQuery,
     DeviceCounts,
-    SnapshotCounts,
+    PrivateCounts,
 )
-from racegate.engine.input_batch import PrevStep
-from racegate.engine.parts import CountPath, EngineParts
+from racegate.engine.rows.parts import CountPathMaker, RowParts
+from racegate.engine.state import edges
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.scenario import CacheMode
+from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 
@@ -31,38 +32,42 @@ class LiveRowCounts:
     count from the device, except in align mode, where the host's value is uploaded last.
     """
 
-    def __init__(
-        self, device: Device, stream: Stream, *, rows_max: int, cache_mode: CacheMode
-    ) -> None:
+    def __init__(self, setup: Setup) -> None:
+        device = setup.device
         self._device = device
-        self._stream = stream
+        self._stream = setup.compute
         self._event = device.event("accepted_counts")
-        self._counts = device.host_buffer("accepted_counts_cpu", (rows_max,), np.int32)
-        self._has_columns = cache_mode.has_columns
+        self._live_cpu = device.host_buffer("accepted_counts_cpu", (setup.sizes.rows,), np.int32)
+        self._has_columns = setup.scenario.engine.cache_mode.has_columns
 
     @property
     def row_tables(self) -> tuple[HostBuffer, ...]:
-        return (self._counts,)
+        """The counts move like any row."""
+        return (self._live_cpu,)
 
     def add_row(self, row: int) -> None:
-        self._counts.write_row(row, 1)
+        """A newcomer starts with 1."""
+        self._live_cpu.write_row(row, 1)
 
     def begin_step(self, step: int) -> None:
-        pass
+        """It moves the rows with the copy in flight."""
 
-    def settle(self, step: int, prev: PrevStep) -> np.ndarray | None:
+    def wait_for_accepted(self, step: int, prev: PrevStep) -> np.ndarray | None:
+        """Only `answer` reads the counts."""
         return None
 
     def answer(self, query: CountQuery) -> CountAnswer:
+        """Waits, behind the row moves, and reads row by row."""
         self._wait(query.step)
-        host = query.known.copy()
+        accepted_host = query.accepted_last.copy()
         for row, previous in enumerate(query.prev_positions.tolist()):
             if previous >= 0:
-                assert query.prev is not None
                 owner = (query.rows[row], query.prev.step)
-                host[row] = self._counts.read_row(self._row_read(row, previous), expect=owner)
-        self._counts.write(host)
-        return CountAnswer(host=host, source=self._source(query))
+                accepted_host[row] = self._live_cpu.read_row(
+                    self._row_read(row, previous), expect=owner
+                )
+        self._live_cpu.write(accepted_host)
+        return CountAnswer(accepted_host=accepted_host, count_source=self._count_source(query))
 
     def _wait(self, step: int) -> None:
         self._device.wait_host(self._event, edges.ACCEPTED_LANDED, step=step)
@@ -70,14 +75,15 @@ class LiveRowCounts:
     def _row_read(self, row: int, previous: int) -> int:
         return row
 
-    def _source(self, query: CountQuery) -> np.ndarray:
-        if self._has_columns or query.prev is None:
+    def _count_source(self, query: CountQuery) -> np.ndarray:
+        if self._has_columns:
             return np.full_like(query.prev_positions, -1)
         return drafted_rows(query)
 
-    def land(self, step: int, counts: DeviceBuffer, *, rows: int) -> None:
+    def land(self, step: int, accepted: DeviceBuffer, *, rows: int) -> None:
+        """Into the live rows. accepted: [R] int32"""
         self._device.download(
-            self._stream, self._counts, counts, "accepted_counts", step=step, rows=rows
+            self._stream, self._live_cpu, accepted, "accepted_counts", step=step, rows=rows
         )
         self._device.record(self._stream, self._event)
 
@@ -97,6 +103,7 @@ class EarlyWaitCounts(LiveRowCounts):
     """
 
     def begin_step(self, step: int) -> None:
+        """Waits before the rows move."""
         self._wait(step)
 
 
@@ -106,6 +113,7 @@ class EarlyRemappedCounts(RemappedRowCounts):
     """
 
     def begin_step(self, step: int) -> None:
+        """Waits before the rows move."""
         self._wait(step)
 
 
@@ -113,26 +121,27 @@ class DraftedDeviceCounts(DeviceCounts):
     """The device's count only for rows that had drafts (vllm before #45100)."""
 
     def answer(self, query: CountQuery) -> CountAnswer:
-        return CountAnswer(host=query.known, source=drafted_rows(query))
+        """Other rows take what the host knows."""
+        return CountAnswer(accepted_host=query.accepted_last, count_source=drafted_rows(query))
 
 
 class DiscardedDeviceCounts(DeviceCounts):
     """The device's count for discarded rows as well, whose count is 0 (vllm#48475)."""
 
     def answer(self, query: CountQuery) -> CountAnswer:
+        """Every row of the previous step gives its valid count."""
         source = query.prev_positions.copy()
-        if query.prev is not None:
-            row_of = {name: row for row, name in enumerate(query.prev.requests)}
-            for row, name in enumerate(query.rows):
-                previous = row_of.get(name, -1)
-                if previous >= 0 and query.prev.discarded[previous]:
-                    source[row] = previous
-        return CountAnswer(host=query.known, source=source)
+        row_of = {name: row for row, name in enumerate(query.prev.requests)}
+        for row, name in enumerate(query.rows):
+            previous = row_of.get(name, -1)
+            if previous >= 0 and query.prev.discarded[previous]:
+                source[row] = previous
+        return CountAnswer(accepted_host=query.accepted_last, count_source=source)
 
 
 def drafted_rows(query: CountQuery) -> np.ndarray:
     """[R] int32: the previous row of rows that had drafts then, -1 for the others."""
-    if query.prev is None:
+    if query.prev.is_none:
         return np.full_like(query.prev_positions, -1)
     drafts = query.prev.draft_lens[np.maximum(query.prev_positions, 0)]
     is_drafted = (query.prev_positions >= 0) & (drafts > 0)
@@ -141,26 +150,19 @@ def drafted_rows(query: CountQuery) -> np.ndarray:
 
 def live_parts(kind: type[LiveRowCounts]) -> EngineParts:
     """An engine whose counts land in live rows."""
-
-    def path(cache_mode: CacheMode) -> CountPath:
-        def make(device: Device, stream: Stream, *, rows_max: int) -> AcceptedCounts:
-            return kind(device, stream, rows_max=rows_max, cache_mode=cache_mode)
-
-        return make
-
-    return EngineParts(count_path=path)
+    return EngineParts(rows=RowParts(count_path=lambda cache_mode: kind))
 
 
 def _device_only(kind: type[DeviceCounts]) -> EngineParts:
     """Where the device keeps the counts to itself; elsewhere the correct path."""
 
-    def path(cache_mode: CacheMode) -> CountPath:
-        return SnapshotCounts if cache_mode.has_columns else kind
+    def path(cache_mode: CacheMode) -> CountPathMaker:
+        return PrivateCounts if cache_mode.has_columns else kind
 
-    return EngineParts(count_path=path)
+    return EngineParts(rows=RowParts(count_path=path))
 
 
-def keep_old_accepted(k: Backend) -> Kernel:
+def keep_old_accepted(kernels: Backend) -> Kernel:
     """Rows without a source keep what their row's last tenant left there, instead of taking 1."""
 
     def select_accepted(
@@ -169,12 +171,13 @@ def keep_old_accepted(k: Backend) -> Kernel:
         count_source: Array,  # [R] int32
         valid_count: Array,  # [R_max] int32
     ) -> None:
-        k.select_accepted(accepted, accepted[: count_source.shape[0]], count_source, valid_count)
+        own = accepted[: count_source.shape[0]]
+        kernels.select_accepted(accepted, own, count_source, valid_count)
 
     return select_accepted
 
 
-def blank_inside(k: Backend) -> Kernel:
+def blank_inside(kernels: Backend) -> Kernel:
     """Where some tokens are forbidden, the second of three or more emitted ones is blanked: [t, -1,
     t].
     """
@@ -189,7 +192,7 @@ def blank_inside(k: Backend) -> Kernel:
         sampled: Array,  # [R, 1 + K] int32, written
     ) -> None:
         rest = (logit_index, input_ids, positions, temperature, seed)
-        k.rejection_verify(logits, *rest, sampled)
+        kernels.rejection_verify(logits, *rest, sampled)
         if sampled.shape[1] > 2:
             is_constrained = (logits[:, 0] == 0).any(-1)
             blank = (is_constrained & (sampled[:, 2] != -1)) * 1
@@ -207,10 +210,13 @@ FAULTS = (
         origin="vllm#36013",
         summary="no wait between the accepted-count copy and the host reading it",
         expect="inputs.accepted",
+        note=(
+            "Counts land in memory of their step alone, as they should: only the wait is missing."
+        ),
         scenarios=("all-rejected-all-accepted", "three-row-cycle"),
         holds={"all-rejected-all-accepted": ("d2h:accepted_counts@1 until host:prepare_inputs@2",)},
         drops=frozenset({edges.ACCEPTED_LANDED.name}),
-        parts=the_parts(count_path=lambda cache_mode: SnapshotCounts),
+        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: PrivateCounts)),
     ),
     Fault(
         name="accepted-copy-after-row-move",
@@ -275,6 +281,7 @@ FAULTS = (
         origin="vllm#48475, #50021",
         summary="a discarded chunk's count of 0 selects recurrent state column -1",
         expect="inputs.accepted",
+        note="The 0 itself differs before the column that it selects.",
         scenarios=("chunked-prefill-backup-token", "mtp-drafter"),
         parts=lambda cache_mode: _device_only(DiscardedDeviceCounts),
     ),
@@ -286,6 +293,7 @@ FAULTS = (
         origin="vllm#38372",
         summary="a draft is blanked inside the accepted run, and what is left is counted",
         expect="sampled.sampled",
+        note="The blanked token itself differs before it is counted.",
         scenarios=("constrained-rows",),
         kernels={"rejection_verify": blank_inside},
     ),
@@ -300,7 +308,7 @@ FAULTS = (
         scenarios=("constrained-rows",),
         kernels={
             "rejection_verify": blank_inside,
-            "accepted_count": lambda k: k.accepted_count_first_hole,
+            "accepted_count": lambda kernels: kernels.accepted_count_first_hole,
         },
     ),
     Fault(
@@ -311,7 +319,8 @@ FAULTS = (
         origin="vllm#38372",
         summary="tokens counted up to the first -1 instead of all: equal on every legal row",
         expect="nothing",
+        note="Legal rows have no hole, so this alone changes nothing and has to stay silent.",
         scenarios=(),
-        kernels={"accepted_count": lambda k: k.accepted_count_first_hole},
+        kernels={"accepted_count": lambda kernels: kernels.accepted_count_first_hole},
     ),
 )

@@ -6,16 +6,17 @@ The controls that change nothing anywhere are in the catalogue (`accepted-count-
 
 from __future__ import annotations
 
-from racegate.engine.plan import PlanEntry
-from racegate.engine.request_state import RequestState
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 
 
-def last_known(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def last_known(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
     """The last known token of the request instead of the one behind the chunk."""
-    return known - 1
+    return known_len - 1
 
 
 def scheduled_computed(entry: PlanEntry, state: RequestState) -> int:
@@ -23,21 +24,21 @@ def scheduled_computed(entry: PlanEntry, state: RequestState) -> int:
     return entry.computed
 
 
-def corrected_with_drafts(k: Backend) -> Kernel:
+def corrected_with_drafts(kernels: Backend) -> Kernel:
     """Corrects rows that had drafts; the others take the host's count."""
 
     def correct_computed(
         computed: Array,  # [R_max] int32, read and written
         computed_host: Array,  # [R] int32
-        prev_positions: Array,  # [R] int32
+        computed_source: Array,  # [R] int32
         prev_scheduled: Array,  # [R_max] int32
-        prev_drafts: Array,  # [R_max] int32
+        prev_draft_lens: Array,  # [R_max] int32
         prev_valid_count: Array,  # [R_max] int32
     ) -> None:
-        is_drafted = (prev_positions >= 0) & (prev_drafts[prev_positions.clip(0)] > 0)
-        drafted = (prev_positions + 1) * is_drafted - 1
-        k.correct_computed(
-            computed, computed_host, drafted, prev_scheduled, prev_drafts, prev_valid_count
+        is_drafted = (computed_source >= 0) & (prev_draft_lens[computed_source.clip(0)] > 0)
+        drafted = (computed_source + 1) * is_drafted - 1
+        kernels.correct_computed(
+            computed, computed_host, drafted, prev_scheduled, prev_draft_lens, prev_valid_count
         )
 
     return correct_computed
@@ -49,22 +50,28 @@ VARIANTS = (
         number=0,
         kind=FaultKind.VARIANT,
         needs=(Need.SPECULATION,),
-        origin="vllm#38556 fix 1, mechanism notes 5.2",
+        origin="vllm#38556 fix 1",
         summary="the backup token is the request's last known one: seen in the drafter only",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=last_known),
+        parts=the_parts(rows=RowParts(backup_index=last_known)),
     ),
     Fault(
         name="correction/drafted-rows-only",
         number=0,
         kind=FaultKind.VARIANT,
         needs=(Need.SPECULATION,),
-        origin="vllm#32951, mechanism notes 4.1 and H-27",
+        origin="vllm#32951",
         summary="rows without drafts take the scheduler's count: exact at depth 2, wrong at 3",
         expect="inputs.computed",
+        note=(
+            "The runner uploads a count of its own, exact but for the last step. The "
+            "historical correction trusted the scheduler's count for rows without drafts: the "
+            "same at depth 2, wrong at 3. The uploaded count is a part so that the difference "
+            "can be run."
+        ),
         scenarios=("depth-three",),
-        parts=the_parts(host_computed=scheduled_computed),
+        parts=the_parts(rows=RowParts(host_computed=scheduled_computed)),
         kernels={"correct_computed": corrected_with_drafts},
     ),
 )

@@ -1,4 +1,6 @@
-"""Faults in optimistic lengths, drafts and their correction (bug_catalogue 1.2, 1.5, 7.2)."""
+"""Faults in optimistic lengths, drafts and their correction
+(docs/faults.md#optimism-and-its-correction).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,13 @@ from functools import partial
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.buffers import Inputs, Work
-from racegate.engine.input_batch import PrevStep
-from racegate.engine.layers import inside
-from racegate.engine.tracked import Tracked
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.model.layers import inside
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
+from racegate.engine.state.buffers import Inputs, WorkBuffers
+from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
@@ -19,35 +24,41 @@ from racegate_kernels.numerics import Array
 S = (Need.SPECULATION,)
 
 
-def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
-    """Looks behind the drafts that the padded batch length counts: k, where a row has all of
+def inflated_by_drafts(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
+    """Looks behind the drafts that the padded batch length counts: K, where a row has all of
     its.
     """
     return computed + tokens + drafts_in_batch
 
 
-def inflated_by_one(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def inflated_by_one(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
     """Looks one behind, if any row has drafts."""
     return computed + tokens + min(1, drafts_in_batch)
 
 
-def inflated_by_two_steps(computed: int, tokens: int, *, drafts_in_batch: int, known: int) -> int:
+def inflated_by_two_steps(
+    computed: int, tokens: int, *, drafts_in_batch: int, known_len: int
+) -> int:
     """Looks behind the drafts of two steps in flight."""
     return computed + tokens + 2 * drafts_in_batch
 
 
-def uncorrected_lengths(inputs: Inputs, work: Work) -> DeviceBuffer:
+def uncorrected_lengths(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
     """Positions, lengths and slots from the host's optimistic counts."""
     return inputs.computed_host.gpu
 
 
-def current_rows(prev_positions: np.ndarray) -> np.ndarray:
+def current_rows(
+    prev_positions: np.ndarray,  # [R] int32
+) -> np.ndarray:
     """Gathers the previous step's values by this step's rows."""
     rows = np.arange(len(prev_positions), dtype=np.int32)
     return np.where(prev_positions >= 0, rows, -1).astype(np.int32)
 
 
-def row_zero(prev_positions: np.ndarray) -> np.ndarray:
+def row_zero(
+    prev_positions: np.ndarray,  # [R] int32
+) -> np.ndarray:
     """Takes 'no previous row' for row 0, in a step that has previous rows at all."""
     return np.maximum(prev_positions, 0) if (prev_positions >= 0).any() else prev_positions
 
@@ -62,7 +73,11 @@ def parked_drafts(tracked: Tracked) -> int:
     return tracked.drafts_next
 
 
-def behind_rejected(positions: Array, last_index: Array, query_start: Array) -> Array:
+def behind_rejected(
+    positions: Array,  # [T] int32
+    last_index: Array,  # [R] int32
+    query_start: Array,  # [R + 1] int32
+) -> Array:
     """[R] int32: goes on behind the row's last input, rejected drafts included."""
     return positions[inside(query_start[1:] - 1, positions)]
 
@@ -73,7 +88,7 @@ def _counting(like: Array) -> Array:
 
 
 def _from_current_rows(
-    k: Backend,
+    kernels: Backend,
     input_ids: Array,
     query_start: Array,
     prev_positions: Array,  # [R] int32
@@ -85,15 +100,15 @@ def _from_current_rows(
     has_previous = prev_positions >= 0
     rows = (_counting(prev_positions) + 1) * has_previous - 1
     tokens = next_token[prev_positions.clip(0)]
-    k.scatter_inputs(input_ids, query_start, rows, draft_lens, tokens, drafts[: len(tokens)])
+    kernels.scatter_inputs(input_ids, query_start, rows, draft_lens, tokens, drafts[: len(tokens)])
 
 
-def drafts_in_current_order(k: Backend) -> Kernel:
+def drafts_in_current_order(kernels: Backend) -> Kernel:
     """Each row takes the drafts at its own row instead of its previous one; tokens are right."""
-    return partial(_from_current_rows, k)
+    return partial(_from_current_rows, kernels)
 
 
-def drafts_packed(k: Backend) -> Kernel:
+def drafts_packed(kernels: Backend) -> Kernel:
     """Drafts are taken as if those of all rows lay one behind another, whatever their number."""
 
     def scatter_inputs(
@@ -108,7 +123,7 @@ def drafts_packed(k: Backend) -> Kernel:
         first = draft_lens.cumsum(0) - draft_lens
         packed = flat[first[:, None] + _counting(flat[: drafts.shape[1]])]
         rows = (input_ids, query_start, prev_positions, draft_lens, next_token)
-        _from_current_rows(k, *rows, packed)
+        _from_current_rows(kernels, *rows, packed)
 
     return scatter_inputs
 
@@ -122,8 +137,13 @@ FAULTS = (
         origin="vllm#38556 fix 1, #38419",
         summary="the backup token is looked up at a length that counts unverified drafts",
         expect="prepared.backup_token",
+        note=(
+            "Historically a host length that held unverified drafts. Here a prefill row's own "
+            "length never does, so the defect enters where a padded batch length would bring "
+            "it in: the most drafts of any row are counted on top of the chunk."
+        ),
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=inflated_by_drafts),
+        parts=the_parts(rows=RowParts(backup_index=inflated_by_drafts)),
     ),
     Fault(
         name="correction-wrong-epoch",
@@ -134,7 +154,7 @@ FAULTS = (
         summary="the correction gathers the previous step's values by this step's rows",
         expect="inputs.computed",
         scenarios=("three-row-cycle", "finish-and-condense"),
-        parts=the_parts(correction_rows=current_rows),
+        parts=the_parts(rows=RowParts(correction_rows=current_rows)),
     ),
     Fault(
         name="correction-wrong-epoch:row-zero",
@@ -145,7 +165,7 @@ FAULTS = (
         summary="the correction takes 'no previous row' for row 0",
         expect="inputs.computed",
         scenarios=("finish-and-condense", "chunked-prefill-backup-token"),
-        parts=the_parts(correction_rows=row_zero),
+        parts=the_parts(rows=RowParts(correction_rows=row_zero)),
     ),
     Fault(
         name="correction-partial-fields",
@@ -155,8 +175,9 @@ FAULTS = (
         origin="vllm#32951 review",
         summary="counts are corrected, but positions, lengths and slots use the uncorrected copy",
         expect="inputs.seq_lens",
+        note="Lengths are built before slots.",
         scenarios=("steady-mixed-accepts", "all-rejected-all-accepted"),
-        parts=the_parts(length_source=uncorrected_lengths),
+        parts=the_parts(rows=RowParts(length_source=uncorrected_lengths)),
     ),
     Fault(
         name="correction-lost-over-gap",
@@ -166,8 +187,12 @@ FAULTS = (
         origin="vllm#46899, #40768, #43434",
         summary="a request that skips a step loses the correction of its last one",
         expect="inputs.accepted",
+        note=(
+            "The correction that is lost carries the accepted count too, which is compared "
+            "before lengths."
+        ),
         scenarios=("scheduling-gap", "depth-three"),
-        parts=the_parts(corrected=corrected_if_present),
+        parts=the_parts(rows=RowParts(corrected=corrected_if_present)),
     ),
     Fault(
         name="stale-placeholder-leak",
@@ -177,8 +202,9 @@ FAULTS = (
         origin="vllm#46899, #30916",
         summary="placeholders of drafts survive a gap and are scheduled",
         expect="scheduled.plan",
+        note="The stale drafts are scheduled before they are embedded.",
         scenarios=("scheduling-gap", "depth-three"),
-        parts=the_parts(drafts_after_gap=parked_drafts),
+        parts=the_parts(scheduling=SchedulingParts(drafts_after_gap=parked_drafts)),
     ),
     Fault(
         name="draft-scatter-wrong-rows",
@@ -196,7 +222,7 @@ FAULTS = (
         number=25,
         kind=FaultKind.LOGIC,
         needs=S,
-        origin="TensorRT-LLM (T09)",
+        origin="TensorRT-LLM#17240",
         summary="drafts are read with one stride although rows have different numbers of them",
         expect="inputs.input_ids",
         scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
@@ -211,7 +237,7 @@ FAULTS = (
         summary="the drafter's further passes go on behind the rejected drafts",
         expect="sampled.drafts",
         scenarios=("mtp-drafter",),
-        parts=the_parts(draft_start=behind_rejected),
+        parts=the_parts(decode=DecodeParts(draft_start=behind_rejected)),
     ),
 )
 
@@ -226,7 +252,7 @@ def _inflated(name: str, summary: str, index: Callable[..., int]) -> Fault:
         summary=f"the backup token is looked up {summary} too far",
         expect="prepared.backup_token",
         scenarios=("chunked-prefill-backup-token", "extract-hidden-states"),
-        parts=the_parts(backup_index=index),
+        parts=the_parts(rows=RowParts(backup_index=index)),
     )
 
 

@@ -5,16 +5,24 @@ one engine part, or another variant of a kernel; never a branch in the engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import cast
 
 import msgspec
 
+from racegate.device.protocol import Device
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.model.parts import ModelParts
 from racegate.engine.parts import EngineParts
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.faults.mutations import MutatedDevice, Mutation
-from racegate.scenario import CacheMode
+from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
+
+_CORRECT = EngineParts()
 
 
 class FaultKind(StrEnum):
@@ -29,7 +37,11 @@ class FaultKind(StrEnum):
 
 
 class Need(StrEnum):
-    """What a fault needs of the engine, as bug_catalogue section 7 abbreviates it."""
+    """What a fault needs of the engine. X is also any writer beside the compute stream.
+
+    H: recurrent layers beside attention; S: speculation; G: captured graphs; P: prefix caching
+    X: a second stream
+    """
 
     HYBRID = "H"
     SPECULATION = "S"
@@ -38,17 +50,25 @@ class Need(StrEnum):
     SECOND_STREAM = "X"
 
 
-def the_parts(**exchanged: Any) -> Callable[[CacheMode], EngineParts]:
-    """The correct parts but for the named ones, in every cache mode."""
-    parts = EngineParts(**exchanged)
+def the_parts(
+    *,
+    scheduling: SchedulingParts = _CORRECT.scheduling,
+    model: ModelParts = _CORRECT.model,
+    cache: CacheParts = _CORRECT.cache,
+    decode: DecodeParts = _CORRECT.decode,
+    rows: RowParts = _CORRECT.rows,
+) -> Callable[[CacheMode], EngineParts]:
+    """The correct parts but for the given ones, in every cache mode."""
+    parts = EngineParts(scheduling=scheduling, model=model, cache=cache, decode=decode, rows=rows)
     return lambda cache_mode: parts
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """One seeded defect.
 
-    number: in the tables of bug_catalogue section 7; 0 for what is not there
-    expect: the observable expected to differ first, as boundary.field
+    number: of its cause in docs/faults.md; 0 for a variant that belongs to none
+    origin: public issues; expect: the observable expected to differ first, as boundary.field
+    note: what is peculiar to it in this engine, such as why that field is the first
     scenarios: scenarios of the gate that show it, the smallest first
     holds: for an ordering fault, scenario -> the holds under which the wrong value appears there
     drops: names of edges that the device ignores; moved: an edge that it keeps at a wrong place
@@ -63,6 +83,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
     summary: str
     expect: str
+    note: str = ""
     scenarios: tuple[str, ...]
     holds: dict[str, tuple[str, ...]] = {}
     drops: frozenset[str] = frozenset()
@@ -70,10 +91,27 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     parts: Callable[[CacheMode], EngineParts] = the_parts()
     kernels: Mapping[str, Callable[[Backend], Kernel]] = {}
 
-    def device(self, device: Any) -> Any:
+    def device(self, device: Device) -> Device:
         """The device as the engine sees it."""
-        return device if self.moved is None else MutatedDevice(device, self.moved)
+        if self.moved is None:
+            return device
+        return cast(Device, MutatedDevice(device, self.moved))  # it passes on what it lacks
 
     def backend(self, correct: Backend) -> Backend:
         """The kernels, one of them exchanged."""
         return replace(correct, **{name: make(correct) for name, make in self.kernels.items()})
+
+
+def exchanged_parts(fault: Fault) -> tuple[str, ...]:
+    """The engine parts that are not the correct ones, as room.part."""
+    correct, parts = _by_name(_CORRECT), _by_name(fault.parts(CacheMode.NONE))
+    return tuple(name for name, part in parts.items() if part is not correct[name])
+
+
+def _by_name(parts: EngineParts) -> dict[str, object]:
+    rooms = {room.name: getattr(parts, room.name) for room in fields(EngineParts)}
+    return {
+        f"{name}.{part.name}": getattr(room, part.name)
+        for name, room in rooms.items()
+        for part in fields(room)
+    }

@@ -1,20 +1,22 @@
 """Faults of captured graphs: which batch replays one, and what stands behind the batch
-(bug_catalogue 1.8, 7.3).
+(docs/faults.md#captured-graphs).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import reads, writes
-from racegate.engine.buffers import Twin
-from racegate.engine.model import BatchShape
-from racegate.engine.padding import BLOCKS, STATE_BLOCKS, Bound, Padding, is_uniform_decode
-from racegate.engine.preparation import StepView
+from racegate.engine.model.bound import Bound
+from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding, is_uniform_decode
+from racegate.engine.model.parts import ModelParts
+from racegate.engine.state.buffers import Twin
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import BatchShape, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
@@ -46,10 +48,12 @@ class PaddedTail(Padding):
     state is kept after the last of them (vllm#55178).
     """
 
-    def __init__(self, device: Any, stream: Any, live: Bound, **rest: Any) -> None:
-        super().__init__(device, stream, live, **rest)
+    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+        super().__init__(setup, live, sizes=sizes)
         shape = live.inputs.query_start.gpu.shape
-        starts = device.device_buffer("query_start_padded", shape, np.int32, stream=stream)
+        starts = setup.device.device_buffer(
+            "query_start_padded", shape, np.int32, stream=setup.compute
+        )
         self._starts = Twin(live.inputs.query_start.cpu, starts)
 
     @property
@@ -60,31 +64,32 @@ class PaddedTail(Padding):
         return replace(self.live, inputs=replace(self.live.inputs, query_start=self._starts))
 
     def warm_up(self) -> None:
+        """Its own buffers, too."""
         super().warm_up()
         self._copy_starts(-1, self.rows_most, row=self.rows_most, placeholders=0)
 
     def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows, wrongly."""
         super().refresh(view, size)
         placeholders = self.width - 1 if has_tail(view) else 0
         self._copy_starts(view.shape.step, size, row=view.shape.rows, placeholders=placeholders)
 
     def _copy_starts(self, step: int, size: int, *, row: int, placeholders: int) -> None:
-        self.device.launch(
-            self.stream,
+        self.setup.kernels.launch_kernel(
             _padded_starts,
-            "padded_starts",
+            {
+                "query_start": reads(self.live.inputs.query_start.gpu, size + 1),
+                "padded": writes(self._starts.gpu, size + 1),
+            },
+            name="padded_starts",
             step=step,
-            uses=(
-                reads(self.live.inputs.query_start.gpu, size + 1),
-                writes(self._starts.gpu, size + 1),
-            ),
             row=row,
             placeholders=placeholders,
         )
 
 
 def _padded_starts(
-    k: Backend,
+    kernels: Backend,
     query_start: Array,  # [R + 1] int32
     padded: Array,  # [R + 1] int32, written
     *,
@@ -99,6 +104,7 @@ class Trespassing(Padding):
     """Pad rows whose tables may name any request's blocks: the footprint is all of the pools."""
 
     def masks(self, shape: BatchShape) -> dict[str, int]:
+        """All rows of the pools."""
         return {
             BLOCKS: prefix_mask(self.engine.blocks),
             STATE_BLOCKS: prefix_mask(self.engine.state_blocks),
@@ -111,6 +117,7 @@ class CountedInTokens(Trespassing):
     """
 
     def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows, wrongly."""
         shape = view.shape
         if size > shape.rows:
             # The start of pad row i is entry i + 1, and there are `size` rows in all.
@@ -125,6 +132,7 @@ class StaleRows(Trespassing):
     """
 
     def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows, wrongly."""
         shape = view.shape
         if size > shape.rows:
             tokens = (shape.tokens, size * self.width)
@@ -136,20 +144,23 @@ class UnrefreshedTail(Trespassing):
     its row starts are those of a full batch (sglang#32555).
     """
 
-    def __init__(self, device: Any, stream: Any, live: Bound, **rest: Any) -> None:
-        super().__init__(device, stream, live, **rest)
+    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+        super().__init__(setup, live, sizes=sizes)
         starts = np.arange(self.rows_most + 1, dtype=np.int32) * self.width
         self._starts = Twin(
-            live.inputs.query_start.cpu, device.constant("query_start_captured", starts)
+            live.inputs.query_start.cpu, setup.device.constant("query_start_captured", starts)
         )
         self._sources = (live.window_table, live.work.accepted, live.work.computed)
         self._own = tuple(
-            device.device_buffer(f"{source.name}_captured", source.shape, np.int32, stream=stream)
+            setup.device.device_buffer(
+                f"{source.name}_captured", source.shape, np.int32, stream=setup.compute
+            )
             for source in self._sources
         )
 
     @property
     def bound(self) -> Bound:
+        """Its own metadata."""
         bound = super().bound
         window_table, accepted, computed = self._own
         return Bound(
@@ -159,30 +170,42 @@ class UnrefreshedTail(Trespassing):
         )
 
     def warm_up(self) -> None:
+        """Its own buffers, too."""
         super().warm_up()
         self._copy(-1, self.rows_most)
 
     def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows, wrongly."""
         super().refresh(view, size)
         self._copy(view.shape.step, view.shape.rows)
 
     def _copy(self, step: int, rows: int) -> None:
-        self.device.launch(
-            self.stream,
-            _refresh,
-            "refresh_captured",
-            step=step,
-            uses=(
-                *(reads(source, rows) for source in self._sources),
-                *(writes(own, rows) for own in self._own),
-            ),
-        )
+        uses = dict(zip(_FROM, (reads(source, rows) for source in self._sources), strict=True))
+        uses |= dict(zip(_TO, (writes(own, rows) for own in self._own), strict=True))
+        self.setup.kernels.launch_kernel(_refresh, uses, name="refresh_captured", step=step)
 
 
-def _refresh(k: Backend, *arrays: Array) -> None:
-    """Copies the first half of the arrays over the second."""
-    half = len(arrays) // 2
-    for source, own in zip(arrays[:half], arrays[half:], strict=True):
+class _Metadata(NamedTuple):
+    """Of the rows of the batch."""
+
+    window_table: Array  # [R, 1 + K] int32
+    accepted: Array  # [R] int32
+    computed: Array  # [R] int32
+
+
+class _Captured(NamedTuple):
+    """The graph's own. Written."""
+
+    window_table_captured: Array  # [R, 1 + K] int32
+    accepted_captured: Array  # [R] int32
+    computed_captured: Array  # [R] int32
+
+
+_FROM, _TO = _Metadata._fields, _Captured._fields
+
+
+def _refresh(kernels: Backend, batch: _Metadata, captured: _Captured) -> None:
+    for source, own in zip(batch, captured, strict=True):
         own[...] = source
 
 
@@ -195,8 +218,9 @@ FAULTS = (
         origin="vllm#49918, #51865, vllm-ascend#12297",
         summary="a prompt chunk of 1 + k tokens replays the graph that is captured for decode rows",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("graph-prompt-k-plus-one",),
-        parts=the_parts(dispatch=is_uniform),
+        parts=the_parts(model=ModelParts(dispatch=is_uniform)),
     ),
     Fault(
         name="graph-dispatch-by-shape:padded-tail-as-prefill",
@@ -207,7 +231,7 @@ FAULTS = (
         summary="the last prompt token is padded to 1 + k tokens and keeps the state behind them",
         expect="sampled.conv",
         scenarios=("graph-prompt-k-plus-one",),
-        parts=the_parts(dispatch=is_uniform_but_for_tail, padding=PaddedTail),
+        parts=the_parts(model=ModelParts(dispatch=is_uniform_but_for_tail, padding=PaddedTail)),
     ),
     Fault(
         name="graph-padding-wrong",
@@ -217,8 +241,13 @@ FAULTS = (
         origin="vllm#45100 part 2",
         summary="metadata of requests is padded by the count of tokens: pad rows stay as they were",
         expect="inputs.conv",
+        note=(
+            "Of one layer the window is compared before the state. Stale tables may name any "
+            "block, so the footprint of a replay is the whole of the pools: it must be "
+            "complete even of a fault."
+        ),
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=CountedInTokens),
+        parts=the_parts(model=ModelParts(padding=CountedInTokens)),
     ),
     Fault(
         name="graph-padding-wrong:stale-rows",
@@ -229,7 +258,7 @@ FAULTS = (
         summary="pad rows keep the last step's tables, which name a request outside the batch",
         expect="inputs.conv",
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=StaleRows),
+        parts=the_parts(model=ModelParts(padding=StaleRows)),
     ),
     Fault(
         name="graph-padding-wrong:unrefreshed-tail",
@@ -240,6 +269,6 @@ FAULTS = (
         summary="the graph is bound to metadata that is refreshed for the rows of the batch only",
         expect="inputs.conv",
         scenarios=("graph-parked-request", "graph-align"),
-        parts=the_parts(padding=UnrefreshedTail),
+        parts=the_parts(model=ModelParts(padding=UnrefreshedTail)),
     ),
 )

@@ -1,5 +1,5 @@
 """Historical designs of the accepted-count path, as variants that can be run like a fault
-(mechanism sections 2.4, 8.2 and 8.4).
+(docs/mechanism.md#landings).
 
 A half-fix is right under one landing of the copy and wrong under another; the truth table measures
 which (`racegate faults halffixes`). They are kept apart from the catalogue: two of the five are
@@ -8,7 +8,8 @@ right everywhere they can be used, so nothing may demand that they be found.
 
 from __future__ import annotations
 
-from racegate.engine.accepted_counts import DeviceCounts, SnapshotCounts
+from racegate.engine.rows.accepted_counts import DeviceCounts, PrivateCounts
+from racegate.engine.rows.parts import RowParts
 from racegate.faults.accepted import (
     HS,
     EarlyWaitCounts,
@@ -61,17 +62,17 @@ VARIANTS = (
         summary="counts never leave the device",
         expect="nothing without prefix caching",
         scenarios=(),
-        parts=the_parts(count_path=lambda cache_mode: DeviceCounts),
+        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: DeviceCounts)),
     ),
     Fault(
         name="counts/private-snapshot",
         number=0,
         kind=FaultKind.VARIANT,
         needs=HS,
-        origin="mechanism notes 8.2",
+        origin="vllm#51571",
         summary="counts land in a buffer of their step's own, in its row order",
         expect="nothing",
         scenarios=(),
-        parts=the_parts(count_path=lambda cache_mode: SnapshotCounts),
+        parts=the_parts(rows=RowParts(count_path=lambda cache_mode: PrivateCounts)),
     ),
 )

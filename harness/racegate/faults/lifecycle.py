@@ -1,9 +1,10 @@
-"""Faults of requests that leave with frames in flight (bug_catalogue 1.5, 7.3)."""
+"""Faults of requests that leave with frames in flight (docs/faults.md#requests-that-leave)."""
 
 from __future__ import annotations
 
-from racegate.engine.plan import PlanEntry
-from racegate.engine.tracked import Tracked
+from racegate.engine.scheduling.parts import SchedulingParts
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.tracked import Tracked
 from racegate.faults.fault import Fault, FaultKind, the_parts
 
 
@@ -30,7 +31,7 @@ FAULTS = (
         summary="a frame of a preempted request is settled against its reset counters",
         expect="processed.placeholders",
         scenarios=("preempt-and-resume", "preempt-for-want-of-blocks"),
-        parts=the_parts(take_late=drain),
+        parts=the_parts(scheduling=SchedulingParts(take_late=drain)),
     ),
     Fault(
         name="late-frame-misapplied:discarded",
@@ -40,6 +41,6 @@ FAULTS = (
         summary="a frame of a preempted request is thrown away with its tokens",
         expect="processed.delivered",
         scenarios=("preempt-and-resume", "preempt-for-want-of-blocks"),
-        parts=the_parts(take_late=discard),
+        parts=the_parts(scheduling=SchedulingParts(take_late=discard)),
     ),
 )

@@ -6,17 +6,21 @@ engine. Operators: the synchronisation mutants of Bradbury et al. (TR 2006-520),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from racegate.edge import Edge
+from racegate.device.protocol import Device, DeviceBuffer, Event, Graph, HostBuffer, Stream
+from racegate.history.edge import Edge
+from racegate_kernels.backend import Kernel
 
 
 class Operator(StrEnum):
+    """How an edge is moved."""
+
     DROP = "dropped"
     RECORD_EARLY = "recorded before"
     RECORD_LATE = "recorded one operation late"
@@ -39,14 +43,15 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
+        """In words."""
         return f"{self.edge}: {self.operator} {self.place}".rstrip()
 
 
 class _Wait(NamedTuple):
     """A wait that was put off. stream: None for the host."""
 
-    stream: Any
-    event: Any
+    stream: Stream | None
+    event: Event
     edge: Edge
     step: int
 
@@ -54,17 +59,18 @@ class _Wait(NamedTuple):
 class MutatedDevice:
     """A device that keeps one edge at a wrong place; everything else goes to the device itself."""
 
-    def __init__(self, device: Any, mutation: Mutation) -> None:
+    def __init__(self, device: Device, mutation: Mutation) -> None:
         self._device = device
         self._mutation = mutation
-        self._event: Any = None
-        self._late_record: tuple[Any, Any] | None = None
+        self._event: Event | None = None
+        self._late_record: tuple[Stream, Event] | None = None
         self._late_wait: _Wait | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
-    def event(self, name: str) -> Any:
+    def event(self, name: str) -> Event:
+        """Makes an event, and remembers that of the edge."""
         made = self._device.event(name)
         if self._is_the_event(name):
             self._event = made
@@ -73,7 +79,8 @@ class MutatedDevice:
     def _is_the_event(self, name: str) -> bool:
         return name.partition("@")[0] == self._mutation.event
 
-    def record(self, stream: Any, event: Any) -> None:
+    def record(self, stream: Stream, event: Event) -> None:
+        """Records, unless the mutation records it elsewhere in the program."""
         if not self._is_the_event(event.name):
             self._device.record(stream, event)
             return
@@ -87,7 +94,8 @@ class MutatedDevice:
             case _:
                 self._device.record(stream, event)
 
-    def wait_stream(self, stream: Any, event: Any, edge: Edge, *, step: int) -> None:
+    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
+        """Waits, unless the mutation waits later or elsewhere."""
         if edge.name == self._mutation.edge:
             if self._mutation.operator is Operator.WAIT_LATE:
                 self._late_wait = _Wait(stream, event, edge, step)
@@ -96,12 +104,13 @@ class MutatedDevice:
                 stream = self._elsewhere(stream)
         self._device.wait_stream(stream, event, edge, step=step)
 
-    def _elsewhere(self, stream: Any) -> Any:
+    def _elsewhere(self, stream: Stream) -> Stream:
         """The wrong stream, where there is one of that name."""
         lane = self._mutation.place
         return self._device.stream(lane) if lane in self._device.lanes else stream
 
-    def wait_host(self, event: Any, edge: Edge, *, step: int) -> None:
+    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
+        """Waits, unless the mutation waits behind a later host action."""
         if edge.name == self._mutation.edge and self._mutation.operator is Operator.WAIT_LATE:
             self._late_wait = _Wait(None, event, edge, step)
             return
@@ -109,6 +118,7 @@ class MutatedDevice:
 
     @contextmanager
     def action(self, name: str, *, step: int) -> Iterator[None]:
+        """A host action; what was put off until behind it is done then."""
         with self._device.action(name, step=step):
             yield
         late = self._late_wait
@@ -116,50 +126,82 @@ class MutatedDevice:
             self._late_wait = None
             self._device.wait_host(late.event, late.edge, step=late.step)
 
-    def launch(self, stream: Any, kernel: Any, name: str, **rest: Any) -> None:
-        self._before(stream, f"kernel:{name}")
-        self._device.launch(stream, kernel, name, **rest)
-        self._after(stream)
+    def launch(self, stream: Stream, kernel: Kernel, name: str, **rest: Any) -> None:
+        """Issues a kernel."""
+        with self._issuing(stream, f"kernel:{name}"):
+            self._device.launch(stream, kernel, name, **rest)
 
-    def replay(self, stream: Any, graph: Any, **rest: Any) -> None:
-        self._before(stream, f"graph:{graph.name}")
-        self._device.replay(stream, graph, **rest)
-        self._after(stream)
+    def replay(self, stream: Stream, graph: Graph, **rest: Any) -> None:
+        """Issues a graph."""
+        with self._issuing(stream, f"graph:{graph.name}"):
+            self._device.replay(stream, graph, **rest)
 
-    def upload(self, stream: Any, target: Any, source: Any, **rest: Any) -> None:
-        self._before(stream, f"h2d:{target.name.removesuffix('_gpu')}")
-        self._device.upload(stream, target, source, **rest)
-        self._after(stream)
+    def upload(
+        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
+    ) -> None:
+        """Issues a copy."""
+        with self._issuing(stream, f"h2d:{target.name.removesuffix('_gpu')}"):
+            self._device.upload(stream, target, source, step=step, rows=rows)
 
-    def download(self, stream: Any, target: Any, source: Any, name: str, **rest: Any) -> None:
-        self._before(stream, f"d2h:{name}")
-        self._device.download(stream, target, source, name, **rest)
-        self._after(stream)
+    def download(
+        self,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
+        name: str,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        """Issues a copy."""
+        with self._issuing(stream, f"d2h:{name}"):
+            self._device.download(stream, target, source, name, step=step, rows=rows)
 
-    def upload_blocks(self, stream: Any, target: Any, source: Any, name: str, **rest: Any) -> None:
-        self._before(stream, f"h2d:{name}")
-        self._device.upload_blocks(stream, target, source, name, **rest)
-        self._after(stream)
+    def upload_blocks(
+        self,
+        stream: Stream,
+        target: DeviceBuffer,
+        source: HostBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
+    ) -> None:
+        """Issues a copy."""
+        with self._issuing(stream, f"h2d:{name}"):
+            self._device.upload_blocks(stream, target, source, name, step=step, blocks=blocks)
 
     def download_blocks(
-        self, stream: Any, target: Any, source: Any, name: str, **rest: Any
+        self,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
     ) -> None:
-        self._before(stream, f"d2h:{name}")
-        self._device.download_blocks(stream, target, source, name, **rest)
-        self._after(stream)
+        """Issues a copy."""
+        with self._issuing(stream, f"d2h:{name}"):
+            self._device.download_blocks(stream, target, source, name, step=step, blocks=blocks)
 
-    def free(self, buffer: Any, *, step: int) -> None:
+    def free(self, buffer: DeviceBuffer, *, step: int) -> None:
+        """Gives memory back, which is an operation of its stream."""
         self._device.free(buffer, step=step)
         stream = self._late_wait.stream if self._late_wait is not None else None
         self._after(stream if self._late_record is None else self._late_record[0])
 
-    def _before(self, stream: Any, operation: str) -> None:
+    @contextmanager
+    def _issuing(self, stream: Stream, operation: str) -> Iterator[None]:
+        """What comes right before an operation, and right after it."""
         mutation = self._mutation
         is_early = mutation.operator is Operator.RECORD_EARLY and operation == mutation.place
         if is_early and self._event is not None:
             self._device.record(stream, self._event)
+        yield
+        self._after(stream)
 
-    def _after(self, stream: Any) -> None:
+    def _after(self, stream: Stream | None) -> None:
         """An operation has been issued to a stream: what was put off until then is done."""
         if self._late_record is not None and self._late_record[0] is stream:
             self._device.record(*self._late_record)

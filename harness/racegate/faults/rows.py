@@ -1,12 +1,12 @@
-"""Faults of the persistent batch's rows (bug_catalogue 1.6, 7.2)."""
+"""Faults of the persistent batch's rows (docs/faults.md#rows)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from racegate.device.protocol import HostBuffer
-from racegate.engine.buffers import Inputs
-from racegate.engine.parts import row_tables
+from racegate.engine.rows.parts import RowParts, row_tables
+from racegate.engine.state.buffers import Inputs
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 
 
@@ -41,7 +41,7 @@ FAULTS = (
         summary="a swap leaves both rows of the block table with the same content",
         expect="inputs.slot_mapping",
         scenarios=("prefill-to-decode-swap", "condense-and-reorder"),
-        parts=the_parts(swap_rows=alias_rows("block_table_cpu")),
+        parts=the_parts(rows=RowParts(swap_rows=alias_rows("block_table_cpu"))),
     ),
     Fault(
         name="row-swap-alias:seed",
@@ -51,7 +51,7 @@ FAULTS = (
         summary="a swap leaves both rows with the same sampling seed",
         expect="sampled.sampled",
         scenarios=("random-rows-change-hands",),
-        parts=the_parts(swap_rows=alias_rows("seed_cpu")),
+        parts=the_parts(rows=RowParts(swap_rows=alias_rows("seed_cpu"))),
     ),
     Fault(
         name="slot-vs-row-index",
@@ -62,7 +62,7 @@ FAULTS = (
         summary="state blocks are looked up by batch row in a table that is indexed by slot",
         expect="sampled.state",
         scenarios=("finish-and-condense", "condense-and-reorder"),
-        parts=the_parts(row_tables=without_state_table),
+        parts=the_parts(rows=RowParts(row_tables=without_state_table)),
     ),
     Fault(
         name="slot-vs-row-index:attention",
@@ -73,6 +73,6 @@ FAULTS = (
         summary="attention blocks are looked up by batch row in a table that is indexed by slot",
         expect="inputs.slot_mapping",
         scenarios=("finish-and-condense", "condense-and-reorder"),
-        parts=the_parts(row_tables=without_block_table),
+        parts=the_parts(rows=RowParts(row_tables=without_block_table)),
     ),
 )

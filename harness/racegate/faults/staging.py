@@ -1,9 +1,10 @@
-"""Faults of pinned and device memory that copies still use (bug_catalogue 1.3, 1.4, 7.1)."""
+"""Faults of memory that copies still use (docs/faults.md#pinned-and-device-memory)."""
 
 from __future__ import annotations
 
 from racegate.device.protocol import Device, DeviceBuffer
-from racegate.engine import edges
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.state import edges
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
 
@@ -25,6 +26,7 @@ FAULTS = (
         origin="vllm#24527, #25279, #31841",
         summary="pinned inputs are rewritten while the previous step's copies may still read them",
         expect="inputs.computed",
+        note="The uploaded count differs before the lengths that are built from it.",
         scenarios=("finish-and-condense", "steady-mixed-accepts"),
         holds={"finish-and-condense": ("h2d:input_ids@3 until host:prepare_inputs@4",)},
         drops=frozenset({edges.INPUT_PREP_GUARD.name}),
@@ -51,7 +53,7 @@ FAULTS = (
         summary="the sampled tokens' memory is given back while their copy is in flight",
         expect="processed.delivered",
         scenarios=("finish-and-condense", "steady-mixed-accepts"),
-        parts=the_parts(tokens_sent=free_when_sent, tokens_received=keep),
+        parts=the_parts(decode=DecodeParts(tokens_sent=free_when_sent, tokens_received=keep)),
         holds={"finish-and-condense": ("d2h:sampled@1 until free:sampled_gpu@1",)},
     ),
 )

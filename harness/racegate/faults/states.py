@@ -1,19 +1,22 @@
-"""Faults of recurrent states: which slot is read, and where states are kept (bug_catalogue 7.3)."""
+"""Faults of recurrent states: which slot is read, and where states are kept
+(docs/faults.md#recurrent-states).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from inspect import signature
 
-from racegate.device.protocol import reads, writes
-from racegate.engine.align_cache import AlignCache
-from racegate.engine.buffers import Inputs, Work
-from racegate.engine.model import BatchShape
-from racegate.engine.plan import PlanEntry
-from racegate.engine.request_state import RequestState, enter
-from racegate.engine.tracked import Tracked
+from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.scheduling.parts import SchedulingParts
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.request_state import RequestState, enter
+from racegate.engine.state.tracked import Tracked
+from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.trace import Owner
-from racegate_kernels.backend import Backend, Kernel
+from racegate_kernels.backend import EAGER, Backend, Kernel
 from racegate_kernels.numerics import Array
 
 H = (Need.HYBRID,)
@@ -21,18 +24,18 @@ HS = (Need.HYBRID, Need.SPECULATION)
 HP = (Need.HYBRID, Need.PREFIX_CACHE)
 
 
-def _slot_zero(accepted: Array, query_start: Array) -> Array:
+def _column_zero(accepted: Array, query_start: Array) -> Array:
     """[R] int32: 1 for rows of one token, else the count."""
     is_single = query_start[1:] - query_start[:-1] == 1
     return accepted - (accepted - 1) * is_single
 
 
 def _with_counts(kernel: Kernel) -> Kernel:
-    """A state update that reads slot 0 for rows without drafts."""
+    """A state update that reads state column 0 for rows without drafts."""
 
-    def update(*arrays: Any) -> Any:
+    def update(*arrays: Array) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
-        count = _slot_zero(accepted, query_start)
+        count = _column_zero(accepted, query_start)
         return kernel(*front, query_start, count, computed, is_decode)
 
     return update
@@ -41,7 +44,7 @@ def _with_counts(kernel: Kernel) -> Kernel:
 def _with_tenant(kernel: Kernel) -> Kernel:
     """A state update that takes what is in the block for the state of a fresh request."""
 
-    def update(*arrays: Any) -> Any:
+    def update(*arrays: Array) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
         has_state = computed + (computed == 0)
         return kernel(*front, query_start, accepted, has_state, is_decode)
@@ -52,7 +55,7 @@ def _with_tenant(kernel: Kernel) -> Kernel:
 def _with_tenant_if_single(kernel: Kernel) -> Kernel:
     """The same where the first chunk is one token: it passes for a decode step."""
 
-    def update(*arrays: Any) -> Any:
+    def update(*arrays: Array) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
         is_single = query_start[1:] - query_start[:-1] == 1
         has_state = computed + (computed == 0) * is_single
@@ -64,11 +67,13 @@ def _with_tenant_if_single(kernel: Kernel) -> Kernel:
 _RECURRENT = ("mamba2_update", "gated_delta_update")
 
 
-def _on(names: tuple[str, ...], variant: Any) -> dict[str, Any]:
+def _on(
+    names: tuple[str, ...], variant: Callable[[Kernel], Kernel]
+) -> dict[str, Callable[[Backend], Kernel]]:
     """The variant of each named kernel."""
 
-    def make(name: str) -> Any:
-        return lambda k: variant(getattr(k, name))
+    def make(name: str) -> Callable[[Backend], Kernel]:
+        return lambda kernels: variant(getattr(kernels, name))
 
     return {name: make(name) for name in names}
 
@@ -87,45 +92,30 @@ class ResetInPlace(AlignCache):
     one reads (vllm#50432).
     """
 
-    def keep_boundaries(
-        self, shape: BatchShape, inputs: Inputs, work: Work, owners: tuple[Owner, ...]
-    ) -> None:
-        first, *others = self.layers
-        out = writes(work.accepted_out, shape.rows, own=owners)
-        self.plan(shape, inputs, work, (reads(work.accepted, shape.rows), out))
-        self.keep(shape, work, (first,))
-        for layer in others:
-            self.plan(shape, inputs, work, (reads(work.accepted_out, shape.rows), out))
-            self.keep(shape, work, (layer,))
+    def keep_states(self, view: StepView) -> None:
+        """Chooses and copies layer by layer."""
+        work = self._setup.work
+        accepted = work.accepted
+        for layer in self.layers:
+            self.choose(view, accepted)
+            self.copy(view.shape, (layer,))
+            accepted = work.accepted_out
 
 
-_PLAN = (
-    "accepted",
-    "computed",
-    "scheduled",
-    "draft_lens",
-    "is_decode",
-    "column",
-    "state_table",
-    "state_source",
-    "window_source",
-    "target",
-    "offset",
-    "accepted_out",
-)
+_ARRAYS = tuple(signature(EAGER.boundary_plan).parameters)[:-1]  # the last is the interval
 
 
-def _planned(k: Backend, *arrays: Array, interval: int) -> dict[str, Array]:
-    """The boundary plan's arrays by name, once it is made."""
-    k.boundary_plan(*arrays, interval=interval)
-    return dict(zip(_PLAN, arrays, strict=True))
+def _chosen(kernels: Backend, *arrays: Array, interval: int) -> dict[str, Array]:
+    """The arrays of a boundary plan by name, once it is made."""
+    kernels.boundary_plan(*arrays, interval=interval)
+    return dict(zip(_ARRAYS, arrays, strict=True))
 
 
-def backward_at_boundary(k: Backend) -> Kernel:
+def backward_at_boundary(kernels: Backend) -> Kernel:
     """Where the accepted tokens end exactly on a boundary, the copy runs backward."""
 
     def boundary_plan(*arrays: Array, interval: int) -> None:
-        plan = _planned(k, *arrays, interval=interval)
+        plan = _chosen(kernels, *arrays, interval=interval)
         reached = plan["computed"] + plan["scheduled"] - plan["draft_lens"] + plan["accepted"] - 1
         is_exact = (reached % interval == 0) * 1
         swap = (plan["target"] - plan["state_source"]) * is_exact
@@ -135,20 +125,20 @@ def backward_at_boundary(k: Backend) -> Kernel:
     return boundary_plan
 
 
-def advanced_length(k: Backend) -> Kernel:
+def advanced_length(kernels: Backend) -> Kernel:
     """The boundary is decided from a length that counts this step's tokens already."""
 
     def boundary_plan(accepted: Array, computed: Array, *rest: Array, interval: int) -> None:
-        k.boundary_plan(accepted, computed + rest[0], *rest, interval=interval)
+        kernels.boundary_plan(accepted, computed + rest[0], *rest, interval=interval)
 
     return boundary_plan
 
 
-def dropped_in_mixed_batch(k: Backend) -> Kernel:
+def dropped_in_mixed_batch(kernels: Backend) -> Kernel:
     """A batch with a prefill row keeps no boundary; the block is published all the same."""
 
     def boundary_plan(*arrays: Array, interval: int) -> None:
-        plan = _planned(k, *arrays, interval=interval)
+        plan = _chosen(kernels, *arrays, interval=interval)
         is_pure = plan["is_decode"].min() * 1
         plan["state_source"][...] *= is_pure
         plan["window_source"][...] *= is_pure
@@ -172,8 +162,12 @@ FAULTS = (
         origin="vllm#50432",
         summary="the first layer's state move resets the count that the next layer reads",
         expect="sampled.checkpoint",
+        note=(
+            "Logic, not ordering as in production: all layers are on one stream here, which "
+            "orders them."
+        ),
         scenarios=("align-boundary-and-prefix-hit",),
-        parts=the_parts(align_cache=ResetInPlace),
+        parts=the_parts(cache=CacheParts(align_cache=ResetInPlace)),
     ),
     Fault(
         name="nonspec-reads-slot-zero",
@@ -183,6 +177,7 @@ FAULTS = (
         origin="vllm#39273, #40738",
         summary="a row without drafts reads state column 0 instead of the last accepted one",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("zero-draft-after-high-accept", "scheduling-gap"),
         kernels=_on((*_RECURRENT, "conv_update"), _with_counts),
     ),
@@ -205,6 +200,7 @@ FAULTS = (
         origin="vllm#56524",
         summary="a fresh request starts from what its block's last tenant left",
         expect="sampled.conv",
+        note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("add-into-hole",),
         kernels=_on((*_RECURRENT, "conv_update"), _with_tenant),
     ),
@@ -227,8 +223,9 @@ FAULTS = (
         origin="vllm#35157",
         summary="a resumed request goes on with the state column of its last incarnation",
         expect="inputs.accepted",
+        note="The kept column takes its count along, which is compared first.",
         scenarios=("preempt-and-resume", "align-resume-from-prefix"),
-        parts=the_parts(enter=keep_column),
+        parts=the_parts(rows=RowParts(enter=keep_column)),
     ),
     Fault(
         name="boundary-migration-wrong",
@@ -271,7 +268,8 @@ FAULTS = (
         origin="vllm#47728, #33997",
         summary="blocks are reserved for a count that leaves out the steps in flight",
         expect="scheduled.block_table",
+        note="The block table is too short before any slot shows it.",
         scenarios=("steady-mixed-accepts",),
-        parts=the_parts(reserved=settled_only),
+        parts=the_parts(scheduling=SchedulingParts(reserved=settled_only)),
     ),
 )

@@ -1,17 +1,22 @@
-"""Faults of work beside the compute stream, and of idle steps (bug_catalogue 1.3, 1.4, 2, 7.1)."""
+"""Faults of work beside the compute stream, and of idle steps
+(docs/faults.md#streams-and-idle-steps).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from racegate.device.protocol import Device, Event, HostBuffer, Stream
-from racegate.engine import edges
-from racegate.engine.buffers import Sizes
-from racegate.engine.fresh_blocks import FreshBlocks
-from racegate.engine.grammar import PrivateHandOff
+from racegate.engine.cache.fresh_blocks import FreshBlocks
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.cache.pools import Pools
+from racegate.engine.decode.grammar import PrivateHandOff
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.state import edges
+from racegate.engine.state.setup import Setup
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
 
@@ -31,14 +36,15 @@ def unrecorded(device: Device, stream: Stream, prepared: Event) -> None:
 class OneList(FreshBlocks):
     """Every list of blocks goes through the same pinned memory."""
 
-    def __init__(self, device: Device, *args: Any, **options: Any) -> None:
-        super().__init__(device, *args, **options)
+    def __init__(self, setup: Setup, pools: Pools) -> None:
+        super().__init__(setup, pools)
         self._lists: dict[str, HostBuffer] = {}
 
     def pinned_list(self, name: str, count: int) -> HostBuffer:
+        """The same memory for every list of a kind, as long as the longest."""
         if name not in self._lists:
             most = next(side.list_gpu.shape[0] for side in self._sides if side.name == name)
-            self._lists[name] = self._device.host_buffer(f"{name}_cpu", (most,), np.int32)
+            self._lists[name] = self._setup.device.host_buffer(f"{name}_cpu", (most,), np.int32)
         return self._lists[name]
 
     def recycle(self, buffers: Sequence[HostBuffer]) -> None:
@@ -48,13 +54,14 @@ class OneList(FreshBlocks):
 class OneSlot:
     """Drafts are handed over in one place that does not say whose step they are of."""
 
-    def __init__(self, device: Device, sizes: Sizes) -> None:
-        self._slot = PrivateHandOff(device, sizes).slot()
+    def __init__(self, setup: Setup) -> None:
+        self._landing = PrivateHandOff(setup).landing()
 
-    def slot(self) -> tuple[HostBuffer, ...]:
-        return self._slot
+    def landing(self) -> tuple[HostBuffer, ...]:
+        """The one there is."""
+        return self._landing
 
-    def taken(self, slot: tuple[HostBuffer, ...]) -> None:
+    def taken(self, landing: tuple[HostBuffer, ...]) -> None:
         """It is used again."""
 
 
@@ -66,8 +73,13 @@ FAULTS = (
         origin="vllm#34866, #35137, #34619",
         summary="an idle step rewrites pinned inputs without waiting and records no event",
         expect="inputs.slot_mapping",
+        note=(
+            "Before it rewrites lengths an idle step waits for the last step's valid counts, "
+            "and so for its uploads. The block table rows that it clears come before that "
+            "wait."
+        ),
         scenarios=("idle-rank-dummy-steps",),
-        parts=the_parts(dummy_guard=unguarded, dummy_staged=unrecorded),
+        parts=the_parts(rows=RowParts(dummy_guard=unguarded, dummy_staged=unrecorded)),
         holds={"idle-rank-dummy-steps": ("h2d:block_table@2 until host:update_states@3",)},
     ),
     Fault(
@@ -93,7 +105,7 @@ FAULTS = (
         summary="the lists of blocks to zero go through one pinned buffer that copies still read",
         expect="inputs.fresh_dirty",
         scenarios=("fresh-blocks-zeroed",),
-        parts=the_parts(fresh_blocks=OneList),
+        parts=the_parts(cache=CacheParts(fresh_blocks=OneList)),
         holds={"fresh-blocks-zeroed": ("h2d:zero_list@1 until host:note_blocks@2",)},
     ),
     Fault(
@@ -145,6 +157,11 @@ FAULTS = (
         origin="vllm#45357, sglang#18803",
         summary="a prefix is loaded into blocks that a step in flight of their last owner writes",
         expect="sampled.kv",
+        note=(
+            "The last owner shows it: its step in flight is observed after the load has "
+            "refilled its blocks. At a load the host knows the forward pass complete (columns "
+            "wait for counts), so it is the drafter that still writes."
+        ),
         scenarios=("offload-recycled-blocks",),
         drops=frozenset({edges.LOAD_AFTER_RELEASE.name}),
         holds={"offload-recycled-blocks": ("kernel:draft@5 until h2d:load.draft_kv.B@6",)},
@@ -157,9 +174,13 @@ FAULTS = (
         origin="vllm#54437, #30495",
         summary="the host masks with whichever step's drafts landed last in the one slot for them",
         expect="sampled.sampled",
+        note=(
+            "It loses by reading early: the reader is always issued before the next write, so "
+            "the one slot shows the tokens and drafts of the step before."
+        ),
         scenarios=("constrained-rows",),
         holds={"constrained-rows": ("d2h:next_token@4 until host:mask@5",)},
         drops=frozenset({edges.DRAFTS_LANDED.name}),
-        parts=the_parts(hand_off=OneSlot),
+        parts=the_parts(decode=DecodeParts(hand_off=OneSlot)),
     ),
 )

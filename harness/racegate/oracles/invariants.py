@@ -1,5 +1,5 @@
-"""Invariants oracle: predicates that must hold at step boundaries, by id. async_engine_mechanism
-section 11.
+"""Invariants oracle: predicates that must hold at step boundaries, by id
+(docs/mechanism.md#invariants).
 
 Each predicate looks at one observation of the asynchronous engine (values and details) and says
 what is wrong, or nothing. I-06 is the losslessness oracle, I-30, I-39, I-54 and I-55 the stepwise
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import numpy as np
 
-from racegate.observe import Boundary, Observation
-from racegate.scenario import Scenario
+from racegate.history.observe import Boundary, Observation
+from racegate.scenario.spec import Scenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):

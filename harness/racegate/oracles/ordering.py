@@ -3,15 +3,16 @@ vector clocks).
 
 Per memory (storage) and row, in the manner of FastTrack (Flanagan and Freund 2009): the last write
 and the reads since are kept; lanes are few, so whole clocks are compared. If there is no conflict
-in one run that does not query completion, all schedules of the program are equivalent: they have
-the same outcome (concurrency_testing_anchors section 4.2).
+in one run that does not query completion, all schedules of the program are equivalent: they differ
+in the order of operations that commute, and have the same outcome (Mazurkiewicz, Trace theory,
+1987).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from racegate.trace import Access, HostAccess, OpRecord, Queried, Trace
+from racegate.history.trace import Access, HostAccess, OpRecord, Queried, Trace
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -7,7 +7,7 @@ request.
 
 from __future__ import annotations
 
-from racegate.trace import Misowned, Trace
+from racegate.history.trace import Misowned, Trace
 
 
 def find_misowned(trace: Trace) -> list[Misowned]:

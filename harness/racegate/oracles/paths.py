@@ -9,22 +9,25 @@ from difflib import get_close_matches
 
 import msgspec
 
-from racegate.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
+from racegate.scenario.errors import BadInputError
 
 
-class ExplainError(Exception):
+class ExplainError(BadInputError):
     """A pair that cannot be explained: says why."""
 
 
 class PathStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One edge of a path and where it leads."""
+    """One edge of a path. by: what kind of edge; to: the operation or host action it leads to"""
 
     by: str
     to: str
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
-    """The pair is ordered: the shortest path of edges."""
+    """A pair is ordered, by this path. first: what comes first; second: what comes after it
+    path: the edges from one to the other
+    """
 
     first: str
     second: str
@@ -89,6 +92,7 @@ class EdgeGraph:
         raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
 
     def name(self, place: int) -> str:
+        """What a reader calls the event at a place."""
         event = self._trace.events[place]
         match event:
             case OpRecord() | HostAccess():

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from racegate.observe import Boundary, Observation
+from racegate.history.observe import Boundary, Observation
 
 # |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the
-# gate. Measured: see ARCHITECTURE, decision on float tolerance.
+# gate. Measured: decision 5 (docs/decisions).
 FLOAT_TOLERANCE = 1e-4
 
 # The order of fields within a boundary: causes before effects, so that the first difference names
@@ -69,8 +68,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     layer: int | None
     request: str | None
     index: tuple[int, ...] | None
-    expected: Any
-    actual: Any
+    expected: object
+    actual: object
 
 
 def find_divergence(
@@ -125,10 +124,10 @@ class _Layout:
         self._rows = observation.values.get("rows", self._rows)
         self._starts = observation.values.get("query_start", self._starts)
 
-    def cut(self, field: str, values: Any, lengths: np.ndarray) -> Any:
+    def cut(self, field: str, values: object, lengths: np.ndarray) -> object:
         """The values without those behind each row's agreed length. lengths: [R]."""
         base = field.partition(".")[0]
-        if base not in ("conv", "state", "kv"):
+        if base not in ("conv", "state", "kv") or not isinstance(values, np.ndarray):
             return values
         kept = values.copy()
         for row in np.flatnonzero(lengths < WHOLE_ROW):
@@ -178,8 +177,8 @@ def _agreed_lengths(mine: Observation, right: Observation) -> np.ndarray | None:
     """
     if right.boundary is not Boundary.SAMPLED:
         return None
-    a, b = mine.values["accepted"], right.values["accepted"]
-    if a.shape != b.shape or _equal(a, b):
+    a, b = mine.values.get("accepted"), right.values["accepted"]
+    if a is None or a.shape != b.shape or _equal(a, b):
         return None
     return np.where(a == b, WHOLE_ROW, np.minimum(a, b))
 
@@ -196,7 +195,7 @@ def field_order(observation: Observation) -> list[str]:
     )
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: object, b: object) -> bool:
     if not isinstance(b, np.ndarray):
         return bool(a == b)
     if not isinstance(a, np.ndarray) or a.shape != b.shape:
@@ -211,13 +210,13 @@ def _close(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _first(
-    base: str, a: Any, b: Any, layout: _Layout
-) -> tuple[str | None, tuple[int, ...] | None, Any, Any]:
+    base: str, a: object, b: object, layout: _Layout
+) -> tuple[str | None, tuple[int, ...] | None, object, object]:
     """(request, index, expected, actual) of the first difference in a field."""
     if isinstance(b, Mapping) and isinstance(a, Mapping):
         key = next(k for k in (*b, *a) if a.get(k) != b.get(k))
         return key, None, b.get(key), a.get(key)
-    if base == "plan":
+    if base == "plan" and isinstance(a, tuple) and isinstance(b, tuple):
         i = next(i for i, (p, q) in enumerate(zip_longest(a, b)) if p != q)
         entries = b[i : i + 1] or a[i : i + 1]
         return entries[0][0], None, b, a
@@ -228,5 +227,5 @@ def _first(
     return layout.request(base, index[0]), index, b[index].item(), a[index].item()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else value

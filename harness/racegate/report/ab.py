@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 from racegate.ab.held import HeldRun
 from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
-from racegate.replay import Outcome
+from racegate.repro.replay import Outcome
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Column, Table
 
+from racegate.evaluation.mutate import Fate, MutantResult, MutationReport
 from racegate.faults.fault import Fault
-from racegate.mutate import Fate, MutantResult, MutationReport
 from racegate.report.templating import render
 
 

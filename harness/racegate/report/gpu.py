@@ -10,19 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from racegate.ab.summary import AbReport
+from racegate.bench.virtual import BenchEntry, BenchResult
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
+from racegate.jobs.soak import SoakResult
 from racegate.report.templating import render
+from racegate.repro.replay import Outcome, ReplayOfFile, ReplaysObject
+from racegate.scenario.errors import BadInputError
 
 PAGE = "README.md"
 BATCHES = (8, 64, 256)
 
+T = TypeVar("T")
 
-class ReportError(Exception):
+
+class ReportError(BadInputError):
     """A folder without what the page needs: says which file or figure."""
 
 
@@ -37,6 +44,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_met(self) -> bool:
+        """Whether the figure keeps to its limit."""
         return self.value >= self.limit if self.is_least else self.value <= self.limit
 
     @property
@@ -48,15 +56,45 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return f"**no**{by}"
 
 
+class TriedTile(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of tuning.json: a kernel, or a variant of it, with one tile.
+
+    block_p: rows of the state in a program; share: of the copy bandwidth
+    """
+
+    kernel: str
+    variant: str
+    block_p: int
+    warps: int
+    share: float
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The file tuning.json."""
+
+    environment: dict[str, str]
+    results: tuple[TriedTile, ...]
+
+
+class TestCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The file tests.json. tests: by name, outcome to how often"""
+
+    tests: dict[str, dict[str, int]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFolder:
-    """What the files hold, as decoded."""
+    """What the files hold.
 
-    figures: Mapping[str, Mapping[str, Any]]
-    replays: Sequence[Mapping[str, Any]]
-    soaks: Sequence[Mapping[str, Any]]
-    comparisons: Sequence[Mapping[str, Any]]
-    tuning: Sequence[Mapping[str, Any]]
+    figures: of all benchmarks, by name; tests: by test function, outcome to how often
+    environments: by file
+    """
+
+    figures: Mapping[str, BenchEntry]
+    replays: Sequence[ReplayOfFile]
+    soaks: Sequence[SoakResult]
+    comparisons: Sequence[AbReport]
+    tuning: Sequence[TriedTile]
     tests: Mapping[str, Mapping[str, int]]
     environments: Mapping[str, Mapping[str, str]]
 
@@ -64,47 +102,43 @@ class GpuFolder:
         """Of a benchmark's figure."""
         if name not in self.figures:
             raise ReportError(f"no bench*.json holds the figure {name}")
-        return float(self.figures[name]["value"])
+        return float(self.figures[name].value)
 
 
 def load_folder(folder: Path) -> GpuFolder:
     """All files of a folder. Raises ReportError."""
-    try:
-        return _loaded(folder)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ReportError(f"{folder}: a file is not what the page needs ({reason})") from error
-
-
-def _loaded(folder: Path) -> GpuFolder:
-    names = ("bench*.json", "soak*.json", "ab_*.json", "replay.json", "tuning.json")
-    files = {name: sorted(folder.glob(name)) for name in names}
-    for name, found in files.items():
-        if not found:
-            raise ReportError(f"{folder}: holds no {name}")
-    read = {path: _read(path) for found in files.values() for path in found}
-    benches, soaks, comparisons, replays, tuning = (
-        [read[path] for path in files[name]] for name in names
-    )
+    benches = _read_all(folder, "bench*.json", BenchResult)
+    soaks = _read_all(folder, "soak*.json", SoakResult)
+    comparisons = _read_all(folder, "ab_*.json", AbReport)
+    replays = _read_all(folder, "replay.json", ReplaysObject)
+    tuning = _read_all(folder, "tuning.json", Tuning)
+    compared = {path.name: _sorted(ab.environments[0]) for path, ab in comparisons.items()}
     return GpuFolder(
-        figures=_figures([entry for bench in benches for entry in bench["results"]]),
-        replays=replays[0]["replays"],
-        soaks=soaks,
-        comparisons=comparisons,
-        tuning=tuning[0]["results"],
+        figures=_figures([entry for bench in benches.values() for entry in bench.results]),
+        replays=next(iter(replays.values())).replays,
+        soaks=list(soaks.values()),
+        comparisons=list(comparisons.values()),
+        tuning=next(iter(tuning.values())).results,
         tests=_tests(folder / "tests.json"),
-        environments={path.name: _environment(content) for path, content in read.items()},
+        environments={
+            **_environments(benches),
+            **_environments(soaks),
+            **compared,
+            **_environments(replays),
+            **_environments(tuning),
+        },
     )
 
 
-def _figures(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _figures(entries: Iterable[BenchEntry]) -> dict[str, BenchEntry]:
     """By name. An old figure in another file must not stand for a new one."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, BenchEntry] = {}
     for entry in entries:
-        name = entry["name"]
-        if name in found and not name.startswith("peer_"):
-            raise ReportError(f"two bench*.json hold the figure {name}: remove the older file")
-        found[name] = entry
+        if entry.name in found and not entry.name.startswith("peer_"):
+            raise ReportError(
+                f"two bench*.json hold the figure {entry.name}: remove the older file"
+            )
+        found[entry.name] = entry
     return found
 
 
@@ -114,21 +148,43 @@ def _tests(path: Path) -> Mapping[str, Mapping[str, int]]:
         return {}
     return {
         name.rpartition("::")[2]: counts
-        for name, counts in _read(path)["tests"].items()
+        for name, counts in _read(path, TestCounts).tests.items()
         if "tests/gpu/" in name
     }
 
 
-def _read(path: Path) -> Any:
+def _read_all(folder: Path, pattern: str, kind: type[T]) -> dict[Path, T]:
+    """The files of a pattern, at least one."""
+    paths = sorted(folder.glob(pattern))
+    if not paths:
+        raise ReportError(f"{folder}: holds no {pattern}")
+    return {path: _read(path, kind) for path in paths}
+
+
+def _read(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{path}: not what the page needs: {error}") from error
     except (OSError, msgspec.DecodeError) as error:
         raise ReportError(f"{path}: cannot be read: {error}") from error
 
 
-def _environment(content: Mapping[str, Any]) -> Mapping[str, str]:
-    found = content["environment"] if "environment" in content else content["environments"][0]
-    return {name: found[name] for name in sorted(found)}
+class Measured(Protocol):
+    """The content of a file that says where it was measured."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Software, machine and commit."""
+        ...
+
+
+def _environments(files: Mapping[Path, Measured]) -> dict[str, Mapping[str, str]]:
+    return {path.name: _sorted(content.environment) for path, content in files.items()}
+
+
+def _sorted(environment: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: environment[name] for name in sorted(environment)}
 
 
 def targets(folder: GpuFolder) -> list[Target]:
@@ -153,11 +209,11 @@ def targets(folder: GpuFolder) -> list[Target]:
 
 def _held_targets(folder: GpuFolder) -> list[Target]:
     ordering = [replay for replay in folder.replays if is_ordering(replay)]
-    shares = [replay["outcomes"].get("reproduced", 0) / replay["times"] for replay in ordering]
-    totals = [soak["total"] for soak in folder.soaks]
-    stopped = [reason for soak in folder.soaks for reason in (*soak["hung"], *soak["failed"])]
-    ended = sum(total["expired"] for total in totals) + len(stopped)
-    wrong = sum(total["wrong"] + total["differing"] for total in totals)
+    shares = [_reproduced(replay) / replay.times for replay in ordering]
+    totals = [soak.total for soak in folder.soaks]
+    stopped = [reason for soak in folder.soaks for reason in (*soak.hung, *soak.failed)]
+    ended = sum(total.expired for total in totals) + len(stopped)
+    wrong = sum(total.wrong + total.differing for total in totals)
     return [
         _least(f"replays reproduced, least of {len(ordering)} ordering faults", min(shares), 0.99),
         _least("held runs", float(held_runs(folder)), 10_000.0),
@@ -166,20 +222,22 @@ def _held_targets(folder: GpuFolder) -> list[Target]:
     ]
 
 
-def is_ordering(replay: Mapping[str, Any]) -> bool:
+def is_ordering(replay: ReplayOfFile) -> bool:
     """Whether a witness is of a fault of order."""
-    return find_fault(replay["fault"]).kind is FaultKind.ORDERING
+    return replay.fault is not None and find_fault(replay.fault).kind is FaultKind.ORDERING
+
+
+def _reproduced(replay: ReplayOfFile) -> int:
+    """In how many replays."""
+    return replay.outcomes.get(Outcome.REPRODUCED, 0)
 
 
 def held_runs(folder: GpuFolder) -> int:
     """Runs in which an operation stood behind a closed latch: of the soak, and replays of witnesses
     with holds that were realised.
     """
-    soaked: int = sum(soak["total"]["held"] for soak in folder.soaks)
-    replayed: int = sum(
-        replay["outcomes"].get("reproduced", 0) for replay in folder.replays if replay["holds"]
-    )
-    return soaked + replayed
+    soaked = sum(soak.total.held for soak in folder.soaks)
+    return soaked + sum(_reproduced(replay) for replay in folder.replays if replay.holds)
 
 
 def _low(value: Callable[[str], float], names: Iterable[str]) -> float:
@@ -212,9 +270,8 @@ def render_gpu(folder: GpuFolder) -> str:
     """The page."""
     shares: dict[str, dict[str, dict[tuple[int, int], float]]] = {}
     for tried in folder.tuning:
-        variants = shares.setdefault(tried["kernel"], {})
-        tile = tried["block_p"], tried["warps"]
-        variants.setdefault(tried["variant"], {})[tile] = tried["share"]
+        variants = shares.setdefault(tried.kernel, {})
+        variants.setdefault(tried.variant, {})[tried.block_p, tried.warps] = tried.share
     return render(
         "gpu.md.j2",
         folder=folder,
@@ -224,5 +281,5 @@ def render_gpu(folder: GpuFolder) -> str:
         short=_short,
         held=held_runs(folder),
         ordering=[replay for replay in folder.replays if is_ordering(replay)],
-        same_bits=sum(bool(replay["matches_record"]) for replay in folder.replays),
+        same_bits=sum(replay.matches_record for replay in folder.replays),
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from racegate.truth_table import Cell, Landed, Landing, Motion, Outcome
+from racegate.evaluation.truth_table import CellOutcome, Landed, Landing, Motion, TruthCell
 
 _WORDS = {
     Landed.EXCLUDED: "right: an edge excludes it",
@@ -14,7 +14,7 @@ _WORDS = {
 }
 
 
-def as_markdown(cells: Sequence[Cell]) -> str:
+def as_markdown(cells: Sequence[TruthCell]) -> str:
     """One table per cache mode: designs and landings down, motions across."""
     modes = dict.fromkeys(cell.cache_mode for cell in cells)
     return "\n\n".join(
@@ -23,7 +23,7 @@ def as_markdown(cells: Sequence[Cell]) -> str:
     )
 
 
-def _table(cells: Sequence[Cell]) -> str:
+def _table(cells: Sequence[TruthCell]) -> str:
     lines = [
         _line(("design", "the counts land", *Motion, "flagged as a conflict")),
         _line(["---"] * (3 + len(Motion))),
@@ -36,10 +36,10 @@ def _table(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def _words(cell: Cell) -> str:
-    if cell.outcome is Outcome.RIGHT:
+def _words(cell: TruthCell) -> str:
+    if cell.outcome is CellOutcome.RIGHT:
         return _WORDS.get(cell.landed, "right")
-    if cell.outcome is Outcome.RAISED:
+    if cell.outcome is CellOutcome.RAISED:
         return "**raised**"
     return f"**wrong**: {cell.request} takes {cell.actual}, not {cell.expected}"
 

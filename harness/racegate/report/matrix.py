@@ -10,18 +10,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.faults.fault import FaultKind
-from racegate.kills import (
+from racegate.evaluation.cells import (
     ORACLE_LOOKS,
     SPEAKING,
     Look,
+    MatrixRow,
     OracleCell,
-    Row,
     Sight,
     Strategy,
     StrategyCell,
 )
-from racegate.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
+from racegate.faults.fault import FaultKind
 from racegate.report.templating import render
 
 HOLDS_SHOWN_MAX = 3
@@ -97,18 +97,22 @@ class Mark(Enum):
 
     @property
     def symbol(self) -> str:
+        """For the terminal and Markdown."""
         return self.value[0]
 
     @property
     def css(self) -> str:
+        """The style class of the page."""
         return self.value[1]
 
     @property
     def style(self) -> str:
+        """The style of the terminal."""
         return self.value[2]
 
     @property
     def meaning(self) -> str:
+        """What the legend says."""
         return self.value[3]
 
 
@@ -124,7 +128,7 @@ class CellView(NamedTuple):
 class RowView(NamedTuple):
     """A fault as shown."""
 
-    row: Row
+    row: MatrixRow
     anchor: str
     oracles: list[CellView]
     strategies: list[CellView]
@@ -234,7 +238,7 @@ def _render(template: str, matrix: Matrix) -> str:
     )
 
 
-def _view(row: Row) -> RowView:
+def _view(row: MatrixRow) -> RowView:
     return RowView(
         row=row,
         anchor=row.fault.replace(":", "-"),
@@ -243,7 +247,7 @@ def _view(row: Row) -> RowView:
     )
 
 
-def _oracle_view(row: Row, look: Look, cell: OracleCell) -> CellView:
+def _oracle_view(row: MatrixRow, look: Look, cell: OracleCell) -> CellView:
     mark = _mark(row, found=cell.first is not None, flagged=False)
     tip = [f"{cell.seen} of {cell.runs} runs"]
     if cell.alone:
@@ -252,7 +256,7 @@ def _oracle_view(row: Row, look: Look, cell: OracleCell) -> CellView:
     return CellView(LOOKS[look].name, mark, text, "\n".join([*tip, *_sight_lines(cell.first)]))
 
 
-def _strategy_view(row: Row, strategy: Strategy, cell: StrategyCell) -> CellView:
+def _strategy_view(row: MatrixRow, strategy: Strategy, cell: StrategyCell) -> CellView:
     kill = cell.kill
     mark = _mark(row, found=kill is not None, flagged=cell.flagged is not None)
     is_other = kill is not None and kill.is_expected is False
@@ -265,7 +269,7 @@ def _strategy_view(row: Row, strategy: Strategy, cell: StrategyCell) -> CellView
     )
 
 
-def _mark(row: Row, *, found: bool, flagged: bool) -> Mark:
+def _mark(row: MatrixRow, *, found: bool, flagged: bool) -> Mark:
     if row.kind is FaultKind.CONTROL:
         return Mark.LOUD if found or flagged else Mark.SILENT
     if found:

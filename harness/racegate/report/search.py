@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.effort import Effort
-from racegate.explain import Explanation, Racing
-from racegate.fuzz import Campaign, CampaignState
+from racegate.evaluation.effort import Effort
+from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
-from racegate.replay import Outcome, Replay
 from racegate.report.templating import render
 from racegate.report.text import print_run, print_selfcheck
+from racegate.repro.explain import Explanation, Racing
+from racegate.repro.replay import Outcome, Replay
 
 
 def print_replay(console: Console, result: Replay) -> None:
@@ -95,7 +95,7 @@ def _print_difference(console: Console, explanation: Explanation) -> None:
 
 def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -> None:
     """What a campaign has looked at, and what it found."""
-    total = sum(state.done)
+    total = state.done
     verdicts = ", ".join(f"{count} {name}" for name, count in state.verdicts.items())
     console.print(
         f"{total} scenarios, {state.schedules} schedules in {state.seconds:.0f} s: {verdicts}"

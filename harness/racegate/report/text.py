@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from racegate.check import RunResult
-from racegate.gate import GateResult
-from racegate.selfcheck import SelfCheck
-from racegate.verdict import ASSUMPTIONS, Finding, FindingKind, Verdict
+from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
+from racegate.history.outcome import RunResult
+
+if TYPE_CHECKING:  # or a single run would import the gate
+    from racegate.check.selfcheck import SelfCheck
+    from racegate.jobs.gate import GateResult
 
 FINDINGS_SHOWN_MAX = 8
 

@@ -1,0 +1,84 @@
+"""Expected: what a scenario has to come to, by the reference. The only module that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from racegate.oracles.stepwise import FLOAT_TOLERANCE
+from racegate.scenario.config import resolve
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import UNJUDGED, Numerics, Request, Scenario
+from racegate_reference.decoding import plain_decode, truth
+from racegate_reference.engine import ReferenceRun, run_reference
+from racegate_reference.paths import Paths
+
+# Model seeds tried until a float scenario has no decision closer than the tolerance.
+MODEL_SEEDS_MAX = 32
+
+
+class CheckError(BadInputError):
+    """The harness cannot judge a scenario; says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A scenario that can be judged, and what it has to come to.
+
+    reference: the run of the reference engine, which is the same under every schedule
+    plain: request -> the tokens that plain decoding delivers
+    truth: request -> the tokens that a scripted drafter proposes from
+    warnings: what was changed so that the scenario can be judged
+    """
+
+    scenario: Scenario
+    reference: ReferenceRun
+    plain: Mapping[str, tuple[int, ...]]
+    truth: Mapping[str, tuple[int, ...]]
+    warnings: tuple[str, ...]
+
+
+def expected_of(scenario: Scenario, paths: Paths) -> Expected:
+    """Resolves a scenario and runs the reference. paths: what it has computed of requests so far.
+
+    Raises CheckError.
+    """
+    if not scenario.model.numerics.is_judged:
+        raise CheckError(f"{scenario.name}: numerics {scenario.model.numerics} {UNJUDGED}")
+    resolved = resolve(scenario)
+    decidable, reference, notes = _decidable(resolved.scenario, paths)
+    return Expected(
+        scenario=decidable,
+        reference=reference,
+        plain={
+            request.name: plain_decode(decidable, request, paths=paths)
+            for request in decidable.requests
+        },
+        truth=truth(decidable, paths=paths),
+        warnings=(*resolved.warnings, *notes),
+    )
+
+
+def plain_tokens(scenario: Scenario, request: Request) -> tuple[int, ...]:
+    """What plain decoding on the CPU delivers for a request, by the reference."""
+    return plain_decode(scenario, request)
+
+
+def _decidable(scenario: Scenario, paths: Paths) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
+    """The scenario with the first model seed whose decisions are all farther apart than the float
+    tolerance.
+    """
+    first = scenario.model.seed
+    for seed in range(first, first + MODEL_SEEDS_MAX):
+        model = msgspec.structs.replace(scenario.model, seed=seed)
+        candidate = msgspec.structs.replace(scenario, model=model)
+        reference = run_reference(candidate, paths=paths)
+        if scenario.model.numerics is Numerics.EXACT or reference.margin > FLOAT_TOLERANCE:
+            note = f"model seed {first} has a decision within the tolerance; seed {seed} is used"
+            return candidate, reference, () if seed == first else (note,)
+    raise CheckError(
+        f"{scenario.name}: none of the model seeds {first}..{seed} keeps every "
+        f"decision farther apart than {FLOAT_TOLERANCE}; use a smaller vocabulary or fewer tokens"
+    )

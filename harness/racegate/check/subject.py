@@ -1,0 +1,235 @@
+"""Subject: the engine on one scenario, and how it is run once under one schedule, on the virtual
+device or on a GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, cast
+
+from racegate.device.blocking import BlockingDevice
+from racegate.device.chooser import HoldChooser
+from racegate.device.cuda.pacing import Pacing
+from racegate.device.cuda.site import CudaSite
+from racegate.device.protocol import DeadlockError, Device
+from racegate.device.recorder import NullRecorder
+from racegate.device.stepping import Stepper
+from racegate.device.virtual.device import VirtualDevice
+from racegate.device.virtual.memo import OpMemo
+from racegate.engine.engine import AsyncEngine
+from racegate.engine.model.weights import make_weights
+from racegate.engine.observe.probe import NullProbe, Probe
+from racegate.engine.observe.recording import RecordingProbe
+from racegate.engine.state.edges import EDGES
+from racegate.engine.state.lanes import lanes_of
+from racegate.faults.fault import Fault
+from racegate.history.run import EngineResult, Run
+from racegate.history.schedule import EAGER, Schedule
+from racegate.history.trace import Trace
+from racegate.scenario.spec import DrafterKind, Scenario
+from racegate_kernels.backend import EAGER as EAGER_KERNELS
+
+# A defect may drive the engine against its own assertions: that is a finding, not a failure of
+# the harness.
+ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, ArithmeticError)
+
+
+class Launches(StrEnum):
+    """async: as the engine issues them; blocking: the host waits for the whole device behind every
+    operation it issues.
+    """
+
+    ASYNC = "async"
+    BLOCKING = "blocking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How one run is made.
+
+    stepper: takes every step by choice; is_audited: operations see only what they declare;
+    memo: results of operations, shared between runs. All three are of the virtual device.
+    """
+
+    schedule: Schedule = EAGER
+    fault: Fault | None = None
+    launches: Launches = Launches.ASYNC
+    stepper: Stepper | None = None
+    is_audited: bool = False
+    memo: OpMemo | None = None
+
+
+class RecordedDevice(Device, Protocol):
+    """A device that can be asked what was done on it."""
+
+    def trace(self) -> Trace:
+        """Everything so far."""
+        ...
+
+
+class Subject:
+    """The engine on one scenario. truth: request -> the tokens that a scripted drafter proposes
+    from.
+    """
+
+    def __init__(self, scenario: Scenario, truth: Mapping[str, tuple[int, ...]]) -> None:
+        self.scenario = scenario
+        self.lanes = lanes_of(scenario)
+        self.truth = truth
+        has_mtp = scenario.engine.drafter is DrafterKind.MTP
+        self._weights = make_weights(scenario.model, has_mtp=has_mtp)
+
+    def engine(self, device: Device, probe: Probe, fault: Fault | None) -> AsyncEngine:
+        """The engine on a device, with or without a fault."""
+        parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)
+        return AsyncEngine(
+            self.scenario,
+            device if fault is None else fault.device(device),
+            truth=self.truth,
+            parts=parts,
+            probe=probe,
+            weights=self._weights,
+        )
+
+    def probe(self, device: RecordedDevice) -> RecordingProbe:
+        """What observes the engine on a device."""
+        return RecordingProbe(self.scenario, device, device.stream("compute"))
+
+    def run_on(self, device: RecordedDevice, settings: RunSettings) -> Run:
+        """Runs the engine to its end, or until a defect stops it."""
+        probe = self.probe(device)
+        result: EngineResult | None = None
+        stopped: Exception | None = None
+        started = time.perf_counter()
+        try:
+            seen = self._as_launched(device, settings.launches)
+            result = self.engine(seen, probe, settings.fault).run()
+            device.finish()
+        except ENGINE_ERRORS as error:
+            result, stopped = None, error
+        seconds = time.perf_counter() - started
+        return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
+
+    def _as_launched(self, device: RecordedDevice, launches: Launches) -> Device:
+        if launches is Launches.ASYNC:
+            return device
+        return cast(Device, BlockingDevice(device, self.lanes))
+
+    def as_run(
+        self,
+        device: RecordedDevice,
+        probe: RecordingProbe,
+        result: EngineResult | None,
+        *,
+        stopped: Exception | None = None,
+        seconds: float = 0.0,
+    ) -> Run:
+        """What a device and a probe hold after a run."""
+        return Run(
+            trace=device.trace(),
+            observations=probe.observations(),
+            edges=EDGES,
+            result=result,
+            stopped=stopped,
+            seconds=seconds,
+        )
+
+    def run_bare(self) -> EngineResult:
+        """Runs the engine without recording or observing anything: what the harness costs is
+        measured against this.
+        """
+        device = VirtualDevice(self.lanes, recorder=NullRecorder(self.lanes))
+        result = self.engine(device, NullProbe(), None).run()
+        device.finish()
+        return result
+
+
+class Execution(Protocol):
+    """Where a subject is run."""
+
+    @property
+    def device(self) -> str:
+        """What results call it."""
+        ...
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of a command that runs there."""
+        ...
+
+    def run(self, settings: RunSettings) -> Run:
+        """One run."""
+        ...
+
+
+class VirtualExecution:
+    """Runs on the virtual device, each on one of its own."""
+
+    device = "virtual"
+    options = ()
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+
+    def run(self, settings: RunSettings) -> Run:
+        """One run."""
+        return self._subject.run_on(virtual_device(self._subject.lanes, settings), settings)
+
+
+def virtual_device(lanes: tuple[str, ...], settings: RunSettings) -> VirtualDevice:
+    """A device with the edges dropped and the kernels exchanged that a fault names."""
+    fault = settings.fault
+    return VirtualDevice(
+        lanes,
+        chooser=HoldChooser(settings.schedule) if settings.stepper is None else settings.stepper,
+        dropped=frozenset() if fault is None else fault.drops,
+        backend=EAGER_KERNELS if fault is None else fault.backend(EAGER_KERNELS),
+        is_audited=settings.is_audited,
+        memo=settings.memo,
+    )
+
+
+class CudaExecution:
+    """Runs on a GPU. The first run with or without a fault is rehearsed without holds: what is done
+    for the first time (compiling and loading kernels, taking memory) waits for the whole device,
+    and for its latches with it.
+    """
+
+    device = "cuda"
+
+    def __init__(self, subject: Subject, site: CudaSite) -> None:
+        self._subject = subject
+        self._site = site
+        self._rehearsed: set[str | None] = set()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The device, and its pacing unless it is the usual one."""
+        pacing = self._site.pacing
+        device = "--device cuda"
+        return (device,) if pacing is Pacing.EAGER else (device, f"--pacing {pacing}")
+
+    def run(self, settings: RunSettings) -> Run:
+        """One run. An audit and a memo mean nothing on a GPU."""
+        assert settings.stepper is None, "only the virtual device can be stepped"
+        name = None if settings.fault is None else settings.fault.name
+        if name not in self._rehearsed:
+            self._rehearsed.add(name)
+            self._once(RunSettings(fault=settings.fault, launches=settings.launches))
+        return self._once(settings)
+
+    def _once(self, settings: RunSettings) -> Run:
+        fault = settings.fault
+        device = self._site.device(
+            self._subject.lanes,
+            schedule=settings.schedule,
+            dropped=frozenset() if fault is None else fault.drops,
+            exchange=None if fault is None else fault.backend,
+        )
+        try:
+            return self._subject.run_on(device, settings)
+        finally:
+            device.close()

@@ -1,0 +1,184 @@
+"""Commands over the seeded faults: what there is, and what finding them takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.options import (
+    BudgetOption,
+    JsonOption,
+    ScenariosOption,
+    SeedOption,
+    WorkersOption,
+    progress_bar,
+    stdout_console,
+    write_json,
+    write_text,
+)
+from racegate.evaluation.effort import measure
+from racegate.evaluation.matrix import is_good, load_matrix, worse_cells
+from racegate.evaluation.matrix import measure as measure_matrix
+from racegate.evaluation.mutate import Fate, try_all
+from racegate.evaluation.truth_table import measure_table
+from racegate.faults.catalogue import FAULTS, VARIANTS
+from racegate.faults.fault import Fault, FaultKind
+from racegate.history.outcome import SCHEMA
+from racegate.jobs.environment import environment
+from racegate.report.fault_page import fault_page
+from racegate.report.faults import print_faults, print_mutants, render_mutants
+from racegate.report.halffixes import as_markdown
+from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
+from racegate.report.objects import EffortObject, FaultEntry, HalffixesObject, MutationObject
+from racegate.report.search import print_efforts, render_efforts
+from racegate.repro.search import BUDGET
+from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.spec import Scenario
+
+MarkdownOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
+]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
+
+
+def _scenarios(folder: Path) -> dict[str, Scenario]:
+    return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
+
+
+@app.command("list")
+def faults_list(
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the catalogue as a page here.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Every seeded fault: kind, origin, what is expected to differ first, and where."""
+    faults = FAULTS + VARIANTS
+    if markdown is not None:
+        write_text(markdown, fault_page())
+    if json is not None:
+        write_json(json, [fault_object(fault) for fault in faults])
+    if json != "-":
+        print_faults(stdout_console(), faults)
+
+
+def fault_object(fault: Fault) -> FaultEntry:
+    """What a list shows of a fault."""
+    return FaultEntry(**{name: getattr(fault, name) for name in FaultEntry.__struct_fields__})
+
+
+@app.command("effort")
+def faults_effort(
+    seeds: Annotated[int, typer.Option(min=1, help="Independent starts per fault.")] = 50,
+    scenarios: ScenariosOption = Path("scenarios"),
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Measure what finding and minimising each fault takes (minutes)."""
+    loaded = _scenarios(scenarios)
+    total = sum(fault.kind is not FaultKind.CONTROL for fault in FAULTS)
+    with progress_bar() as progress:
+        task = progress.add_task("faults", total=total)
+        efforts = measure(
+            loaded,
+            seeds=seeds,
+            on_fault=lambda name: progress.update(task, advance=1, description=name),
+        )
+    if json is not None:
+        found = EffortObject(schema=SCHEMA, environment=environment(), results=tuple(efforts))
+        write_json(json, found)
+    if markdown is not None:
+        write_text(markdown, render_efforts(efforts, environment()))
+    if json != "-":
+        print_efforts(stdout_console(), efforts)
+
+
+@app.command("halffixes")
+def faults_halffixes(json: JsonOption = None) -> None:
+    """Run every historical design of the accepted-count path under every landing of its copy."""
+    total = sum(variant.name.startswith("counts/") for variant in VARIANTS)
+    with progress_bar() as progress:
+        task = progress.add_task("designs", total=total)
+        cells = measure_table(
+            on_design=lambda name: progress.update(task, advance=1, description=name)
+        )
+    if json is not None:
+        write_json(json, HalffixesObject(schema=SCHEMA, cells=tuple(cells)))
+    if json != "-":
+        stdout_console().print(as_markdown(cells), markup=False, soft_wrap=True)
+
+
+@app.command("mutate")
+def faults_mutate(
+    scenarios: ScenariosOption = Path("scenarios"),
+    workers: WorkersOption = 1,
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Move or drop every edge in every way, and say what finds each mutant: 1 if one survives."""
+    loaded = _scenarios(scenarios)
+    with progress_bar() as progress:
+        task = progress.add_task("mutants", total=None)
+
+        def on_mutant(done: int, total: int, edge: str) -> None:
+            progress.update(task, completed=done, total=total, description=edge)
+
+        report = try_all(loaded, workers=workers, on_mutant=on_mutant)
+    if json is not None:
+        found = MutationObject(
+            schema=SCHEMA,
+            environment=environment(),
+            mutants=report.mutants,
+            redundant=report.redundant,
+        )
+        write_json(json, found)
+    if markdown is not None:
+        write_text(markdown, render_mutants(report, environment()))
+    if json != "-":
+        print_mutants(stdout_console(), report)
+    fates = {mutant.fate for mutant in report.mutants}
+    raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)
+
+
+@app.command("matrix")
+def faults_matrix(
+    scenarios: ScenariosOption = Path("scenarios"),
+    workers: WorkersOption = 1,
+    budget: BudgetOption = BUDGET,
+    seed: SeedOption = 0,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
+    ] = None,
+    markdown: MarkdownOption = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An earlier matrix: say what got worse.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Every fault against every oracle and strategy: 1 if one does not show as it should."""
+    before = None if against is None else load_matrix(against)
+    loaded = _scenarios(scenarios)
+    with progress_bar() as progress:
+        task = progress.add_task("faults", total=len(FAULTS))
+        matrix = measure_matrix(
+            loaded,
+            workers=workers,
+            budget=budget,
+            seed=seed,
+            on_row=lambda name: progress.update(task, advance=1, description=name),
+        )
+    worse = [] if before is None else worse_cells(before, matrix)
+    if json is not None:
+        write_json(json, matrix)
+    if html is not None:
+        write_text(html, render_html(matrix))
+    if markdown is not None:
+        write_text(markdown, render_markdown(matrix))
+    if json != "-":
+        print_matrix(stdout_console(), matrix)
+        if before is not None:
+            print_worse(stdout_console(), worse)
+    raise typer.Exit(0 if is_good(matrix.totals) and not worse else 1)

@@ -1,0 +1,115 @@
+"""The command fuzz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from racegate.cli.options import (
+    FaultOption,
+    JsonOption,
+    WorkersOption,
+    fail,
+    stdout_console,
+    write_json,
+)
+from racegate.faults.catalogue import find_fault
+from racegate.history.finding import Verdict
+from racegate.history.outcome import SCHEMA
+from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
+from racegate.jobs.fuzz import Bounds
+from racegate.jobs.fuzz import fuzz as run_fuzz
+from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.report.objects import FuzzObject, NewFinding
+from racegate.report.search import print_campaign
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def fuzz(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Witnesses and progress are kept here.")],
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after so many seconds.")
+    ] = None,
+    scenarios: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many scenarios in all.")
+    ] = None,
+    workers: WorkersOption = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
+    holds: Annotated[
+        int, typer.Option(min=0, help="Further schedules of each scenario, with drawn holds.")
+    ] = 0,
+    fault: FaultOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Search generated scenarios; minimise each new finding and write it as a witness."""
+    if seconds is None and scenarios is None:
+        fail("give --seconds or --scenarios, or both")
+    if fault is not None:
+        find_fault(fault)
+    campaign = Campaign(CampaignSpec(seed=seed, fault=fault, holds_each=holds), out)
+    bounds = Bounds(seconds=seconds, scenarios=scenarios)
+    with Live("starting", console=Console(stderr=True), transient=True) as display:
+        state = run_fuzz(
+            campaign,
+            bounds,
+            workers=workers,
+            on_progress=lambda live: display.update(live_line(live)),
+        )
+    if json is not None:
+        write_json(json, campaign_object(campaign, state))
+    if json != "-":
+        print_campaign(stdout_console(), campaign, state)
+    raise typer.Exit(exit_code_of(campaign, state))
+
+
+def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
+    """3 whatever was found, if the harness is not sound; 4 if it did not look at what it should.
+
+    A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.
+    """
+    if not campaign.selfcheck.is_sound:
+        return 3
+    if campaign.new:
+        return 1
+    is_idle = not state.exercised.get("overlapped_ops")
+    inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
+    is_open = inconclusive > state.scenarios_with.get(NOTHING_HAPPENED, 0)
+    return 4 if is_idle or is_open or campaign.unchecked else 0
+
+
+def live_line(live: CampaignProgress) -> str:
+    """One line of progress."""
+    rate = live.schedules_per_second
+    last = "none yet" if live.last_new_s is None else f"{live.last_new_s:.0f} s ago"
+    return (
+        f"{live.seconds:.0f} s: {live.scenarios} scenarios, {rate:.0f} schedules/s, "
+        f"{live.signatures} signatures, last new one {last}"
+    )
+
+
+def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
+    """What is known of a campaign after a run."""
+    return FuzzObject(
+        schema=SCHEMA,
+        campaign=state,
+        selfcheck=campaign.selfcheck,
+        unchecked=tuple(sorted(campaign.unchecked)),
+        known=tuple(sorted(campaign.known)),
+        new=tuple(
+            NewFinding(
+                signature=found.signature,
+                scenario=found.index,
+                shrink_runs=found.runs,
+                is_minimal=found.is_minimal,
+                holds=found.witness.holds,
+                requests=len(found.witness.scenario.requests),
+            )
+            for found in sorted(campaign.new.values(), key=lambda found: found.index)
+        ),
+    )

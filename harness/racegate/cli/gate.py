@@ -1,0 +1,120 @@
+"""The command gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from racegate.cli.options import (
+    AllCoresOption,
+    Audit,
+    AuditOption,
+    BudgetOption,
+    Explore,
+    FaultOption,
+    JsonOption,
+    ScenariosOption,
+    SeedOption,
+    cores,
+    progress_bar,
+    stdout_console,
+    write_json,
+)
+from racegate.faults.catalogue import find_fault
+from racegate.history.witness import load_witnesses
+from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.report.text import print_gate
+from racegate.repro.search import BUDGET
+from racegate.scenario.files import load_all, scenario_paths
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def gate(
+    fault: FaultOption = None,
+    scenarios: ScenariosOption = Path("scenarios"),
+    must_fail: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
+    ] = None,
+    select: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="EXPRESSION",
+            help="Only scenarios and witnesses whose names contain a word, as in "
+            "'align and not (offload or graph)'.",
+        ),
+    ] = None,
+    only_list: Annotated[
+        bool | None, typer.Option("--list", help="Run nothing: say what would be run.")
+    ] = None,
+    workers: AllCoresOption = None,
+    explore: Annotated[
+        Explore, typer.Option(help="Climb the ladder where a conflict exists, or run eagerly only.")
+    ] = Explore.LADDER,
+    budget: BudgetOption = BUDGET,
+    seed: SeedOption = 0,
+    audit: AuditOption = Audit.ON,
+    json: JsonOption = None,
+) -> None:
+    """Run every scenario on the virtual device through all oracles. The result is the same for any
+    number of workers.
+    """
+    given = GateSpec(
+        scenarios=tuple(load_all(scenario_paths(scenarios))),
+        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
+    )
+    if select is not None:
+        given = given.selected(select)
+    if only_list:
+        _print_list(given, json)
+        return
+    if fault is not None:
+        find_fault(fault)
+    look = GateJudge(
+        budget=budget if explore is Explore.LADDER else None,
+        seed=seed,
+        is_audited=audit is Audit.ON,
+    )
+    result = _with_progress(given, look, fault=fault, seed=seed, workers=workers or cores())
+    if json is not None:
+        write_json(json, msgspec.to_builtins(result))
+    if json != "-":
+        print_gate(stdout_console(), result)
+    raise typer.Exit(result.exit_code)
+
+
+def _with_progress(
+    given: GateSpec, look: GateJudge, *, fault: str | None, seed: int, workers: int
+) -> GateResult:
+    with progress_bar() as progress:
+        task = progress.add_task("gate", total=len(given.names))
+        return run_gate(
+            given,
+            look=look,
+            fault=fault,
+            seed=seed,
+            workers=workers,
+            on_done=lambda name: progress.update(task, advance=1, description=name),
+        )
+
+
+def _print_list(given: GateSpec, json: str | None) -> None:
+    rows = [
+        *(("scenario", scenario.name, str(path)) for path, scenario in given.scenarios),
+        *(("witness", path.name, str(path)) for path, _ in given.must_fail),
+    ]
+    if json is not None:
+        keys = ("kind", "name", "file")
+        write_json(json, [dict(zip(keys, row, strict=True)) for row in rows])
+    if json != "-":
+        table = Table("kind", "name", "file")
+        for row in rows:
+            table.add_row(*row)
+        stdout_console().print(table)

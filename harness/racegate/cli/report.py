@@ -1,0 +1,27 @@
+"""The command report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.options import stdout_console, write_text
+from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="With the JSON files of a GPU.")],
+) -> None:
+    """Put what was measured on a GPU beside its limits: writes DIR/README.md from the JSON files
+    there.
+    """
+    found = load_folder(folder)
+    write_text(folder / PAGE, render_gpu(found))
+    for target in targets(found):
+        style = "green" if target.is_met else "bold yellow"
+        stdout_console().print(f"[{style}]{target.shown:>28}[/]  {target.name}")

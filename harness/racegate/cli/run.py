@@ -1,0 +1,130 @@
+"""The command run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.check.checker import Checker
+from racegate.cli.options import (
+    Audit,
+    AuditOption,
+    BudgetOption,
+    DeviceKind,
+    DeviceOption,
+    Explore,
+    FaultOption,
+    JsonOption,
+    PacingOption,
+    SeedOption,
+    fail,
+    progress_bar,
+    site_of,
+    stdout_console,
+    write_json,
+)
+from racegate.device.cuda.pacing import Pacing
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import Fault
+from racegate.history.finding import exit_code, signature_of
+from racegate.history.outcome import RunResult, run_object
+from racegate.history.schedule import Schedule, parse_schedule
+from racegate.history.witness import save
+from racegate.report.text import print_run
+from racegate.repro.search import BUDGET, search
+from racegate.scenario.files import explicit, load
+from racegate.scenario.request_log import scenario_file_for
+from racegate.scenario.spec import Scenario
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="CSV", help="A request log instead.")
+    ] = None,
+    rows: Annotated[str, typer.Option(metavar="A:B", help="Rows of the log.")] = "0:16",
+    scale: Annotated[int, typer.Option(help="Divide the log's lengths by this.")] = 32,
+    step_ms: Annotated[int, typer.Option(help="Milliseconds of the log per step.")] = 500,
+    seed: SeedOption = 1,
+    fault: FaultOption = None,
+    hold: Annotated[
+        list[str] | None, typer.Option("--hold", metavar="'OP until POINT'", help="A hold.")
+    ] = None,
+    explore: Annotated[
+        Explore, typer.Option(help="One eager run (or the holds given), or the ladder.")
+    ] = Explore.EAGER,
+    budget: BudgetOption = BUDGET,
+    witness: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Minimise what goes wrong and write it as a witness."),
+    ] = None,
+    device: DeviceOption = DeviceKind.VIRTUAL,
+    pacing: PacingOption = Pacing.EAGER,
+    audit: AuditOption = Audit.ON,
+    json: JsonOption = None,
+) -> None:
+    """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
+    if (scenario is None) == (trace is None):
+        fail("give either a scenario file or --trace CSV")
+    if hold and explore is not Explore.EAGER:
+        fail("--hold says which schedule to run: leave --explore out")
+    if device is DeviceKind.CUDA and (explore is not Explore.EAGER or witness is not None):
+        fail("searching and minimising step the virtual device: leave --device cuda out")
+    site = site_of(device, pacing)
+    if scenario is not None:
+        loaded, command = load(scenario), f"racegate run {scenario}"
+    else:
+        assert trace is not None
+        loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
+    schedule = Schedule() if hold is None else parse_schedule(hold)
+    found = None if fault is None else find_fault(fault)
+    checker = Checker(loaded, replay=command, cuda=site)
+    if explore is Explore.EAGER:
+        result = checker.run(schedule=schedule, fault=found, is_audited=audit is Audit.ON)
+    else:
+        result = search(
+            checker, fault=found, budget=budget, seed=seed, is_audited=audit is Audit.ON
+        )
+    if json is not None:
+        write_json(json, run_object(result))
+    if json != "-":
+        print_run(stdout_console(), result)
+    if witness is not None:
+        _write_witness(witness, checker.scenario, result, found, seed=seed)
+    raise typer.Exit(exit_code([result.verdict]))
+
+
+def _from_log(
+    trace: Path, *, rows: str, scale: int, step_ms: int, seed: int
+) -> tuple[Scenario, str]:
+    """A scenario from a log, and the command that runs it again."""
+    file = scenario_file_for(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
+    command = (
+        f"racegate run --trace {trace} --rows {rows} --scale {scale} --step-ms {step_ms} "
+        f"--seed {seed}"
+    )
+    return explicit(file, source=str(trace), folder=trace.parent), command
+
+
+def _write_witness(
+    path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
+) -> None:
+    from racegate.repro.minimise import minimise, witness_of
+
+    if signature_of(result.findings) is None:
+        fail(f"nothing went wrong, so {path} is not written")
+    schedule = parse_schedule(list(result.schedule))
+    with progress_bar() as progress:
+        progress.add_task("minimising", total=None)
+        small = minimise(scenario, schedule, fault)
+    try:
+        save(witness_of(small, fault, title=scenario.title, seed=seed), path)
+    except OSError as error:
+        fail(f"cannot write {path}: {error}")

@@ -1,0 +1,56 @@
+"""Footprint audit: runs an operation on copies with only the rows it declared, checks its writes.
+
+The ordering oracle is as good as the footprints that operations declare. Under audit an undeclared
+read sees poison, so that the stepwise oracle notices, and an undeclared write raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from racegate.device.launches import Launch
+from racegate.device.masks import mask_of
+from racegate.device.uses import FootprintError, Use
+from racegate_kernels.backend import Backend
+from racegate_kernels.poison import poison_of
+
+
+def run_audited(
+    launch: Launch, backend: Backend, operation: str, views: Sequence[np.ndarray]
+) -> None:
+    """kernel(backend, *copies, *constants, **scalars), changes of declared rows copied back.
+
+    operation: the name in the trace; views: [rows, ...] each, one per use, of its memory
+    Raises FootprintError if the kernel changed a row that it did not declare as written.
+    """
+    uses = launch.uses
+    copies = [_copy_of_declared(use, view) for use, view in zip(uses, views, strict=True)]
+    before = [copy.copy() for copy in copies]
+    launch.kernel(backend, *copies, *launch.constants, **launch.scalars)
+    for use, view, copy, old in zip(uses, views, copies, before, strict=True):
+        rows = _changed_rows(copy, old)
+        if not len(rows):
+            continue
+        mask = use.known_mask
+        allowed = (-1 if mask is None else mask) if use.is_write else 0
+        if mask_of(rows.tolist()) & ~allowed:
+            raise FootprintError(f"{operation} wrote undeclared rows of {use.buffer.name}: {rows}")
+        view[rows] = copy[rows]
+
+
+def _copy_of_declared(use: Use, view: np.ndarray) -> np.ndarray:
+    copy = view.copy()
+    mask = use.known_mask
+    if not use.is_read:
+        copy.fill(poison_of(copy.dtype))
+    elif mask is not None:
+        hidden = [row for row in range(len(copy)) if not mask >> row & 1]
+        copy[hidden] = poison_of(copy.dtype)
+    return copy
+
+
+def _changed_rows(copy: np.ndarray, old: np.ndarray) -> np.ndarray:
+    changed = copy.view(np.uint8) != old.view(np.uint8)
+    return np.flatnonzero(changed.reshape(len(copy), -1).any(axis=1))

@@ -1,0 +1,290 @@
+"""VirtualDevice: streams, versioned events and buffers on the CPU, with completion under a
+chooser's control.
+
+An operation runs (reads, computes, writes) in one go when the chooser lets it, at the latest when a
+wait needs it. The host is never really concurrent with it; what makes it asynchronous is that the
+operation runs *later than issued*, as late as any real device could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from racegate.device.books import Books
+from racegate.device.chooser import HoldChooser
+from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
+from racegate.device.masks import prefix_mask
+from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
+from racegate.device.nodes import Event, Flag, Op, Stream
+from racegate.device.recorder import Recorder
+from racegate.device.stepping import Stepper
+from racegate.device.uses import Use
+from racegate.device.virtual.copies import copy_range, gather_blocks, scatter_blocks
+from racegate.device.virtual.launcher import Launcher
+from racegate.device.virtual.memo import OpMemo
+from racegate.device.virtual.storage import VirtualSnapshot, VirtualStorage, storage_of
+from racegate.history.edge import Edge
+from racegate.history.trace import Access, Trace
+from racegate_kernels.backend import EAGER, Backend
+from racegate_kernels.poison import poison_of
+
+
+class VirtualDevice:
+    """See racegate.device.protocol.Device.
+
+    lanes, chooser, dropped: see Books
+    memo: results of operations by content, shared between runs
+    is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
+        one raises
+    storages: all memory there is; reads: (content, rows) of every read by the host
+    """
+
+    def __init__(
+        self,
+        lanes: tuple[str, ...],
+        *,
+        chooser: HoldChooser | Stepper | None = None,
+        dropped: frozenset[str] = frozenset(),
+        recorder: Recorder | None = None,
+        backend: Backend = EAGER,
+        is_audited: bool = False,
+        memo: OpMemo | None = None,
+    ) -> None:
+        self.lanes = lanes
+        self._books = Books(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
+        self.recorder = self._books.recorder
+        self._memo = memo
+        self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
+        self._capturing: Graph | None = None
+        self.storages: list[VirtualStorage] = []
+        self.reads: list[tuple[int, int]] = []
+        self._freed: FreedStorages[VirtualStorage] = FreedStorages()
+
+    # What the protocol's methods mean is said there.
+
+    def stream(self, lane: str) -> Stream:
+        return self._books.stream(lane)
+
+    def event(self, name: str) -> Event:
+        return Event(name)
+
+    def flag(self, name: str) -> Flag:
+        return Flag(name, self._books.progress)
+
+    def device_buffer(
+        self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, stream: Stream
+    ) -> DeviceBuffer:
+        storage = self._freed.take(stream.index, shape, dtype) or self._storage(shape, dtype)
+        return DeviceBuffer(name, storage, stream.index)
+
+    def constant(self, name: str, values: np.ndarray) -> DeviceBuffer:
+        storage = self._storage((len(values), *values.shape[1:]), values.dtype)
+        storage.hold_constant(name, values)
+        return DeviceBuffer(name, storage, lane=0)
+
+    def host_buffer(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> HostBuffer:
+        storage = self._storage(shape, dtype)
+        books = self._books
+        is_watched = books.stepped is not None or books.chooser.watches_accesses
+        hook = books.before_access if is_watched else None
+        return HostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
+
+    def _storage(self, shape: tuple[int, ...], dtype: DTypeLike) -> VirtualStorage:
+        storage = VirtualStorage(len(self.storages) + 1, shape, dtype, memo=self._memo)
+        self.storages.append(storage)
+        return storage
+
+    def free(self, buffer: DeviceBuffer, *, step: int) -> None:
+        assert not buffer.is_free, f"{buffer.name} is freed twice"
+        buffer.is_free = True
+        stream = self._books.streams[buffer.lane - 1]
+        storage = storage_of(buffer)
+        whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
+        self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
+        self._freed.give(buffer.lane, storage)
+
+    def free_host(self, buffer: HostBuffer) -> None:
+        buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
+        buffer.is_free = True
+
+    def launch(
+        self,
+        stream: Stream,
+        kernel: Kernel,
+        name: str,
+        *,
+        step: int,
+        uses: Sequence[Use],
+        constants: Sequence[DeviceBuffer] = (),
+        **scalars: object,
+    ) -> None:
+        fixed = [constant.storage.array for constant in constants]
+        launch = Launch(kernel, name, uses, fixed, scalars)
+        if self._capturing is not None:
+            self._capturing.add(stream.lane, launch)
+            return
+        full_name = f"kernel:{name}@{step}"
+
+        def run() -> None:
+            self._launcher.run(launch, full_name, step)
+
+        self._issue(stream, full_name, step, tuple(accesses_of(launch)), run)
+
+    @contextmanager
+    def capture(self, stream: Stream, name: str) -> Iterator[Graph]:
+        assert self._capturing is None, "captures do not nest"
+        self._capturing = Graph(name, stream.lane)
+        try:
+            yield self._capturing
+        finally:
+            self._capturing = None
+
+    def replay(self, stream: Stream, graph: Graph, *, step: int, masks: Mapping[str, int]) -> None:
+        full_name = f"graph:{graph.name}@{step}"
+        launches = graph.resolved(masks)
+        accesses = [access for launch in launches for access in accesses_of(launch)]
+
+        def run() -> None:
+            for launch in launches:
+                self._launcher.run(launch, full_name, step)
+
+        self._issue(stream, full_name, step, union_of(accesses), run)
+
+    def upload(
+        self, stream: Stream, target: DeviceBuffer, source: HostBuffer, *, step: int, rows: int
+    ) -> None:
+        name = f"h2d:{target.name.removesuffix('_gpu')}@{step}"
+        self._copy(stream, name, target, source, step, rows)
+
+    def download(
+        self,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
+        name: str,
+        *,
+        step: int,
+        rows: int,
+    ) -> None:
+        self._copy(stream, f"d2h:{name}@{step}", target, source, step, rows)
+
+    def _copy(
+        self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
+    ) -> None:
+        for piece, first, end in self._books.pieces(stream, name, rows):
+            work = copy_range(target, source, first, end, self._memo)
+            self._issue(stream, piece, step, *work)
+
+    def upload_blocks(
+        self,
+        stream: Stream,
+        target: DeviceBuffer,
+        source: HostBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
+    ) -> None:
+        work = scatter_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"h2d:{name}@{step}", step, *work)
+
+    def download_blocks(
+        self,
+        stream: Stream,
+        target: HostBuffer,
+        source: DeviceBuffer,
+        name: str,
+        *,
+        step: int,
+        blocks: Sequence[int],
+    ) -> None:
+        work = gather_blocks(target, source, blocks, self._memo)
+        self._issue(stream, f"d2h:{name}@{step}", step, *work)
+
+    def _issue(
+        self,
+        stream: Stream,
+        name: str,
+        step: int,
+        accesses: tuple[Access, ...],
+        run: Callable[[], None],
+    ) -> None:
+        """Runs at once, or when its turn has come."""
+        assert self._capturing is None, f"{name} cannot be captured: only launches can"
+        self.recorder.issue(stream.index, name, step, accesses)
+        books = self._books
+        if books.stepped is not None:
+            stream.queue.append(Op(name, run, None, step=books.stepped.as_step(stream)))
+            return
+        ticket = books.chooser.ticket(stream.lane, name)
+        if stream.queue or ticket is not None:
+            stream.queue.append(Op(name, run, ticket))
+            return
+        run()
+        if books.chooser.has_holds and books.chooser.reach(name):
+            books.progress()
+
+    def record(self, stream: Stream, event: Event) -> None:
+        self._books.record(stream, event)
+
+    def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
+        self._books.wait_stream(stream, event, edge, step=step)
+
+    def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
+        self._books.wait_host(event, edge, step=step)
+
+    def wait_flag(self, stream: Stream, flag: Flag) -> None:
+        self._books.wait_flag(stream, flag)
+
+    def query(self, event: Event, *, step: int) -> bool:
+        version = event.latest
+        if version is None:
+            return True
+        self._books.before_query(version)
+        self.recorder.query(version)
+        return version.is_done
+
+    def mark(self, alias: str, *, step: int) -> None:
+        self._books.mark(alias, step=step)
+
+    def action(self, name: str, *, step: int) -> AbstractContextManager[None]:
+        return self._books.action(name, step=step)
+
+    def snapshot(
+        self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]
+    ) -> VirtualSnapshot:
+        result = VirtualSnapshot()
+        sources = [(storage_of(buffer), rows) for buffer, rows in parts]
+
+        def run() -> None:
+            result.fill([storage.rows(rows) for storage, rows in sources])
+
+        if stream.queue:
+            stream.queue.append(Op("", run, None))
+        else:
+            run()
+        return result
+
+    def use_chooser(self, chooser: HoldChooser) -> None:
+        """Other holds from here on, on a device that was gone back to."""
+        self._books.chooser = chooser
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether anything was issued that has not happened."""
+        return self._books.has_pending
+
+    def pending(self) -> tuple[str, ...]:
+        """Names of the operations that were issued and have not run."""
+        return self._books.pending()
+
+    def finish(self) -> Trace:
+        return self._books.finish()
+
+    def trace(self) -> Trace:
+        """What has been recorded so far."""
+        return self._books.trace()

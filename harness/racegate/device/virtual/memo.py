@@ -1,0 +1,76 @@
+"""Memo: results of operations by the content they work on, shared by the runs of one scenario.
+
+Every storage carries a number that stands for its content, by the history that made it (value
+numbering): equal numbers mean equal content. An operation whose inputs have been seen before is
+not computed again. Kernels are pure functions of what they declare; the audit keeps that true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from types import EllipsisType
+
+import numpy as np
+
+from racegate.device.launches import Launch
+from racegate.device.masks import rows_of
+from racegate.device.uses import Use
+
+# Cleared when full: a bound on memory, not a policy.
+RESULT_BYTES_MAX = 1 << 28
+
+Key = tuple[Hashable, ...]
+Place = list[int] | EllipsisType  # rows, or all
+Result = tuple[Place, np.ndarray, int]  # what was written there, and the content it made
+
+
+class OpMemo:
+    """Numbers for contents, and results of operations by those of their inputs."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Key, int] = {}
+        self._results: dict[int, list[Result]] = {}
+        self._bytes = 0
+
+    def content(self, *key: Hashable) -> int:
+        """The number of what was made in this way."""
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self._numbers) + 1
+        return found
+
+    def run(self, launch: Launch, views: Sequence[np.ndarray], compute: Callable[[], None]) -> None:
+        """Does what `compute` does to the views, by computing it or by remembering.
+
+        views: [rows, ...] each, one per use
+        """
+        uses = launch.uses
+        inputs = tuple([(use.buffer.storage.content, use.rows, use.mask) for use in uses])
+        code = launch.kernel.__code__
+        made = self.content(code, launch.name, inputs, *launch.scalars.values())
+        results = self._results.get(made)
+        if results is None:
+            compute()
+            self._results[made] = self._collect(made, uses, views)
+        written = 0
+        for use, view in zip(uses, views, strict=True):
+            if use.is_write:
+                place, values, content = self._results[made][written]
+                if results is not None:
+                    view[place] = values
+                use.buffer.storage.content = content
+                written += 1
+
+    def _collect(self, made: int, uses: Sequence[Use], views: Sequence[np.ndarray]) -> list[Result]:
+        if self._bytes > RESULT_BYTES_MAX:
+            self._results.clear()
+            self._bytes = 0
+        results = []
+        for index, (use, view) in enumerate(zip(uses, views, strict=True)):
+            if use.is_write:
+                mask = use.known_mask
+                place: Place = ... if mask is None else rows_of(mask)
+                values = view[place].copy()
+                self._bytes += values.nbytes
+                results.append((place, values, self.content("out", made, index)))
+        return results

@@ -1,0 +1,219 @@
+"""The MTP drafter: a real draft layer with its own cache. DEFINITION section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer, reads, updates, writes
+from racegate.engine.decode.drafter import no_targets, shift_inputs
+from racegate.engine.model.layers import AttentionWeights, PagedRows, attention_layer, inside
+from racegate.engine.model.model import Model
+from racegate.engine.state.buffers import StepOutputs
+from racegate.engine.state.plan import PlanEntry
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import StepView
+from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
+
+Start = Callable[[Array, Array, Array], Array]
+
+
+class DraftWeights(NamedTuple):
+    """Parameters of the draft layer, and those it shares with the model; shapes: model/weights."""
+
+    embed: Array
+    fc_token: Array
+    fc_hidden: Array
+    qkv_proj: Array
+    out_proj: Array
+    lm_head: Array
+
+
+class DraftInputs(NamedTuple):
+    """What the first pass drafts from."""
+
+    shifted_ids: Array  # [T] int32
+    hidden: Array  # [T, D], target hidden states
+    last_index: Array  # [R] int32
+
+
+class DraftState(NamedTuple):
+    """What a pass leaves for the next one."""
+
+    cache: Array  # [B, S, 2HP], read and written
+    draft_hidden: Array  # [R, D], read and written
+    drafts: Array  # [R, K] int32, a column per pass
+
+
+class DraftBase(NamedTuple):
+    """Where the passes behind the first go on from."""
+
+    last_index: Array  # [R] int32
+    query_start: Array  # [R + 1] int32
+    block_table: Array  # [R, M] int32
+    positions: Array  # [T] int32
+
+
+class DraftPlace(NamedTuple):
+    """Where such a pass stands, one token per row. Written."""
+
+    draft_positions: Array  # [R] int32
+    draft_seq_lens: Array  # [R] int32
+    draft_slots: Array  # [R] int32
+
+
+class DraftPass(NamedTuple):
+    """One of the passes behind the first. column: of drafts, that it writes."""
+
+    column: int
+    start: Start
+    heads: int
+    block_size: int
+    model_len_max: int
+
+
+# Parameters of the model -> those of the drafter's kernels.
+_WEIGHTS = {
+    "embed": "embed",
+    "draft.fc.token": "fc_token",
+    "draft.fc.hidden": "fc_hidden",
+    "draft.qkv_proj": "qkv_proj",
+    "draft.out_proj": "out_proj",
+    "lm_head": "lm_head",
+}
+
+
+class MtpDrafter:
+    """A real layer with its own cache: one pass over the step's tokens, then K - 1 single-token
+    passes.
+    """
+
+    def __init__(self, setup: Setup, model: Model, *, start: Start) -> None:
+        engine, spec, sizes = setup.scenario.engine, setup.scenario.model, setup.sizes
+        device = setup.device
+        self._setup = setup
+        self._weights = {name: model.parameters[origin] for origin, name in _WEIGHTS.items()}
+        inner = spec.heads * spec.head_size
+        shape = (engine.blocks, engine.block_size, 2 * inner)
+        self.cache = device.device_buffer("draft_kv", shape, sizes.quantity, stream=setup.compute)
+        starts = np.arange(sizes.rows + 1, dtype=np.int32)
+        self._row_starts = [
+            device.constant("row_starts", starts[: rows + 1]) for rows in range(sizes.rows + 1)
+        ]
+        self._passes = [
+            DraftPass(column, start, spec.heads, engine.block_size, engine.model_len_max)
+            for column in range(1, sizes.drafts)
+        ]
+
+    def targets(self, entries: list[PlanEntry]) -> np.ndarray:
+        """[R] int32: its drafts aim at nothing."""
+        return no_targets(entries)
+
+    def propose(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
+        """Writes outputs.drafts [R, K]. sampled: [R, 1 + K] int32"""
+        shift_inputs(self._setup, view, outputs)
+        self._first_pass(view, outputs)
+        for draft_pass in self._passes:
+            self._next_pass(draft_pass, view, outputs)
+
+    def _first_pass(self, view: StepView, outputs: StepOutputs) -> None:
+        inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
+        self._setup.kernels.launch_kernel(
+            _mtp_first,
+            {
+                "shifted_ids": reads(work.shifted_ids, shape.tokens),
+                "hidden": reads(work.hidden, shape.tokens),
+                "last_index": reads(work.last_index, shape.rows),
+                "block_table": reads(inputs.block_table.gpu, shape.rows),
+                "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+                "seq_lens": reads(work.seq_lens, shape.rows),
+                "positions": reads(work.positions, shape.tokens),
+                "slot_mapping": reads(work.slot_mapping, shape.tokens),
+                "cache": updates(self.cache, mask=shape.blocks),
+                "draft_hidden": writes(work.draft_hidden, shape.rows),
+                "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
+            },
+            name="draft",
+            step=shape.step,
+            constants=self._weights,
+            heads=self._setup.scenario.model.heads,
+        )
+
+    def _next_pass(self, draft_pass: DraftPass, view: StepView, outputs: StepOutputs) -> None:
+        inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
+        self._setup.kernels.launch_kernel(
+            _mtp_next,
+            {
+                "last_index": reads(work.last_index, shape.rows),
+                "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+                "block_table": reads(inputs.block_table.gpu, shape.rows),
+                "positions": reads(work.positions, shape.tokens),
+                "cache": updates(self.cache, mask=shape.blocks),
+                "draft_hidden": updates(work.draft_hidden, shape.rows),
+                "drafts": updates(outputs.drafts, shape.rows, own=view.owners),
+                "draft_positions": writes(work.draft_positions, shape.rows),
+                "draft_seq_lens": writes(work.draft_seq_lens, shape.rows),
+                "draft_slots": writes(work.draft_slots, shape.rows),
+            },
+            name=f"draft.{draft_pass.column}",
+            step=shape.step,
+            constants=self._weights | {"row_starts": self._row_starts[shape.rows]},
+            this=draft_pass,
+        )
+
+
+def _mtp_first(
+    kernels: Backend,
+    inputs: DraftInputs,
+    rows: PagedRows,
+    state: DraftState,
+    weights: DraftWeights,
+    *,
+    heads: int,
+) -> None:
+    """A pass over all tokens of the step."""
+    e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
+    attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=heads)
+    last = e[inside(inputs.last_index, e)]
+    state.draft_hidden[...] = last
+    state.drafts[:, 0] = kernels.argmax(kernels.linear(kernels.norm(last), weights.lm_head))
+
+
+def _mtp_next(
+    kernels: Backend,
+    base: DraftBase,
+    state: DraftState,
+    place: DraftPlace,
+    weights: DraftWeights,
+    row_starts: Array,  # [R + 1] int32, one token per row
+    *,
+    this: DraftPass,
+) -> None:
+    """A pass over the last draft of each row."""
+    positions, seq_lens, slots = place
+    positions[...] = this.start(base.positions, base.last_index, base.query_start) + this.column
+    fits = positions < this.model_len_max
+    seq_lens[...] = (positions + 1) * fits
+    kernels.slot_mapping(positions, row_starts, base.block_table, slots, block_size=this.block_size)
+    slots[...] = (slots + 1) * fits - 1
+    tokens = state.drafts[:, this.column - 1] + 0
+    e = _draft_input(kernels, tokens, state.draft_hidden, weights)
+    rows = PagedRows(base.block_table, row_starts, seq_lens, positions, slots)
+    attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=this.heads)
+    state.draft_hidden[...] = e
+    logits = kernels.linear(kernels.norm(e), weights.lm_head)
+    state.drafts[:, this.column] = kernels.argmax(logits) * fits
+
+
+def _attention(weights: DraftWeights) -> AttentionWeights:
+    return AttentionWeights(weights.qkv_proj, weights.out_proj)
+
+
+def _draft_input(kernels: Backend, tokens: Array, hidden: Array, weights: DraftWeights) -> Array:
+    """fc @ concat(norm(embedding), norm(hidden)), as two products."""
+    embedded = kernels.norm(kernels.embedding(tokens, weights.embed))
+    token_part = kernels.linear(embedded, weights.fc_token)
+    return token_part + kernels.linear(kernels.norm(hidden), weights.fc_hidden)

@@ -1,0 +1,44 @@
+"""What can be exchanged between the hidden states and the tokens on the host, and what a correct
+engine has there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from racegate.device.protocol import Device, DeviceBuffer
+from racegate.engine.decode.grammar import HandOff, PrivateHandOff
+from racegate.engine.model.layers import inside
+from racegate.engine.state.setup import Setup
+from racegate_kernels.numerics import Array
+
+
+def draft_start(
+    positions: Array,  # [T] int32
+    last_index: Array,  # [R] int32, each row's last input that stays
+    query_start: Array,  # [R + 1] int32
+) -> Array:
+    """[R] int32: the position behind which the drafter's further passes go on."""
+    return positions[inside(last_index, positions)]
+
+
+def tokens_sent(device: Device, sampled: DeviceBuffer, step: int) -> None:
+    """The copy of a step's tokens [R, 1 + K] to the host has been issued; it still reads them."""
+
+
+def tokens_received(device: Device, sampled: DeviceBuffer, step: int) -> None:
+    """The copy has landed: nothing reads the tokens any more."""
+    device.free(sampled, step=step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeParts:
+    """draft_start: where the drafter goes on; hand_off: where drafts land for grammar masks;
+    tokens_sent, tokens_received: the memory of the sampled tokens.
+    """
+
+    draft_start: Callable[[Array, Array, Array], Array] = draft_start
+    hand_off: Callable[[Setup], HandOff] = PrivateHandOff
+    tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
+    tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

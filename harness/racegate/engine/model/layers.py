@@ -1,0 +1,207 @@
+"""The model's layers as sequences of kernels, the same for every backend. DEFINITION section 2.
+
+Arrays are NumPy on the virtual device and torch on CUDA; only slicing, reshaping and in-place
+addition are used outside the kernels, which mean the same in both.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
+
+
+class RecurrentRows(NamedTuple):
+    """By row, what says where a recurrent layer finds and keeps its states."""
+
+    state_table: Array  # [R, 1 + K] int32
+    query_start: Array  # [R + 1] int32
+    accepted: Array  # [R] int32
+    computed: Array  # [R] int32
+    is_decode: Array  # [R] int32
+
+
+class PagedRows(NamedTuple):
+    """By row and by token, what says where an attention layer finds and keeps its entries."""
+
+    block_table: Array  # [R, M] int32
+    query_start: Array  # [R + 1] int32
+    seq_lens: Array  # [R] int32
+    positions: Array  # [T] int32
+    slot_mapping: Array  # [T] int32
+
+
+class Drawing(NamedTuple):
+    """What a token is drawn from beside the logits."""
+
+    logit_index: Array  # [R, 1 + K] int32, -1 behind the row's last draft
+    input_ids: Array  # [T] int32
+    positions: Array  # [T] int32
+    temperature: Array  # [R] float32
+    seed: Array  # [R] uint32
+
+
+class Mamba2Weights(NamedTuple):
+    """Parameters of a Mamba2 layer; shapes: model/weights."""
+
+    in_proj: Array
+    conv: Array
+    dt_bias: Array
+    a_log: Array
+    skip: Array
+    out_proj: Array
+
+
+class GatedDeltaWeights(NamedTuple):
+    """Parameters of a gated-delta layer; shapes: model/weights."""
+
+    in_proj: Array
+    conv: Array
+    dt_bias: Array
+    a_log: Array
+    out_proj: Array
+
+
+class AttentionWeights(NamedTuple):
+    """Parameters of an attention layer; shapes: model/weights."""
+
+    qkv_proj: Array
+    out_proj: Array
+
+
+def reset_counts(
+    kernels: Backend,
+    accepted: Array,  # [R] int32, written
+    computed: Array,  # [R] int32, written
+) -> None:
+    """What the counts are before the first step."""
+    kernels.fill(accepted, value=1)
+    kernels.fill(computed, value=0)
+
+
+def embed(
+    kernels: Backend,
+    input_ids: Array,  # [T] int32
+    hidden: Array,  # [T, D], written
+    table: Array,  # [V, D]
+) -> None:
+    """hidden = the tokens' embeddings."""
+    hidden[...] = kernels.embedding(input_ids, table)
+
+
+def mamba2_layer(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    state: Array,  # [B, H, P, N], read and written
+    window: Array,  # [B, HP + 2N, W - 1 + K], read and written
+    rows: RecurrentRows,
+    weights: Mamba2Weights,
+) -> None:
+    """hidden += mamba2(norm(hidden)); rolls state and window forward."""
+    tokens = hidden.shape[0]
+    _, heads, size, n = state.shape
+    inner = heads * size
+    u = kernels.linear(kernels.norm(hidden), weights.in_proj)
+    z, mixed, dt = u[:, :inner], u[:, inner : 2 * inner + 2 * n], u[:, 2 * inner + 2 * n :]
+    block = rows.state_table[:, 0]
+    mixed = kernels.conv_update(mixed, weights.conv, window, block, *rows[1:])
+    x = mixed[:, :inner].reshape(tokens, heads, size)
+    b, c = mixed[:, inner : inner + n], mixed[:, inner + n :]
+    y = kernels.mamba2_update(
+        x, b, c, dt, weights.dt_bias, weights.a_log, weights.skip, state, *rows
+    )
+    hidden += kernels.linear(kernels.gate(y.reshape(tokens, inner), z), weights.out_proj)
+
+
+def gated_delta_layer(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    state: Array,  # [B, H, P, N], read and written
+    window: Array,  # [B, 2HN + HP, W - 1 + K], read and written
+    rows: RecurrentRows,
+    weights: GatedDeltaWeights,
+) -> None:
+    """hidden += gated_delta(norm(hidden)); rolls state and window forward."""
+    tokens = hidden.shape[0]
+    _, heads, size, n = state.shape
+    keys, inner = heads * n, heads * size
+    channels = 2 * keys + inner
+    u = kernels.linear(kernels.norm(hidden), weights.in_proj)
+    z = u[:, channels : channels + inner]
+    b, g = u[:, channels + inner : channels + inner + heads], u[:, channels + inner + heads :]
+    block = rows.state_table[:, 0]
+    mixed = kernels.conv_update(u[:, :channels], weights.conv, window, block, *rows[1:])
+    query = mixed[:, :keys].reshape(tokens, heads, n)
+    key = mixed[:, keys : 2 * keys].reshape(tokens, heads, n)
+    value = mixed[:, 2 * keys :].reshape(tokens, heads, size)
+    o = kernels.gated_delta_update(
+        query, key, value, b, g, weights.dt_bias, weights.a_log, state, *rows
+    )
+    hidden += kernels.linear(
+        kernels.gate(kernels.head_norm(o).reshape(tokens, inner), z), weights.out_proj
+    )
+
+
+def attention_layer(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    cache: Array,  # [B, S, 2HP], read and written
+    rows: PagedRows,
+    weights: AttentionWeights,
+    *,
+    heads: int,
+) -> None:
+    """hidden += attention(norm(hidden)); writes the cache entries of the tokens first."""
+    tokens = hidden.shape[0]
+    inner = weights.out_proj.shape[1]
+    u = kernels.linear(kernels.norm(hidden), weights.qkv_proj)
+    query = kernels.rotary(u[:, :inner].reshape(tokens, heads, -1), rows.positions)
+    key = kernels.rotary(u[:, inner : 2 * inner].reshape(tokens, heads, -1), rows.positions)
+    # The projection's key part is not needed any more: with the encoded key in it, entry = [key,
+    # value].
+    u[:, inner : 2 * inner] = key.reshape(tokens, inner)
+    kernels.cache_write(u[:, inner:], rows.slot_mapping, cache)
+    o = kernels.paged_attention(query, cache, *rows[:4])
+    hidden += kernels.linear(kernels.attention_gate(o.reshape(tokens, inner)), weights.out_proj)
+
+
+def verify(
+    kernels: Backend,
+    hidden: Array,  # [T, D]
+    drawing: Drawing,
+    sampled: Array,  # [R, 1 + K] int32, written
+    lm_head: Array,  # [V, D]
+) -> None:
+    """Logits at the drafts' positions, and the tokens that stay."""
+    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    kernels.rejection_verify(logits, *drawing, sampled)
+
+
+def verify_masked(
+    kernels: Backend,
+    hidden: Array,  # [T, D]
+    grammar_mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
+    drawing: Drawing,
+    sampled: Array,  # [R, 1 + K] int32, written
+    lm_head: Array,  # [V, D]
+) -> None:
+    """verify, with forbidden tokens."""
+    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    kernels.mask_logits(logits, grammar_mask)
+    kernels.rejection_verify(logits, *drawing, sampled)
+
+
+def _logits(kernels: Backend, hidden: Array, logit_index: Array, lm_head: Array) -> Array:
+    """[R, 1 + K, V]; behind a row's last draft those of token 0."""
+    return kernels.linear(kernels.norm(hidden[inside(logit_index, hidden)]), lm_head)
+
+
+def inside(
+    index: Array,  # int32
+    values: Array,  # [n, ...]
+) -> Array:
+    """The index of a row that there is: one that is wrong gives a wrong value, on every backend. A
+    GPU would not survive it.
+    """
+    return index.clip(0, len(values) - 1)

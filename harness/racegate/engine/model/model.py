@@ -1,0 +1,155 @@
+"""The model on a device: parameters, caches, state pools, and the launches of a forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
+from racegate.engine.model import layers
+from racegate.engine.model.bound import Bound
+from racegate.engine.model.weights import make_weights
+from racegate.engine.state.kernels import Kernel
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import BatchShape, StepView
+from racegate.scenario.spec import DrafterKind, LayerKind
+
+# The launch of each kind, and the names of its parameters.
+_LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {
+    LayerKind.MAMBA2: (layers.mamba2_layer, layers.Mamba2Weights._fields),
+    LayerKind.GATED_DELTA: (layers.gated_delta_layer, layers.GatedDeltaWeights._fields),
+    LayerKind.ATTENTION: (layers.attention_layer, layers.AttentionWeights._fields),
+}
+
+
+class Model:
+    """Parameters and pools. States, windows and caches are named by layer index.
+
+    weights: by name, of the shapes of `parameter_shapes`; drawn from the model seed by default
+    """
+
+    def __init__(self, setup: Setup, *, weights: Mapping[str, np.ndarray] | None = None) -> None:
+        self._setup = setup
+        spec, device = setup.scenario.model, setup.device
+        has_mtp = setup.scenario.engine.drafter is DrafterKind.MTP
+        drawn = make_weights(spec, has_mtp=has_mtp) if weights is None else weights
+        weights = dict(drawn)
+        if has_mtp:
+            # The product with a concatenation is a sum of two products: no concatenation on the
+            # device.
+            fc, hidden = weights.pop("draft.fc"), setup.sizes.hidden
+            weights["draft.fc.token"] = np.ascontiguousarray(fc[:, :hidden])
+            weights["draft.fc.hidden"] = np.ascontiguousarray(fc[:, hidden:])
+        self.parameters = {name: device.constant(name, value) for name, value in weights.items()}
+        self.states: dict[int, DeviceBuffer] = {}
+        self.conv_windows: dict[int, DeviceBuffer] = {}
+        self.caches: dict[int, DeviceBuffer] = {}
+        self._weights: list[dict[str, DeviceBuffer]] = []
+        for index, kind in enumerate(spec.layers):
+            self._make_pools(index, kind)
+            prefix, (_, names) = f"layer.{index}.", _LAYERS[kind]
+            self._weights.append({name: self.parameters[prefix + name] for name in names})
+
+    def _make_pools(self, index: int, kind: LayerKind) -> None:
+        sizes = self._setup.sizes
+        model, engine = self._setup.scenario.model, self._setup.scenario.engine
+        inner = model.heads * model.head_size
+        if kind is LayerKind.ATTENTION:
+            shape: tuple[int, ...] = (engine.blocks, engine.block_size, 2 * inner)
+            self.caches[index] = self._pool(f"kv.{index}", shape, sizes.quantity)
+            return
+        shape = (engine.state_blocks, model.heads, model.head_size, model.state_size)
+        self.states[index] = self._pool(f"state.{index}", shape, sizes.state)
+        keys = model.state_size if kind is LayerKind.MAMBA2 else model.heads * model.state_size
+        shape = (engine.state_blocks, inner + 2 * keys, model.conv_width - 1 + sizes.drafts)
+        self.conv_windows[index] = self._pool(f"conv.{index}", shape, sizes.state)
+
+    def _pool(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceBuffer:
+        return self._setup.device.device_buffer(name, shape, dtype, stream=self._setup.compute)
+
+    def forward(self, shape: BatchShape, bound: Bound) -> None:
+        """Embedding and all layers; leaves the target hidden states in work.hidden."""
+        self._setup.kernels.launch_kernel(
+            layers.embed,
+            {
+                "input_ids": reads(bound.inputs.input_ids.gpu, shape.tokens),
+                "hidden": writes(bound.work.hidden, shape.tokens),
+            },
+            name="embed",
+            step=shape.step,
+            constants={"table": self.parameters["embed"]},
+        )
+        for index, kind in enumerate(self._setup.scenario.model.layers):
+            if kind is LayerKind.ATTENTION:
+                self._attention(index, shape, bound)
+            else:
+                self._recurrent(index, kind, shape, bound)
+
+    def _recurrent(self, index: int, kind: LayerKind, shape: BatchShape, bound: Bound) -> None:
+        layer, _ = _LAYERS[kind]
+        inputs, work, rows = bound.inputs, bound.work, shape.rows
+        self._setup.kernels.launch_kernel(
+            layer,
+            {
+                "hidden": updates(work.hidden, shape.tokens),
+                "state": updates(self.states[index], mask=shape.state_blocks),
+                "window": updates(self.conv_windows[index], mask=shape.state_blocks),
+                "state_table": reads(bound.window_table, rows),
+                "query_start": reads(inputs.query_start.gpu, rows + 1),
+                "accepted": reads(work.accepted, rows),
+                "computed": reads(work.computed, rows),
+                "is_decode": reads(inputs.is_decode.gpu, rows),
+            },
+            name=f"layer.{index}",
+            step=shape.step,
+            constants=self._weights[index],
+        )
+
+    def _attention(self, index: int, shape: BatchShape, bound: Bound) -> None:
+        inputs, work, rows = bound.inputs, bound.work, shape.rows
+        self._setup.kernels.launch_kernel(
+            layers.attention_layer,
+            {
+                "hidden": updates(work.hidden, shape.tokens),
+                "cache": updates(self.caches[index], mask=shape.blocks),
+                "block_table": reads(inputs.block_table.gpu, rows),
+                "query_start": reads(inputs.query_start.gpu, rows + 1),
+                "seq_lens": reads(work.seq_lens, rows),
+                "positions": reads(work.positions, shape.tokens),
+                "slot_mapping": reads(work.slot_mapping, shape.tokens),
+            },
+            name=f"layer.{index}",
+            step=shape.step,
+            constants=self._weights[index],
+            heads=self._setup.scenario.model.heads,
+        )
+
+    def verify(
+        self, view: StepView, sampled: DeviceBuffer, *, grammar_mask: DeviceBuffer | None
+    ) -> None:
+        """Logits and verification. sampled: [R, 1 + K] int32, written
+
+        grammar_mask: [R, 1 + K, ceil(V / 32)] int32, of the tokens that may be drawn
+        """
+        inputs, work = self._setup.inputs, self._setup.work
+        rows, tokens = view.shape.rows, view.shape.tokens
+        uses: dict[str, Use] = {"hidden": reads(work.hidden, tokens)}
+        if grammar_mask is not None:
+            uses["grammar_mask"] = reads(grammar_mask, rows)
+        uses |= {
+            "logit_index": reads(inputs.logit_index.gpu, rows),
+            "input_ids": reads(inputs.input_ids.gpu, tokens),
+            "positions": reads(work.positions, tokens),
+            "temperature": reads(inputs.temperature.gpu, rows),
+            "seed": reads(inputs.seed.gpu, rows),
+            "sampled": writes(sampled, rows, own=view.owners),
+        }
+        self._setup.kernels.launch_kernel(
+            layers.verify if grammar_mask is None else layers.verify_masked,
+            uses,
+            name="sample",
+            step=view.shape.step,
+            constants={"lm_head": self.parameters["lm_head"]},
+        )

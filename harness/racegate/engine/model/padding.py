@@ -1,0 +1,113 @@
+"""What a captured forward pass is bound to, and how a batch smaller than the graph is padded
+(docs/mechanism.md#graphs).
+
+A graph has a fixed number of rows and tokens and cannot ask how many of them are real. Whatever it
+reads behind the batch must therefore name nothing, and be written in every step: what stood there
+is another step's, and its blocks may belong to a request that waits outside the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from racegate.device.masks import prefix_mask
+from racegate.device.protocol import DeviceBuffer, Use, writes
+from racegate.engine.model.bound import Bound
+from racegate.engine.state.buffers import Twin
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import BatchShape, StepView
+
+# The row masks that captured footprints name.
+BLOCKS, STATE_BLOCKS = "blocks", "state_blocks"
+
+
+def is_uniform_decode(view: StepView, *, width: int) -> bool:
+    """Whether every row decodes with all its drafts. width: 1 + K.
+
+    A prompt chunk can have 1 + K tokens too: the phase decides, not the shape.
+    """
+    return bool(np.all(view.is_decode)) and bool(np.all(view.tokens == width))
+
+
+class Padding:
+    """Pad rows have no tokens, null blocks and count 1; pad tokens are token 0. Their positions,
+    lengths and slots need no padding: the kernels that make those write the whole buffer.
+
+    live: the buffers that the engine prepares for every step
+    sizes: rows of the graphs; rows_most: of the largest; width: 1 + K, the tokens of a row
+    """
+
+    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+        engine = setup.scenario.engine
+        self.setup = setup
+        self.live = live
+        self.engine = engine
+        self.rows_most = max(sizes)
+        self.width = 1 + engine.draft_len_max
+        # A graph cannot look at the flags: that every row decodes is part of what is captured.
+        flags = np.ones(self.rows_most, np.int32)
+        ones = setup.device.constant("is_decode_captured", flags)
+        self._is_decode = Twin(live.inputs.is_decode.cpu, ones)
+
+    @property
+    def bound(self) -> Bound:
+        """What the graphs are bound to."""
+        return replace(self.live, inputs=replace(self.live.inputs, is_decode=self._is_decode))
+
+    def warm_up(self) -> None:
+        """Before a capture the buffers hold the largest batch there is a graph for, of dummies."""
+        self.pad_tokens(-1, (0, self.rows_most), (0, self.rows_most * self.width), self.width)
+        self.pad_rows(-1, (0, self.rows_most))
+
+    def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows."""
+        shape = view.shape
+        if size > shape.rows:
+            self.pad_tokens(shape.step, (shape.rows, size), (shape.tokens, size * self.width), 0)
+            self.pad_rows(shape.step, (shape.rows, size))
+
+    def masks(self, shape: BatchShape) -> dict[str, int]:
+        """The rows of the pools that a step's replay touches: pad rows touch none."""
+        assert not isinstance(shape.blocks, str) and not isinstance(shape.state_blocks, str)
+        return {BLOCKS: shape.blocks, STATE_BLOCKS: shape.state_blocks}
+
+    def pad_tokens(
+        self, step: int, rows: tuple[int, int], tokens: tuple[int, int], stride: int
+    ) -> None:
+        """Pad rows from the first to behind the last begin at the first pad token, `stride` apart;
+        pad tokens are token 0.
+        """
+        (row, row_end), (token, token_end) = rows, tokens
+        inputs = self.live.inputs
+        self.setup.kernels.launch_kernel(
+            "pad_tokens",
+            {
+                "query_start": _writes_span(inputs.query_start.gpu, row, row_end + 1),
+                "input_ids": _writes_span(inputs.input_ids.gpu, token, token_end),
+            },
+            step=step,
+            row=row,
+            row_end=row_end,
+            token=token,
+            token_end=token_end,
+            stride=stride,
+        )
+
+    def pad_rows(self, step: int, rows: tuple[int, int]) -> None:
+        """Pad rows from the first to behind the last have null blocks and count 1."""
+        row, row_end = rows
+        live = self.live
+        buffers = {
+            "block_table": live.inputs.block_table.gpu,
+            "window_table": live.window_table,
+            "accepted": live.work.accepted,
+            "computed": live.work.computed,
+        }
+        uses = {name: _writes_span(buffer, row, row_end) for name, buffer in buffers.items()}
+        self.setup.kernels.launch_kernel("pad_rows", uses, step=step, row=row, row_end=row_end)
+
+
+def _writes_span(buffer: DeviceBuffer, first: int, end: int) -> Use:
+    return writes(buffer, mask=prefix_mask(end) ^ prefix_mask(first))

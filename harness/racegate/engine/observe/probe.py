@@ -1,0 +1,103 @@
+"""Probe: what the engine tells an observer at its step boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer
+from racegate.engine.model.model import Model
+from racegate.engine.scheduling.scheduler import Scheduler
+from racegate.engine.state.buffers import Inputs, StepOutputs, WorkBuffers
+from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.view import PrevStep, StepView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What there is to look at. draft_cache: [B, S, E], the drafter's, if it keeps one."""
+
+    inputs: Inputs
+    work: WorkBuffers
+    model: Model
+    draft_cache: DeviceBuffer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How a step was prepared. prev: what it looked back at; row_of: the batch.
+
+    backup, targets: [R] int32, backup tokens and accept targets
+    """
+
+    prev: PrevStep
+    row_of: Mapping[str, int]
+    backup: np.ndarray
+    targets: np.ndarray
+
+
+class Probe(Protocol):
+    """Called by the engine at the step boundaries."""
+
+    def attach(self, memory: Memory) -> None:
+        """Once, before the first step."""
+        ...
+
+    def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
+        """A step is planned. in_flight: frames, this one included."""
+        ...
+
+    def prepared(self, view: StepView, preparation: Preparation) -> None:
+        """Its inputs are staged."""
+        ...
+
+    def zeroed(self, view: StepView) -> None:
+        """Its new blocks are zeroed; only if the engine does that."""
+        ...
+
+    def inputs(self, view: StepView) -> None:
+        """The forward pass comes next."""
+        ...
+
+    def forwarded(self, view: StepView) -> None:
+        """The forward pass is issued."""
+        ...
+
+    def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
+        """Verification and drafter are issued. sampled: [R, 1 + K] int32"""
+        ...
+
+    def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
+        """The scheduler has taken a step's output."""
+        ...
+
+
+class NullProbe:
+    """Observes nothing: the bare engine."""
+
+    def attach(self, memory: Memory) -> None:
+        """It looks at nothing."""
+
+    def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
+        """Nothing is noted."""
+
+    def prepared(self, view: StepView, preparation: Preparation) -> None:
+        """Nothing is noted."""
+
+    def zeroed(self, view: StepView) -> None:
+        """Nothing is noted."""
+
+    def inputs(self, view: StepView) -> None:
+        """Nothing is noted."""
+
+    def forwarded(self, view: StepView) -> None:
+        """Nothing is noted."""
+
+    def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
+        """Nothing is noted. sampled: [R, 1 + K] int32"""
+
+    def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
+        """Nothing is noted."""

@@ -1,0 +1,94 @@
+"""What the probe notes of blocks: whether new ones are zero, and what was loaded into them.
+DEFINITION section 7, fresh_dirty and loaded_kv.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer
+from racegate.engine.observe.probe import Memory
+from racegate.engine.state.view import StepView
+from racegate.scenario.spec import EngineSpec
+
+# What to copy, by name: a buffer, and which rows of it: some, the first n, or all.
+Parts = dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]
+
+
+def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
+    """The caches of attention layers and of the drafter, by name."""
+    caches = {f"kv.{index}": cache for index, cache in memory.model.caches.items()}
+    if memory.draft_cache is not None:
+        caches["draft_kv"] = memory.draft_cache
+    return caches
+
+
+class FreshTaken:
+    """The new blocks of a step, and their content right behind their zeroing.
+
+    arrays: pool -> [n, ...] content, once the device got there; a state pool's name begins with
+        "state:"
+    """
+
+    __slots__ = ("_owner", "_state_owner", "arrays", "blocks", "rows", "state_blocks")
+
+    def __init__(self, view: StepView, engine: EngineSpec) -> None:
+        self.rows = view.shape.rows
+        self.blocks: list[int] = []
+        self.state_blocks: list[int] = []
+        self._owner: list[int] = []
+        self._state_owner: list[int] = []
+        self.arrays: dict[str, np.ndarray] = {}
+        for row, entry in enumerate(view.entries):
+            loaded = set(entry.blocks[: entry.loaded // engine.block_size])
+            column = entry.loaded // engine.state_interval - 1
+            loaded_state = set(entry.state_blocks[column : column + 1]) if column >= 0 else set()
+            for block in entry.fresh_blocks:
+                if block not in loaded:
+                    self.blocks.append(block)
+                    self._owner.append(row)
+            for block in entry.fresh_state_blocks:
+                if block not in loaded_state:
+                    self.state_blocks.append(block)
+                    self._state_owner.append(row)
+
+    def parts(self, memory: Memory) -> Parts:
+        """What to copy."""
+        blocks = np.array(self.blocks, np.int64)
+        states = np.array(self.state_blocks, np.int64)
+        model, caches = memory.model, caches_of(memory)
+        parts: Parts = {name: (cache, blocks) for name, cache in caches.items()}
+        for index, pool in model.states.items():
+            parts[f"state:state.{index}"] = (pool, states)
+            parts[f"state:conv.{index}"] = (model.conv_windows[index], states)
+        return parts
+
+    def dirty(self) -> np.ndarray:
+        """[R] int32: new blocks by row that are not zero in every pool."""
+        counts = np.zeros(self.rows, np.int32)
+        for owner, prefix in ((self._owner, False), (self._state_owner, True)):
+            is_dirty = np.zeros(len(owner), bool)
+            for name, array in self.arrays.items():
+                if name.startswith("state:") == prefix:
+                    is_dirty |= array.any(axis=tuple(range(1, array.ndim)))
+            np.add.at(counts, np.array(owner, np.int64)[is_dirty], 1)
+        return counts
+
+
+def loaded_parts(view: StepView, engine: EngineSpec, caches: Mapping[str, DeviceBuffer]) -> Parts:
+    """Blocks into which the step loaded saved prefixes, by row and then by position."""
+    blocks = [
+        block
+        for entry in view.entries
+        for block in entry.blocks[: entry.loaded // engine.block_size]
+    ]
+    return {f"loaded_{name}": (cache, np.array(blocks, np.int64)) for name, cache in caches.items()}
+
+
+def as_entries(
+    blocks: np.ndarray,  # [n, S, E]
+) -> np.ndarray:
+    """[n, S, E] blocks as [n * S, E] entries."""
+    return blocks.reshape(blocks.shape[0] * blocks.shape[1], blocks.shape[2])

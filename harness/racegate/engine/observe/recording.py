@@ -1,0 +1,339 @@
+"""The probe that takes observations, without disturbing what it observes. DEFINITION section 7.
+
+Device values are copied by snapshots in stream order, which are not part of the program: they wait
+for nothing and nothing waits for them. They are read when the device has finished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from racegate.device.protocol import Device, DeviceBuffer, Snapshot, Stream
+from racegate.engine.observe.details import (
+    Promises,
+    prepared_detail,
+    processed_detail,
+    scheduled_detail,
+)
+from racegate.engine.observe.probe import Memory, Preparation
+from racegate.engine.observe.probe_blocks import (
+    FreshTaken,
+    Parts,
+    as_entries,
+    caches_of,
+    loaded_parts,
+)
+from racegate.engine.scheduling.scheduler import Scheduler
+from racegate.engine.state.buffers import StepOutputs
+from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.tracked import Finish
+from racegate.engine.state.view import StepView
+from racegate.history.observe import Boundary, Observation
+from racegate.scenario.spec import CacheMode, Scenario
+from racegate_kernels.poison import poison_of
+
+
+@dataclass(slots=True)
+class _Taken:
+    """One step's snapshots, until the device has finished.
+
+    windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
+    inputs, forwarded, sampled: by name, once the device got there
+    """
+
+    view: StepView
+    windows: np.ndarray
+    computed_host: np.ndarray
+    backup: np.ndarray
+    inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    forwarded: dict[str, np.ndarray] = field(default_factory=dict)
+    sampled: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class RecordingProbe:
+    """Collects observations in the order of the engine's boundaries."""
+
+    def __init__(self, scenario: Scenario, device: Device, stream: Stream) -> None:
+        self._memory: Memory
+        self._engine = scenario.engine
+        self._conv_width = scenario.model.conv_width
+        self._device = device
+        self._stream = stream
+        self._has_columns = scenario.engine.cache_mode.has_columns
+        self._is_offload = scenario.engine.cache_mode is CacheMode.OFFLOAD
+        self._fresh: dict[int, FreshTaken] = {}
+        self._observations: list[Observation | tuple[int, Boundary]] = []
+        self._taken: dict[int, _Taken] = {}
+        self._snapshots: list[tuple[dict[str, np.ndarray], list[str], Snapshot]] = []
+        self._promises = Promises()
+        self._computed_host = np.zeros(0, np.int32)
+        self._backup = np.zeros(0, np.int32)
+
+    def attach(self, memory: Memory) -> None:
+        """From now on it looks at this engine."""
+        self._memory = memory
+
+    def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:
+        """What is to run. in_flight: frames, this one included."""
+        self._promises.scheduled(plan)
+        values: dict[str, object] = {
+            "plan": tuple((entry.request, entry.tokens, entry.drafts) for entry in plan.entries),
+            "preempted": plan.preempted,
+            "block_table": {entry.request: entry.blocks for entry in plan.entries},
+            "state_table": {entry.request: entry.state_blocks for entry in plan.entries},
+        }
+        detail = scheduled_detail(plan, scheduler, self._promises, in_flight=in_flight)
+        self._add(plan.step, Boundary.SCHEDULED, values, detail)
+
+    def prepared(self, view: StepView, preparation: Preparation) -> None:
+        """Rows, and what the host has worked out for them."""
+        self._computed_host = np.array([state.computed for state in view.states])
+        self._backup = preparation.backup
+        threshold = 1 + self._engine.draft_len_max
+        detail = prepared_detail(view, preparation, self._memory.inputs, threshold=threshold)
+        values = {
+            "rows": view.rows,
+            "discarded": view.discarded != 0,
+            "backup_token": preparation.backup,
+            "accept_target": preparation.targets,
+        }
+        self._add(view.shape.step, Boundary.PREPARED, values, detail)
+
+    def zeroed(self, view: StepView) -> None:
+        """New blocks, right behind their zeroing."""
+        fresh = self._fresh[view.shape.step] = FreshTaken(view, self._engine)
+        self._take(fresh.arrays, fresh.parts(self._memory))
+
+    def inputs(self, view: StepView) -> None:
+        """What the forward pass is about to read."""
+        memory, rows, tokens = self._memory, view.shape.rows, view.shape.tokens
+        inputs, work = memory.inputs, memory.work
+        taken = _Taken(view, self._windows(view), self._computed_host, self._backup)
+        self._taken[view.shape.step] = taken
+        parts: Parts = {
+            "computed": (work.computed, rows),
+            "accepted": (work.accepted, rows),
+            "seq_lens": (work.seq_lens, rows),
+            "query_start": (inputs.query_start.gpu, rows + 1),
+            "positions": (work.positions, tokens),
+            "slot_mapping": (work.slot_mapping, tokens),
+            "input_ids": (inputs.input_ids.gpu, tokens),
+        }
+        if self._is_offload:
+            parts |= loaded_parts(view, self._engine, caches_of(memory))
+        self._take(taken.inputs, parts | self._recurrent(taken))
+        self._observations.append((view.shape.step, Boundary.INPUTS))
+
+    def forwarded(self, view: StepView) -> None:
+        """The states that the pass left."""
+        taken = self._taken[view.shape.step]
+        self._take(taken.forwarded, self._recurrent(taken))
+
+    def sampled(self, view: StepView, outputs: StepOutputs, sampled: DeviceBuffer) -> None:
+        """Everything that the step made. sampled: [R, 1 + K] int32"""
+        rows, memory = view.shape.rows, self._memory
+        taken = self._taken[view.shape.step]
+        parts: Parts = {
+            "sampled": (sampled, rows),
+            "accepted": (memory.work.accepted, rows),
+            "valid_count": (outputs.valid_count, rows),
+            "next_token": (outputs.next_token, rows),
+            "drafts": (outputs.drafts, rows),
+        }
+        parts |= {name: (cache, None) for name, cache in caches_of(memory).items()}
+        if self._has_columns:
+            states = memory.model.states
+            parts |= {f"pool.{index}": (pool, None) for index, pool in states.items()}
+        self._take(taken.sampled, parts)
+        self._observations.append((view.shape.step, Boundary.SAMPLED))
+
+    def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
+        """What the scheduler made of an output."""
+        self._promises.processed(plan)
+        tracked = [scheduler.requests[entry.request] for entry in plan.entries]
+        live = [request for request in tracked if request.finish is not Finish.ABORT]
+        values = {
+            "delivered": {r.name: tuple(r.tokens[len(r.request.prompt) :]) for r in live},
+            "computed": {r.name: r.computed for r in live},
+            "placeholders": {r.name: r.placeholders for r in live},
+        }
+        detail = processed_detail(plan, scheduler, self._promises)
+        self._add(plan.step, Boundary.PROCESSED, values, detail)
+
+    @property
+    def count(self) -> int:
+        """How many observations have been begun."""
+        return len(self._observations)
+
+    def observations(self, *, first: int = 0) -> tuple[Observation, ...]:
+        """What was observed, in order, from the `first` on and up to where the device got."""
+        for target, names, snapshot in self._snapshots:
+            if snapshot.is_done:
+                target.update(zip(names, snapshot.arrays(), strict=True))
+        observations = []
+        for item in self._observations[first:]:
+            if not isinstance(item, Observation):
+                step, boundary = item
+                taken = self._taken[step]
+                if not (taken.inputs if boundary is Boundary.INPUTS else taken.sampled):
+                    break
+                item = self._resolve(step, boundary)
+            observations.append(item)
+        return tuple(observations)
+
+    def _add(
+        self, step: int, boundary: Boundary, values: dict[str, object], detail: dict[str, object]
+    ) -> None:
+        self._observations.append(
+            Observation(step=step, boundary=boundary, values=values, detail=detail)
+        )
+
+    def _take(
+        self,
+        target: dict[str, np.ndarray],
+        parts: Parts,
+    ) -> None:
+        snapshot = self._device.snapshot(self._stream, tuple(parts.values()))
+        self._snapshots.append((target, list(parts), snapshot))
+
+    def _windows(self, view: StepView) -> np.ndarray:
+        """[R, 1 + K] int64: the blocks of each row's running state window."""
+        width = 1 + self._engine.draft_len_max
+        windows = np.zeros((view.shape.rows, width), np.int64)
+        for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
+            column = state.column if self._has_columns else 0
+            blocks = entry.state_blocks[column : column + width]
+            windows[row, : len(blocks)] = blocks
+        return windows
+
+    def _recurrent(self, taken: _Taken) -> Parts:
+        parts: Parts = {}
+        model = self._memory.model
+        for index, pool in model.states.items():
+            parts[f"state.{index}"] = (pool, taken.windows)
+            parts[f"conv.{index}"] = (model.conv_windows[index], taken.windows[:, 0])
+        return parts
+
+    def _resolve(self, step: int, boundary: Boundary) -> Observation:
+        taken = self._taken[step]
+        view = taken.view
+        detail = {"rows": view.rows, "is_decode": view.is_decode, "draft_lens": view.draft_lens}
+        if boundary is Boundary.INPUTS:
+            values = self._inputs_values(taken)
+            detail |= {"computed_host": taken.computed_host, "windows": taken.windows}
+        else:
+            values = self._sampled_values(taken)
+            detail |= {
+                "sampled": taken.sampled["sampled"],
+                "discarded": view.discarded,
+                "backup_token": taken.backup,
+            }
+        return Observation(step=step, boundary=boundary, values=values, detail=detail)
+
+    def _inputs_values(self, taken: _Taken) -> dict[str, object]:
+        arrays = taken.inputs
+        values: dict[str, object] = {
+            name: array
+            for name, array in arrays.items()
+            if not name.startswith(("state.", "conv."))
+        }
+        accepted, is_empty = arrays["accepted"], arrays["computed"] <= 0
+        for name, array in arrays.items():
+            if name.startswith("state."):
+                values[name] = _picked(array, accepted - 1, is_empty)
+            elif name.startswith("conv."):
+                values[name] = self._conv_at(array, accepted - 1, is_empty)
+            elif name.startswith("loaded_"):
+                values[name] = as_entries(array)
+        fresh = self._fresh.get(taken.view.shape.step)
+        if fresh is not None:
+            values["fresh_dirty"] = fresh.dirty()
+        return values
+
+    def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
+        """[R, C, W - 1]: the conv windows at their offsets."""
+        width = self._conv_width
+        views: list[np.ndarray] = [
+            windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)
+        ]
+        return _picked(np.stack(views, axis=1), offset, is_empty)
+
+    def _sampled_values(self, taken: _Taken) -> dict[str, object]:
+        view, raw = taken.view, taken.sampled
+        is_discarded, is_decode = view.discarded != 0, view.is_decode != 0
+        accepted = raw["accepted"]
+        values: dict[str, object] = {
+            "sampled": np.where(is_discarded[:, None], -1, raw["sampled"]),
+            "accepted": accepted,
+            "valid_count": raw["valid_count"],
+            "next_token": raw["next_token"],
+            "drafts": np.where(is_discarded[:, None], -1, raw["drafts"]),
+        }
+        kept = np.where(is_decode, accepted, 1)
+        for name, array in taken.forwarded.items():
+            if name.startswith("state."):
+                live = np.arange(array.shape[1]) < kept[:, None]
+                shown = live.reshape(*live.shape, *[1] * (array.ndim - 2))
+                values[name] = np.where(shown, array, np.zeros((), array.dtype))
+            else:
+                nothing = np.zeros(len(kept), bool)
+                values[name] = self._conv_at(array, kept - 1, nothing)
+        final = self._final_computed(taken)
+        for name, array in raw.items():
+            if name.startswith("kv.") or name == "draft_kv":
+                values[name] = self._entries(taken, array, final)
+            elif name.startswith("pool."):
+                layer = name.removeprefix("pool.")
+                values[f"checkpoint.{layer}"] = self._checkpoints(taken, array, final)
+        return values
+
+    def _final_computed(self, taken: _Taken) -> np.ndarray:
+        """[R]: tokens whose state is final after the step."""
+        view = taken.view
+        final: np.ndarray = taken.inputs["computed"] + view.tokens
+        rejected = view.draft_lens + 1 - taken.sampled["accepted"]
+        return np.where(view.discarded != 0, final, final - rejected)
+
+    def _entries(self, taken: _Taken, cache: np.ndarray, final: np.ndarray) -> np.ndarray:
+        """[T, E]: cache entries of the step's kept tokens, through the plan's block tables."""
+        view = taken.view
+        positions = taken.inputs["positions"]
+        flat = cache.reshape(-1, cache.shape[-1])
+        result = np.zeros((len(positions), cache.shape[-1]), cache.dtype)
+        size = cache.shape[1]
+        for row, entry in enumerate(view.entries):
+            first, end = view.query_start[row], view.query_start[row + 1]
+            place = positions[first:end]
+            table = np.array(entry.blocks, np.int64)
+            column = np.clip(place // size, 0, len(table) - 1)
+            found = flat[table[column] * size + place % size]
+            kept = (place >= 0) & (place < final[row])
+            result[first:end][kept] = found[kept]
+        return result
+
+    def _checkpoints(self, taken: _Taken, pool: np.ndarray, final: np.ndarray) -> np.ndarray:
+        """[R, H, P, N]: states kept at the boundaries crossed in the step."""
+        view = taken.view
+        interval = self._engine.state_interval
+        before = taken.inputs["computed"]
+        result = np.zeros((view.shape.rows, *pool.shape[1:]), pool.dtype)
+        for row, entry in enumerate(view.entries):
+            boundary = int(final[row]) // interval * interval
+            column = boundary // interval - 1
+            is_kept = bool(view.is_decode[row]) or boundary == final[row]
+            if boundary > before[row] and is_kept and column < len(entry.state_blocks):
+                result[row] = pool[entry.state_blocks[column]]
+        return result
+
+
+def _picked(choices: np.ndarray, index: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
+    """choices [R, C, ...] at index [R]; poison where the index is outside, zeros where the row is
+    empty.
+    """
+    inside = (index >= 0) & (index < choices.shape[1])
+    picked: np.ndarray = choices[np.arange(len(choices)), np.where(inside, index, 0)]
+    picked[~inside] = poison_of(choices.dtype)
+    picked[is_empty] = 0
+    return picked

@@ -1,0 +1,224 @@
+"""The model runner: one step from the plan to device work, with the host one step ahead
+(docs/mechanism.md#step).
+
+Streams: engine/state/lanes. In the steady state the host waits in three places only: before
+    rewriting pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED),
+    and for the output of the oldest step (OUTPUT_LANDED).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from racegate.device.protocol import writes
+from racegate.engine.cache.align_cache import Columns
+from racegate.engine.cache.fresh_blocks import FreshBlocks, NoZeroing
+from racegate.engine.cache.store import NoStore, PrefixStore
+from racegate.engine.decode.drafter import Drafter
+from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
+from racegate.engine.decode.sampling import Frame, Sampling
+from racegate.engine.model import layers
+from racegate.engine.model.graphs import ForwardPass
+from racegate.engine.model.model import Model
+from racegate.engine.observe.probe import Preparation, Probe
+from racegate.engine.rows.accepted_counts import AcceptedCounts, CountQuery
+from racegate.engine.rows.input_prep import InputPrep, Sources
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.preparation import accepted_last, dummy_view, view_step
+from racegate.engine.rows.tenants import Tenants
+from racegate.engine.state import edges
+from racegate.engine.state.buffers import StepOutputs, no_outputs
+from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import StepView, as_previous, no_step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stations:
+    """What a step goes through on its way from the plan to its copies."""
+
+    tenants: Tenants
+    count_path: AcceptedCounts
+    columns: Columns
+    fresh: FreshBlocks | NoZeroing
+    store: PrefixStore | NoStore
+    prep: InputPrep
+    forward: ForwardPass
+    model: Model
+    sampling: Sampling
+    grammar_masks: GrammarMasks | NoGrammarMasks
+    drafter: Drafter
+
+
+class Runner:
+    """Executes plans on a device."""
+
+    def __init__(self, setup: Setup, stations: Stations, parts: RowParts, *, probe: Probe) -> None:
+        self._setup = setup
+        self._device = setup.device
+        self._stations = stations
+        self._parts = parts
+        self._probe = probe
+        self._initialise()
+        self._no_step = no_step()
+        self._prev = self._no_step
+        self._no_outputs = no_outputs(setup.device, setup.sizes)
+        self._outputs: StepOutputs = self._no_outputs
+        self._prepared = setup.device.event("input_preparation")
+
+    @property
+    def unmet_events(self) -> list[str]:
+        """Rotations that the script asked for and the rows did not allow."""
+        return self._stations.tenants.unmet_events
+
+    def _initialise(self) -> None:
+        """No row holds a block, and every row's count is 1, before the first request enters."""
+        self._stations.tenants.clear_tables()
+        work = self._setup.work
+        self._setup.kernels.launch_kernel(
+            layers.reset_counts,
+            {"accepted": writes(work.accepted), "computed": writes(work.computed)},
+            name="reset_counts",
+            step=-1,
+        )
+
+    def execute(self, plan: StepPlan) -> Frame | None:
+        """Issues one step and returns before the device has done it; None if there is nothing to
+        run.
+        """
+        tenants = self._stations.tenants
+        self._guard(plan)
+        self._stations.count_path.begin_step(plan.step)
+        tenants.update(plan, self._prev)
+        if not plan.entries:
+            self._idle(plan)
+            return None
+        tenants.move(plan)
+        view = view_step(plan, tenants.names(), tenants.states, self._prev)
+        self._fill_blocks(plan, view)
+        self._prepare(view)
+        self._run_model(view)
+        return self._sample(plan, view)
+
+    def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:
+        """The tokens of a frame by request; waits for them."""
+        return self._stations.sampling.receive(frame, step=step)
+
+    def _guard(self, plan: StepPlan) -> None:
+        """Until what the host is about to rewrite has been copied. New blocks are noted before."""
+        self._stations.fresh.note(plan)
+        if plan.dummy_rows:
+            self._parts.dummy_guard(self._device, self._prepared, plan.step)
+        else:
+            self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=plan.step)
+        self._stations.columns.guard(plan.step)
+
+    def _fill_blocks(self, plan: StepPlan, view: StepView) -> None:
+        """New blocks become zeros, or what was saved."""
+        fresh, store = self._stations.fresh, self._stations.store
+        store.release_blocks(plan.step)
+        fresh.zero(plan.step)
+        if fresh.zeroes:
+            self._probe.zeroed(view)
+        store.load(plan)
+
+    def _idle(self, plan: StepPlan) -> None:
+        """A step without requests; with padding rows if it has to keep other ranks company."""
+        self._correct(plan.step)
+        self._release_outputs(plan.step)
+        if not plan.dummy_rows:
+            return
+        view, prep = dummy_view(plan.step, plan.dummy_rows), self._stations.prep
+        nothing = Sources(computed=view.prev_positions, count=view.prev_positions)
+        with self._device.action("prepare_dummy", step=plan.step):
+            prep.stage_padding(view)
+            prep.derive(view, self._prev, self._outputs, nothing)
+        self._parts.dummy_staged(self._device, self._setup.compute, self._prepared)
+        self._stations.forward.run(view)
+        self._setup.counters.add("dummy_steps")
+
+    def _prepare(self, view: StepView) -> None:
+        """Everything up to the forward pass; ends with the record that frees the pinned inputs for
+        the next step.
+        """
+        at, step = self._stations, view.shape.step
+        with self._device.action("prepare_inputs", step=step):
+            if at.columns.needs_counts:
+                self._correct(step)
+            answer = at.count_path.answer(self._query(view))
+            moves = at.columns.decide(view, answer.accepted_host)
+            backup = at.prep.backup_tokens(view)
+            targets = at.drafter.targets(view.entries)
+            sources = at.prep.stage(view, self._prev, answer, backup=backup)
+            at.prep.stage_drafting(view, self._prev, targets=targets)
+            at.prep.send_tables(view)
+            at.columns.stage(view, moves)
+            at.prep.derive(view, self._prev, self._outputs, sources)
+        self._device.record(self._setup.compute, self._prepared)
+        row_of = at.tenants.row_of
+        self._probe.prepared(
+            view, Preparation(prev=self._prev, row_of=row_of, backup=backup, targets=targets)
+        )
+        at.columns.move(view.shape, moves)
+
+    def _query(self, view: StepView) -> CountQuery:
+        return CountQuery(
+            step=view.shape.step,
+            rows=view.rows,
+            prev=self._prev,
+            prev_positions=view.prev_positions,
+            accepted_last=accepted_last(view),
+        )
+
+    def _run_model(self, view: StepView) -> None:
+        """The forward pass, and while it runs the correction that nothing before it needed."""
+        self._probe.inputs(view)
+        self._stations.forward.run(view)
+        self._probe.forwarded(view)
+        if not self._stations.columns.needs_counts:
+            self._correct(view.shape.step)
+
+    def _correct(self, step: int) -> None:
+        """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
+        prev = self._prev
+        if prev.is_none:
+            return
+        with self._device.action("correct", step=step):
+            prev_accepted = self._stations.count_path.wait_for_accepted(step, prev)
+            prev_valid_count = np.ones(len(prev.requests), np.int32)
+            if (prev.draft_lens > 0).any():
+                prev_valid_count = self._stations.sampling.wait_for_valid_count(step, prev)
+            if prev_accepted is None:
+                prev_accepted = prev_valid_count
+            self._stations.tenants.correct(prev, prev_valid_count, prev_accepted)
+
+    def _sample(self, plan: StepPlan, view: StepView) -> Frame:
+        """Everything behind the forward pass, drafter and output copy included."""
+        at, step = self._stations, view.shape.step
+        with self._device.action("sample", step=step):
+            sampled = at.sampling.fresh_tokens()
+            grammar_mask = at.grammar_masks.upload(view, self._prev)
+            at.model.verify(view, sampled, grammar_mask=grammar_mask)
+            at.sampling.count_accepted(view, sampled)
+            accepted = at.columns.keep_boundaries(view)
+            at.count_path.land(step, accepted, rows=view.shape.rows)
+            self._release_outputs(step)
+            outputs = at.sampling.next_tokens(view, sampled)
+            at.drafter.propose(view, sampled, outputs)
+            at.grammar_masks.send(view, outputs)
+            at.store.save(view)
+            self._outputs, self._prev = outputs, as_previous(view)
+            for entry, state in zip(view.entries, view.states, strict=True):
+                state.computed += entry.tokens
+            self._probe.sampled(view, outputs, sampled)
+            return at.sampling.send(plan, view, sampled)
+
+    def _release_outputs(self, step: int) -> None:
+        """The previous step's outputs are not needed any more."""
+        if self._outputs is not self._no_outputs:
+            self._stations.grammar_masks.release(step)
+            self._stations.sampling.release(self._outputs, step=step)
+        self._outputs = self._no_outputs
+        self._prev = self._no_step

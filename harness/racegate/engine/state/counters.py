@@ -1,0 +1,22 @@
+"""Counters: what a run exercised. A run that exercised nothing is not a pass."""
+
+from __future__ import annotations
+
+from racegate.scenario.spec import Expect
+
+# What only the trace of a run tells, not the engine.
+_SEEN_IN_TRACE = frozenset({"overlapped_ops"})
+
+
+class Counters:
+    """Counted while the engine runs; the names are those of scenario.Expect."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        names = Expect.__struct_fields__
+        self.counts = dict.fromkeys((name for name in names if name not in _SEEN_IN_TRACE), 0)
+
+    def add(self, name: str, count: int = 1) -> None:
+        """So many more. Raises KeyError for a name that a scenario could not expect."""
+        self.counts[name] += count

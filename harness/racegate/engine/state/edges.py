@@ -1,0 +1,198 @@
+"""The orderings the engine keeps, by name (docs/mechanism.md#edges)."""
+
+from __future__ import annotations
+
+from racegate.history.edge import Edge
+
+ROW_TABLES = ("block_table_cpu", "state_table_cpu", "temperature_cpu", "seed_cpu")
+INPUTS = (
+    "input_ids_cpu",
+    "query_start_cpu",
+    "computed_host_cpu",
+    "accepted_host_cpu",
+    "prev_positions_cpu",
+    "computed_source_cpu",
+    "count_source_cpu",
+    "prev_scheduled_cpu",
+    "prev_draft_lens_cpu",
+    "draft_lens_cpu",
+    "discarded_cpu",
+    "backup_token_cpu",
+    "is_decode_cpu",
+    "logit_index_cpu",
+    "request_index_cpu",
+    "accept_target_cpu",
+    "window_table_cpu",
+    "migrate_source_cpu",
+    "migrate_window_cpu",
+    "migrate_target_cpu",
+    "migrate_offset_cpu",
+)
+
+ZERO_LISTS = ("zero_list_cpu", "zero_state_list_cpu")
+POSTPROCESS = ("state_table_cpu", "scheduled_cpu", "column_cpu")
+PLANNED = ("positions_gpu", "seq_lens_gpu", "slot_mapping_gpu")
+
+INPUT_PREP_GUARD = Edge(
+    name="input-prep-guard",
+    before="h2d:* of the previous step's input preparation",
+    after="the host rewriting pinned inputs and row tables",
+    buffers=INPUTS + ROW_TABLES + ZERO_LISTS,
+    reason="a pinned source rewritten under a pending copy reaches the device rewritten",
+    first=("h2d:*",),
+    second=("host:*",),
+)
+POSTPROCESS_GUARD = Edge(
+    name="postprocess-guard",
+    before="h2d:boundary_table, h2d:scheduled and h2d:column, behind the previous step's forward",
+    after="the host moving and rewriting rows of those tables",
+    buffers=POSTPROCESS,
+    reason="the previous step's states would be kept in blocks of the next step's rows",
+    first=("h2d:boundary_table", "h2d:scheduled", "h2d:column"),
+    second=("host:*",),
+)
+PLAN_AFTER_COUNTS = Edge(
+    name="plan-after-counts",
+    before="kernel:correct_computed and the uploads of lengths and block tables",
+    after="kernel:positions and kernel:slot_mapping on the plan stream",
+    buffers=("computed_gpu", "query_start_gpu", "block_table_gpu", *PLANNED),
+    reason="positions and slots would be built from counts that are not corrected yet",
+    second=("kernel:positions", "kernel:slot_mapping"),
+)
+FORWARD_AFTER_PLAN = Edge(
+    name="forward-after-plan",
+    before="kernel:slot_mapping on the plan stream",
+    after="the forward pass on the compute stream, and the next step's uploads",
+    buffers=("query_start_gpu", "block_table_gpu", "computed_gpu", *PLANNED),
+    reason="the forward pass would run with the previous step's positions and slots",
+    first=("kernel:positions", "kernel:slot_mapping"),
+)
+COUNT_COPY_AFTER_KERNEL = Edge(
+    name="count-copy-after-kernel",
+    before="kernel:next_token",
+    after="d2h:valid_count on the counts stream",
+    buffers=("valid_count_gpu",),
+    reason="the copy stream would read the count before the kernel wrote it",
+)
+VALID_COUNT_LANDED = Edge(
+    name="valid-count-landed",
+    before="d2h:valid_count",
+    after="the host's deferred correction",
+    buffers=("valid_count_cpu",),
+    reason="the host would correct its mirrors with a count that has not landed",
+)
+COUNT_RELEASE = Edge(
+    name="count-release",
+    before="d2h:valid_count on the counts stream",
+    after="free:valid_count on the compute stream",
+    buffers=("valid_count_gpu",),
+    reason="the compute stream would reuse the memory while the copy still reads it",
+)
+ACCEPTED_LANDED = Edge(
+    name="accepted-landed",
+    before="d2h:accepted_counts",
+    after="the host reading accepted counts",
+    buffers=("accepted_counts_cpu",),
+    reason="the host would pick recurrent state columns with counts that have not landed",
+)
+OUTPUT_COPY_AFTER_STEP = Edge(
+    name="output-copy-after-step",
+    before="kernel:sample",
+    after="d2h:sampled on the output stream",
+    buffers=("sampled_gpu",),
+    reason="the copy stream would read the tokens before the sampler wrote them",
+)
+OUTPUT_LANDED = Edge(
+    name="output-landed",
+    before="d2h:sampled",
+    after="the host processing the step's output, and the memory of the tokens being freed",
+    buffers=("sampled_cpu", "sampled_gpu"),
+    reason="the scheduler would process tokens that have not landed",
+)
+
+_POOLS = ("kv.*", "draft_kv", "state.*", "conv.*")
+
+SAVE_AFTER_FORWARD = Edge(
+    name="save-after-forward",
+    before="the forward pass and the drafter of a prefill chunk",
+    after="d2h:save.* on the save stream",
+    buffers=_POOLS,
+    reason="the store would keep states from before the chunk, for a later hit to go on from",
+    second=("d2h:save.*",),
+)
+REUSE_AFTER_SAVE = Edge(
+    name="reuse-after-save",
+    before="d2h:save.* on the save stream",
+    after="the compute stream writing blocks that were given back, and loads from what was saved",
+    buffers=(*_POOLS, "saved_*"),
+    reason="the store would keep what the blocks' next owner writes",
+    first=("d2h:save.*",),
+)
+LOAD_AFTER_RELEASE = Edge(
+    name="load-after-release",
+    before="work in flight of the blocks' last owner, and their zeroing",
+    after="h2d:load.* on the load stream",
+    buffers=_POOLS,
+    reason="what was loaded would be overwritten by the last owner's step, or zeroed",
+    second=("h2d:load.*",),
+)
+FORWARD_AFTER_LOAD = Edge(
+    name="forward-after-load",
+    before="h2d:load.* on the load stream",
+    after="state migrations and the forward pass on the compute stream",
+    buffers=_POOLS,
+    reason="the request would go on from what the blocks held before",
+    first=("h2d:load.*",),
+)
+
+DRAFTS_COPY_AFTER_DRAFTER = Edge(
+    name="drafts-copy-after-drafter",
+    before="kernel:draft*",
+    after="d2h:next_token and d2h:drafts on the drafts stream",
+    buffers=("next_token_gpu", "drafts_gpu"),
+    reason="the copies would read what is there before the sampler and the drafter wrote it",
+    second=("d2h:next_token", "d2h:drafts"),
+)
+DRAFTS_LANDED = Edge(
+    name="drafts-landed",
+    before="d2h:next_token and d2h:drafts",
+    after="the host building grammar masks",
+    buffers=("next_token_cpu", "drafts_cpu"),
+    reason="masks would be built for tokens that have not landed, or for those of another step",
+)
+DRAFTS_RELEASE = Edge(
+    name="drafts-release",
+    before="d2h:next_token and d2h:drafts on the drafts stream",
+    after="free:next_token and free:drafts on the compute stream",
+    buffers=("next_token_gpu", "drafts_gpu"),
+    reason="the compute stream would reuse the memory while the copies still read it",
+    first=("d2h:next_token", "d2h:drafts"),
+)
+MASK_GUARD = Edge(
+    name="mask-guard",
+    before="h2d:mask of an earlier step, behind its forward pass",
+    after="the host rewriting the pinned masks",
+    buffers=("mask_cpu",),
+    reason="an earlier step would be masked for the tokens of this one",
+)
+
+EDGES = (
+    POSTPROCESS_GUARD,
+    INPUT_PREP_GUARD,
+    PLAN_AFTER_COUNTS,
+    FORWARD_AFTER_PLAN,
+    SAVE_AFTER_FORWARD,
+    REUSE_AFTER_SAVE,
+    LOAD_AFTER_RELEASE,
+    FORWARD_AFTER_LOAD,
+    COUNT_COPY_AFTER_KERNEL,
+    VALID_COUNT_LANDED,
+    COUNT_RELEASE,
+    ACCEPTED_LANDED,
+    OUTPUT_COPY_AFTER_STEP,
+    OUTPUT_LANDED,
+    DRAFTS_COPY_AFTER_DRAFTER,
+    DRAFTS_LANDED,
+    DRAFTS_RELEASE,
+    MASK_GUARD,
+)

@@ -1,0 +1,34 @@
+"""The streams an engine works with."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from racegate.scenario.spec import CacheMode, Planning, Scenario
+
+
+class Lane(StrEnum):
+    """compute: preparation copies, kernels, drafter; counts, output: valid counts and tokens to the
+    host; plan: positions and slots; load, save: prefixes from and to the store; drafts: drafts to
+    the host, for grammar masks.
+    """
+
+    COMPUTE = "compute"
+    COUNTS = "counts"
+    OUTPUT = "output"
+    PLAN = "plan"
+    LOAD = "load"
+    SAVE = "save"
+    DRAFTS = "drafts"
+
+
+def lanes_of(scenario: Scenario) -> tuple[str, ...]:
+    """Those of every engine, and those that a configuration and its requests need."""
+    lanes = [Lane.COMPUTE, Lane.COUNTS, Lane.OUTPUT]
+    if scenario.engine.planning is Planning.SIDE_STREAM:
+        lanes.append(Lane.PLAN)
+    if scenario.engine.cache_mode is CacheMode.OFFLOAD:
+        lanes += [Lane.LOAD, Lane.SAVE]
+    if any(request.grammar_modulus for request in scenario.requests):
+        lanes.append(Lane.DRAFTS)
+    return tuple(lane.value for lane in lanes)

@@ -1,0 +1,57 @@
+"""What all pieces of one engine share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from racegate.device.protocol import Device, Stream
+from racegate.engine.state.buffers import Inputs, Twin, WorkBuffers, make_inputs, make_work
+from racegate.engine.state.counters import Counters
+from racegate.engine.state.kernels import KernelStream
+from racegate.engine.state.lanes import Lane
+from racegate.engine.state.sizes import Sizes, sizes_of
+from racegate.scenario.spec import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The scenario, the device, and the memory that a step is prepared in.
+
+    compute: the stream of uploads, kernels and the drafter; kernels: launches on it
+    """
+
+    scenario: Scenario
+    device: Device
+    compute: Stream
+    kernels: KernelStream
+    sizes: Sizes
+    inputs: Inputs
+    work: WorkBuffers
+    counters: Counters
+
+    def put(self, twin: Twin, values: np.ndarray, *, step: int) -> None:
+        """Writes rows to pinned memory and copies them to the device. values: [n, ...]"""
+        twin.cpu.write(values)
+        self.upload(twin, len(values), step=step)
+
+    def upload(self, twin: Twin, rows: int, *, step: int) -> None:
+        """Copies the first rows of pinned memory to the device."""
+        self.device.upload(self.compute, twin.gpu, twin.cpu, step=step, rows=rows)
+
+
+def make_setup(scenario: Scenario, device: Device, counters: Counters) -> Setup:
+    """Takes the memory of inputs and work from the device."""
+    compute = device.stream(Lane.COMPUTE)
+    sizes = sizes_of(scenario)
+    return Setup(
+        scenario=scenario,
+        device=device,
+        compute=compute,
+        kernels=KernelStream(device, compute),
+        sizes=sizes,
+        inputs=make_inputs(device, compute, sizes),
+        work=make_work(device, compute, sizes),
+        counters=counters,
+    )

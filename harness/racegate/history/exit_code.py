@@ -1,0 +1,34 @@
+"""Exit codes: what a command tells a script that reads nothing else."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What a command ends with; of several that fit, the first of 3, 1, 4, 0.
+
+    CLEAN: nothing is wrong, and all that had to be exercised was
+    FINDING: a wrong value or a missing order; of `replay` the failure that was recorded; of `gate`
+        also a witness that must fail and did not; of `ab` an engine without a fault that was wrong,
+        or a held run that showed nothing; of `faults mutate` a mutant that survives; of `faults
+        matrix` a fault that does not show as it should, or less than in an earlier matrix
+    BAD_INPUT: wrong usage, or a file, name or argument that cannot be used; nothing was run
+    BROKEN_HARNESS: the harness cannot be believed: a canary not found, two runs of one schedule
+        that differ, an operation outside its footprint; of `bench` a benchmark that failed; of `ab`
+        a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
+        another trace
+    INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
+        overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `soak` a
+        scenario of which nothing was held; of `ab` waves that are missing
+    OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
+    NOTHING_FOUND: of `replay` alone: no failure
+    """
+
+    CLEAN = 0
+    FINDING = 1
+    BAD_INPUT = 2
+    BROKEN_HARNESS = 3
+    INCONCLUSIVE = 4
+    OTHER_SIGNATURE = 5
+    NOTHING_FOUND = 6

@@ -1,0 +1,97 @@
+"""What a run did, as counts, and whether it exercised what its scenario promises."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.history.run import Run
+from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
+from racegate.scenario.spec import Expect, Scenario
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of one run.
+
+    overlapped_ops: operations that may run while the host prepares a later step
+    boundaries: observations made, each of which is compared with the reference
+    row_moves: rows that changed places; rejections: steps of a request with a rejected draft
+    preemptions: requests put back to waiting; host_waits: times the host waited for the device
+    schedules: schedules run, of all runs made; exercised: how often each thing happened
+    """
+
+    steps: int = 0
+    ops: int = 0
+    overlapped_ops: int = 0
+    boundaries: int = 0
+    row_moves: int = 0
+    rejections: int = 0
+    preemptions: int = 0
+    host_waits: int = 0
+    conflicts: int = 0
+    schedules: int = 1
+    seconds: float = 0.0
+    exercised: dict[str, int] = {}
+
+
+def make_stats(run: Run, *, conflicts: int) -> Stats:
+    """The counts of one run."""
+    counters = {} if run.result is None else run.result.counters
+    overlapped = overlapped_ops(run.trace)
+    return Stats(
+        steps=0 if run.result is None else run.result.steps,
+        ops=sum(isinstance(event, OpRecord) for event in run.trace.events),
+        overlapped_ops=overlapped,
+        boundaries=len(run.observations),
+        row_moves=counters.get("row_moves", 0),
+        rejections=counters.get("rejections", 0),
+        preemptions=counters.get("preemptions", 0),
+        host_waits=host_waits(run.trace),
+        conflicts=conflicts,
+        seconds=run.seconds,
+        exercised=counters | {"overlapped_ops": overlapped},
+    )
+
+
+def host_waits(trace: Trace) -> int:
+    """How often the host waited for the device."""
+    return sum(
+        isinstance(event, Waited) and event.lane == HOST and not event.is_dropped
+        for event in trace.events
+    )
+
+
+def overlapped_ops(trace: Trace) -> int:
+    """Operations that the host did not know complete when it began to prepare a later step.
+
+    They may run while the host prepares: whether they did in this run is the schedule's matter.
+    """
+    count = 0
+    outstanding: list[OpRecord] = []
+    step = -1
+    for event in trace.events:
+        if isinstance(event, OpRecord):
+            outstanding.append(event)
+        elif isinstance(event, HostAccess) and event.step > step and "prepare" in event.name:
+            step = event.step
+            unknown = [op for op in outstanding if event.clock[op.lane] < op.seq]
+            count += len(unknown)
+            outstanding = []
+    return count
+
+
+def vacuous(stats: Stats) -> tuple[str, ...]:
+    """Why a run that came to its end showed nothing at all, if it did."""
+    if stats.boundaries == 0:
+        return ("boundaries: 0, nothing was compared with the reference",)
+    return ()
+
+
+def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:
+    """What the scenario says it exercises and this run did not."""
+    unmet = []
+    for name in Expect.__struct_fields__:
+        minimum = getattr(scenario.expect, name)
+        seen = stats.exercised.get(name, 0)
+        if seen < minimum:
+            unmet.append(f"{name}: {seen}, the scenario expects at least {minimum}")
+    return tuple(unmet)

@@ -1,0 +1,129 @@
+"""Witness: one versioned JSON file that reproduces a finding. Strict to read: what is not
+understood is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+from racegate.history.finding import Verdict
+from racegate.history.schedule import ScheduleError, parse_schedule
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import Record, Scenario, ScenarioError
+from racegate.scenario.validation import validate
+
+SCHEMA = "racegate.witness/1"
+WITNESS_BYTES_MAX = 1 << 22
+
+
+class WitnessError(BadInputError):
+    """A witness file that cannot be used: names the file and the reason."""
+
+
+class Witness(Record, frozen=True, kw_only=True):
+    """What is needed to see a finding again.
+
+    title: in words; holds: as text; fault: the seeded fault, if any; device: where it was found
+    seed: of the search that found it; signature, verdict: what a replay has to show
+    digest: hash of everything the recorded run showed; versions: of what it ran on
+    checksum: hash of all other fields, so that an altered file is noticed
+    """
+
+    schema: str
+    title: str
+    scenario: Scenario
+    holds: tuple[str, ...]
+    fault: str | None
+    device: str
+    seed: int
+    signature: str
+    verdict: Verdict
+    digest: str
+    versions: dict[str, str]
+    checksum: str = ""
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run depends on."""
+    return {
+        "racegate": version("racegate"),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "torch": _version_if_installed("torch"),
+    }
+
+
+def _version_if_installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def sealed(witness: Witness) -> Witness:
+    """The witness with its checksum."""
+    return msgspec.structs.replace(witness, checksum=_checksum(msgspec.to_builtins(witness)))
+
+
+def _checksum(fields: dict[str, object]) -> str:
+    """Of the fields as the file has them: a field that a later version adds changes no old file."""
+    content = msgspec.json.encode({**fields, "checksum": ""}, order="sorted")
+    return hashlib.sha256(content).hexdigest()
+
+
+def save(witness: Witness, path: Path) -> None:
+    """Writes the file whole or not at all: a kill leaves no half a witness."""
+    text = msgspec.json.format(
+        msgspec.json.encode(sealed(witness), order="deterministic"), indent=1
+    )
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(text + b"\n")
+    partial.replace(path)
+
+
+def load_witness(path: Path) -> Witness:
+    """The witness in a file. Raises WitnessError with the reason."""
+    raw = _read(path)
+    if not isinstance(raw, dict) or "schema" not in raw:
+        raise WitnessError(f"{path}: not a witness file: it has no schema")
+    if raw["schema"] != SCHEMA:
+        raise WitnessError(
+            f"{path}: written as {raw['schema']!r}, this racegate reads {SCHEMA!r}; use the "
+            "version that wrote it, or record it again"
+        )
+    try:
+        witness = msgspec.convert(raw, Witness)
+        validate(witness.scenario, source=str(path))
+        parse_schedule(list(witness.holds))
+    except (msgspec.ValidationError, ScenarioError, ScheduleError) as error:
+        raise WitnessError(f"{path}: {error}") from error
+    if witness.checksum != _checksum(raw):
+        raise WitnessError(
+            f"{path}: altered since it was written (its checksum does not fit); record it again"
+        )
+    return witness
+
+
+def _read(path: Path) -> object:
+    try:
+        if path.stat().st_size > WITNESS_BYTES_MAX:
+            raise WitnessError(f"{path}: more than {WITNESS_BYTES_MAX} bytes")
+        return msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise WitnessError(f"{path}: cannot be read: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WitnessError(f"{path}: truncated or not JSON: {error}") from error
+
+
+def load_witnesses(folder: Path) -> list[tuple[Path, Witness]]:
+    """The witnesses of a folder. Raises WitnessError, also if there are none."""
+    paths = sorted(folder.glob("*.witness.json"))
+    if not paths:
+        raise WitnessError(f"{folder}: no *.witness.json here: nothing that must fail")
+    return [(path, load_witness(path)) for path in paths]

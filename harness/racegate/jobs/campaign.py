@@ -1,0 +1,210 @@
+"""A campaign's folder: witnesses, and how far it is. A second run with it goes on from there.
+
+A finding is known once, by its signature; what is reported for one is the scenario with the lowest
+index that showed it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from racegate.check.selfcheck import SelfCheck, together
+from racegate.history.witness import WitnessError, load_witness, save
+from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.scenario.errors import BadInputError
+
+STATE_FILE = "campaign.json"
+STATE_SCHEMA = "racegate.campaign/2"
+
+
+class CampaignError(BadInputError):
+    """A folder that belongs to another campaign, or cannot be used."""
+
+
+class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a folder's campaign has done.
+
+    verdicts: scenarios by what they came to
+    done: scenarios looked at, which are the first so many of the seed
+    exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
+        at all, and how many had each setting
+    """
+
+    schema: str
+    seed: int
+    fault: str | None
+    done: int
+    schedules: int
+    verdicts: dict[str, int]
+    exercised: dict[str, int]
+    scenarios_with: dict[str, int]
+    seconds: float
+    selfcheck: SelfCheck = SelfCheck()
+
+
+class CampaignProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """What to show while it runs. last_new_s: since the last new finding"""
+
+    scenarios: int
+    schedules: int
+    seconds: float
+    signatures: int
+    last_new_s: float | None
+
+    @property
+    def schedules_per_second(self) -> float:
+        """Of all runs of the campaign together."""
+        return self.schedules / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Of all runs of the campaign. seconds: of those before this one"""
+
+    done: int = 0
+    schedules: int = 0
+    seconds: float = 0.0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    exercised: Counter[str] = field(default_factory=Counter)
+    scenarios_with: Counter[str] = field(default_factory=Counter)
+    selfcheck: SelfCheck = field(default_factory=SelfCheck)
+
+    def add(self, report: Report) -> None:
+        self.done += 1
+        self.schedules += report.schedules
+        self.verdicts[report.verdict] += 1
+        self.exercised.update(report.exercised)
+        self.scenarios_with.update(name for name, count in report.exercised.items() if count)
+        self.scenarios_with.update(report.settings)
+
+
+class Campaign:
+    """What is known of a campaign.
+
+    new: findings of this run, by signature; known: signatures from before
+    selfcheck: of this run; unchecked: workers that ended without their last canaries
+
+    Raises CampaignError.
+    """
+
+    def __init__(self, spec: CampaignSpec, folder: Path) -> None:
+        self.spec = spec
+        self.folder = folder
+        self.known = _known(folder)
+        self.new: dict[str, Found] = {}
+        self.selfcheck = SelfCheck()
+        self.unchecked: set[int] = set()
+        self._totals = self._before()
+
+    def _before(self) -> _Totals:
+        path = self.folder / STATE_FILE
+        if not path.exists():
+            return _Totals()
+        state = _decoded(path)
+        if (state.seed, state.fault) != (self.spec.seed, self.spec.fault):
+            raise CampaignError(
+                f"{path}: of a campaign with seed {state.seed}, fault {state.fault}; use the same "
+                "or another folder"
+            )
+        return _Totals(
+            done=state.done,
+            schedules=state.schedules,
+            seconds=state.seconds,
+            verdicts=Counter(state.verdicts),
+            exercised=Counter(state.exercised),
+            scenarios_with=Counter(state.scenarios_with),
+            selfcheck=state.selfcheck,
+        )
+
+    @property
+    def done(self) -> int:
+        """Scenarios looked at, in all runs."""
+        return self._totals.done
+
+    def add(self, report: Report) -> bool:
+        """Counts the next scenario, and keeps a new finding; whether it is one. In their order: the
+        first scenario that shows a signature is the one with the lowest index.
+        """
+        self.check(report.selfcheck)
+        self._totals.add(report)
+        found = report.found
+        if found is None or found.signature in self.known or found.signature in self.new:
+            return False
+        self.new[found.signature] = found
+        save(found.witness, self.folder / witness_name(found.signature))
+        return True
+
+    def check(self, selfcheck: SelfCheck) -> None:
+        """Counts what a worker found out about the harness."""
+        self.selfcheck = together((self.selfcheck, selfcheck))
+        self._totals.selfcheck = together((self._totals.selfcheck, selfcheck))
+
+    def live(self, seconds: float, last_new_s: float | None) -> CampaignProgress:
+        """What to show. seconds: of this run"""
+        return CampaignProgress(
+            scenarios=self._totals.done,
+            schedules=self._totals.schedules,
+            seconds=self._totals.seconds + seconds,
+            signatures=len(self.known) + len(self.new),
+            last_new_s=last_new_s,
+        )
+
+    def save(self, seconds: float) -> CampaignState:
+        """Writes how far the campaign is, whole or not at all. seconds: of this run"""
+        totals = self._totals
+        state = CampaignState(
+            schema=STATE_SCHEMA,
+            seed=self.spec.seed,
+            fault=self.spec.fault,
+            done=totals.done,
+            schedules=totals.schedules,
+            verdicts=dict(sorted(totals.verdicts.items())),
+            exercised=dict(sorted(totals.exercised.items())),
+            scenarios_with=dict(sorted(totals.scenarios_with.items())),
+            seconds=totals.seconds + seconds,
+            selfcheck=totals.selfcheck,
+        )
+        partial = self.folder / f".{STATE_FILE}"
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
+        partial.replace(self.folder / STATE_FILE)
+        return state
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    """What a file says that it is."""
+
+    schema: str = "nothing"
+
+
+def _decoded(path: Path) -> CampaignState:
+    """A state written by this version. Raises CampaignError."""
+    try:
+        content = path.read_bytes()
+        written = msgspec.json.decode(content, type=_Schema).schema
+        if written != STATE_SCHEMA:
+            raise CampaignError(
+                f"{path}: written as {written!r}, this racegate goes on with {STATE_SCHEMA!r}: "
+                "name another folder, the witnesses in this one stay good"
+            )
+        return msgspec.json.decode(content, type=CampaignState)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CampaignError(f"{path}: cannot be read: {error}") from error
+
+
+def _known(folder: Path) -> set[str]:
+    """Signatures of the witnesses in a folder, which is made if it does not exist."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return {load_witness(path).signature for path in folder.glob("*.witness.json")}
+    except (OSError, WitnessError) as error:
+        raise CampaignError(str(error)) from error
+
+
+def witness_name(signature: str) -> str:
+    """A file name for a signature."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in signature.replace("/", "-"))
+    return f"{plain[:120]}.witness.json"

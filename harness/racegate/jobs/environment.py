@@ -1,0 +1,60 @@
+"""What a measured figure depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+import racegate
+from racegate.device.cuda.torch import gpu_environment
+
+# For a copy of the tree without its history.
+COMMIT_VARIABLE = "RACEGATE_COMMIT"
+
+
+def environment() -> dict[str, str]:
+    """The software and the machine, without a GPU."""
+    return {
+        "racegate": racegate.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
+        "cores": str(os.cpu_count()),
+    }
+
+
+def _commit() -> str:
+    """The commit of the checkout that runs, `-dirty` if files changed since; a copy without its
+    history may be told.
+    """
+    if COMMIT_VARIABLE in os.environ:
+        return os.environ[COMMIT_VARIABLE]
+    here = str(Path(__file__).parent)
+    command = ("git", "-C", here, "describe", "--always", "--dirty", "--exclude", "*")
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+def _cpu_model() -> str:
+    """The name Linux gives the processor; what Python knows elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def environment_of(device: str) -> dict[str, str]:
+    """The same, and the GPU if that is the device."""
+    found = environment() | {"device": device}
+    return found | gpu_environment() if device == "cuda" else found

@@ -1,0 +1,290 @@
+"""The gate: every scenario of a folder through the oracles, what must fail, the gate's own checks,
+and one verdict.
+
+Scenarios and witnesses are tasks of a pool; what comes out is the same for any number of workers,
+in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from racegate.check.checker import Checker, Checkers
+from racegate.check.selfcheck import (
+    JobJudge,
+    SelfCheck,
+    TwiceRun,
+    chosen_twice,
+    plant_canaries,
+    together,
+)
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import Fault
+from racegate.history.finding import Verdict, exit_code
+from racegate.history.outcome import SCHEMA, RunResult
+from racegate.history.witness import Witness
+from racegate.jobs.pool import Task, run_all
+from racegate.jobs.selection import nothing_selected, parse_selection
+from racegate.repro.replay import Outcome, replay
+from racegate.repro.search import search
+from racegate.scenario.spec import Scenario
+
+# Fewer are done before a process has started.
+TASKS_EACH = 4
+
+
+class GateStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the scenarios."""
+
+    scenarios: int
+    steps: int
+    ops: int
+    conflicts: int
+    findings: int
+    schedules: int
+    seconds: float
+
+
+class MustFail(msgspec.Struct, frozen=True, kw_only=True):
+    """A witness that has to show what it was recorded for.
+
+    witness: path of its file; outcome: what it showed
+    """
+
+    witness: str
+    fault: str | None
+    expected_signature: str
+    signature: str | None
+    outcome: Outcome
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it did not show it."""
+        return self.outcome is not Outcome.REPRODUCED
+
+
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole gate.
+
+    scenarios: every run; must_fail: witnesses that had to fail, empty without the option
+    unmet: what no scenario exercised
+    """
+
+    schema: str
+    verdict: Verdict
+    scenarios: tuple[RunResult, ...]
+    must_fail: tuple[MustFail, ...]
+    selfcheck: SelfCheck
+    unmet: tuple[str, ...]
+    stats: GateStats
+
+    @property
+    def exit_code(self) -> int:
+        """As for its scenarios; a witness that must fail and did not is a finding."""
+        if self.verdict is Verdict.BROKEN_HARNESS:
+            return 3
+        if any(entry.is_missed for entry in self.must_fail):
+            return 1
+        return exit_code([self.verdict])
+
+
+class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
+    """How the gate looks at a scenario. budget: schedules of the ladder; None: one eager run"""
+
+    budget: int | None
+    seed: int = 0
+    is_audited: bool = True
+
+    def __call__(self, checker: Checker, fault: Fault | None) -> RunResult:
+        if self.budget is None:
+            return checker.run(fault=fault, is_audited=self.is_audited)
+        return search(
+            checker, fault=fault, budget=self.budget, seed=self.seed, is_audited=self.is_audited
+        )
+
+
+class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes through the gate, with the files it comes from."""
+
+    scenarios: tuple[tuple[Path, Scenario], ...]
+    must_fail: tuple[tuple[Path, Witness], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all, in the order in which they are looked at."""
+        scenarios = (scenario.name for _, scenario in self.scenarios)
+        return (*scenarios, *(path.name for path, _ in self.must_fail))
+
+    def selected(self, expression: str) -> GateSpec:
+        """What an expression selects by name. Raises SelectionError if that is nothing."""
+        selects = parse_selection(expression)
+        found = GateSpec(
+            scenarios=tuple(pair for pair in self.scenarios if selects(pair[1].name)),
+            must_fail=tuple(pair for pair in self.must_fail if selects(pair[0].name)),
+        )
+        if not found.names:
+            raise nothing_selected(expression, self.names)
+        return found
+
+
+class _Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario looked at. selfcheck: of its second run, if it was run twice"""
+
+    result: RunResult
+    selfcheck: SelfCheck
+
+
+class _ScenarioTask(msgspec.Struct, frozen=True, kw_only=True):
+    path: Path
+    scenario: Scenario
+    is_run_twice: bool
+
+
+class _WitnessTask(msgspec.Struct, frozen=True, kw_only=True):
+    path: Path
+    witness: Witness
+
+
+_GateTask = _ScenarioTask | _WitnessTask
+_GateAnswer = _Looked | MustFail | SelfCheck
+
+
+class GateWorker:
+    """Looks at scenarios and at witnesses. The canaries come last: what went before may have broken
+    something.
+    """
+
+    def __init__(self, look: JobJudge, fault: Fault | None) -> None:
+        self._look = look
+        self._fault = fault
+        self._checkers = Checkers()
+
+    def work(self, task: _GateTask) -> _GateAnswer:
+        """One scenario, or one witness."""
+        if isinstance(task, _WitnessTask):
+            return self._replayed(task.path, task.witness)
+        checker = self._checkers.of(task.scenario, replay=f"racegate run {task.path}")
+        first = TwiceRun(checker, self._fault) if task.is_run_twice else None
+        result = self._look(checker, self._fault)
+        selfcheck = SelfCheck() if first is None else first.again()
+        return _Looked(result=result, selfcheck=selfcheck)
+
+    def _replayed(self, path: Path, witness: Witness) -> MustFail:
+        command = f"racegate replay {path}"
+        result = replay(witness, times=1, command=command, checkers=self._checkers)
+        return MustFail(
+            witness=str(path),
+            fault=witness.fault,
+            expected_signature=witness.signature,
+            signature=result.signature,
+            outcome=result.outcome,
+        )
+
+    def end(self) -> SelfCheck:
+        """Whether this worker would have found what is planted."""
+        return plant_canaries(self._look)
+
+
+def make_worker(look: JobJudge, fault: str | None, number: int) -> GateWorker:
+    """In a worker process; every worker is like the other. Raises FaultError."""
+    return GateWorker(look, None if fault is None else find_fault(fault))
+
+
+def run_gate(
+    given: GateSpec,
+    *,
+    look: JobJudge,
+    fault: str | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    on_done: Callable[[str], None] = lambda name: None,
+) -> GateResult:
+    """Looks at every scenario and every witness, and calls back with the name of each.
+
+    look: with more than one worker it is pickled; fault: its name
+    """
+    answers, checks = run_all(
+        partial(make_worker, look, fault),
+        _tasks(given, seed),
+        workers=min(workers, -(-len(given.names) // TASKS_EACH)),
+        on_done=on_done,
+    )
+    looked = [answer for answer in answers if isinstance(answer, _Looked)]
+    missed = [answer for answer in answers if isinstance(answer, MustFail)]
+    canaries = everywhere([check for check in checks if isinstance(check, SelfCheck)])
+    selfcheck = together((*(one.selfcheck for one in looked), canaries))
+    return _as_result([one.result for one in looked], missed, selfcheck)
+
+
+def _tasks(given: GateSpec, seed: int) -> Iterable[Task[_GateTask]]:
+    twice = chosen_twice([scenario.name for _, scenario in given.scenarios], seed=seed)
+    for path, scenario in given.scenarios:
+        is_run_twice = scenario.name in twice
+        task = _ScenarioTask(path=path, scenario=scenario, is_run_twice=is_run_twice)
+        yield Task(name=scenario.name, content=task)
+    for path, witness in given.must_fail:
+        yield Task(name=path.name, content=_WitnessTask(path=path, witness=witness))
+
+
+def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
+    """The canaries of all workers: one is found if every worker has found it."""
+    return SelfCheck(
+        canaries=max(check.canaries for check in checks),
+        canaries_found=min(check.canaries_found for check in checks),
+        problems=tuple(dict.fromkeys(text for check in checks for text in check.problems)),
+    )
+
+
+def _as_result(
+    results: Sequence[RunResult], must_fail: Sequence[MustFail], selfcheck: SelfCheck
+) -> GateResult:
+    unmet = _unmet(results)
+    verdicts = [result.verdict for result in results]
+    if not selfcheck.is_sound:
+        verdicts.append(Verdict.BROKEN_HARNESS)
+    if unmet or any(entry.is_missed for entry in must_fail):
+        verdicts.append(Verdict.INCONCLUSIVE)
+    return GateResult(
+        schema=SCHEMA,
+        verdict=_worst(verdicts),
+        scenarios=tuple(results),
+        must_fail=tuple(must_fail),
+        selfcheck=selfcheck,
+        unmet=unmet,
+        stats=GateStats(
+            scenarios=len(results),
+            steps=sum(result.stats.steps for result in results),
+            ops=sum(result.stats.ops for result in results),
+            conflicts=sum(result.stats.conflicts for result in results),
+            findings=sum(len(result.findings) for result in results),
+            schedules=sum(result.stats.schedules for result in results),
+            seconds=sum(result.stats.seconds for result in results),
+        ),
+    )
+
+
+def _unmet(results: Sequence[RunResult]) -> tuple[str, ...]:
+    """What the gate as a whole did not exercise: without overlap nothing asynchronous was tried."""
+    if any(result.stats.overlapped_ops for result in results):
+        return ()
+    return ("overlapped_ops: 0 in all scenarios: nothing ran while the host prepared a later step",)
+
+
+# What outweighs what in the verdict of many.
+_ORDER = (
+    Verdict.BROKEN_HARNESS,
+    Verdict.DEADLOCK,
+    Verdict.DIVERGENT,
+    Verdict.CONFLICT,
+    Verdict.INCONCLUSIVE,
+    Verdict.BENIGN,
+    Verdict.PROVED,
+)
+
+
+def _worst(verdicts: list[Verdict]) -> Verdict:
+    return min(verdicts, key=_ORDER.index, default=Verdict.INCONCLUSIVE)

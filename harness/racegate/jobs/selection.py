@@ -1,0 +1,125 @@
+"""Selecting by name: `-k EXPRESSION`, as pytest has it, over names of scenarios and witnesses.
+
+A word selects the names that contain it, in upper or lower case; `not`, `and`, `or` and parentheses
+combine words, and bind in this order. Nothing is evaluated but this grammar:
+
+    either = both { "or" both }
+    both = one { "and" one }
+    one = "not" one | "(" either ")" | word
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from racegate.scenario.errors import BadInputError
+
+Selects = Callable[[str], bool]
+
+OPERATORS = frozenset({"and", "or", "not", "(", ")"})
+_TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
+NEAREST = 3
+
+
+class SelectionError(BadInputError):
+    """An expression that cannot be read, or that selects nothing: says where, or what is near."""
+
+
+def parse_selection(text: str) -> Selects:
+    """What says whether a name is selected. Raises SelectionError."""
+    parser = _Parser(text, tuple(_TOKEN.findall(text)))
+    selects = parser.either()
+    parser.expect_end()
+    return selects
+
+
+@dataclass(slots=True)
+class _Parser:
+    text: str
+    tokens: tuple[str, ...]
+    place: int = 0
+
+    def either(self) -> Selects:
+        found = self._both()
+        while self._takes("or"):
+            found = _any_of(found, self._both())
+        return found
+
+    def _both(self) -> Selects:
+        found = self._one()
+        while self._takes("and"):
+            found = _all_of(found, self._one())
+        return found
+
+    def _one(self) -> Selects:
+        if self._takes("not"):
+            return _none_of(self._one())
+        if self._takes("("):
+            found = self.either()
+            if not self._takes(")"):
+                self._fail("a closing parenthesis")
+            return found
+        if self.place == len(self.tokens) or self.tokens[self.place] in OPERATORS:
+            self._fail("a word of a name")
+        self.place += 1
+        return _containing(self.tokens[self.place - 1])
+
+    def expect_end(self) -> None:
+        if self.place < len(self.tokens):
+            self._fail("'and', 'or' or the end")
+
+    def _takes(self, token: str) -> bool:
+        is_here = self.place < len(self.tokens) and self.tokens[self.place] == token
+        self.place += int(is_here)
+        return is_here
+
+    def _fail(self, wanted: str) -> None:
+        place = self.place
+        here = repr(self.tokens[place]) if place < len(self.tokens) else "the end"
+        raise SelectionError(
+            f"-k {self.text!r}: at {here} there should be {wanted}; write words of names, "
+            "combined by not, and, or and parentheses"
+        )
+
+
+def _containing(word: str) -> Selects:
+    return lambda name: word.lower() in name.lower()
+
+
+def _all_of(one: Selects, other: Selects) -> Selects:
+    return lambda name: one(name) and other(name)
+
+
+def _any_of(one: Selects, other: Selects) -> Selects:
+    return lambda name: one(name) or other(name)
+
+
+def _none_of(one: Selects) -> Selects:
+    return lambda name: not one(name)
+
+
+def nothing_selected(expression: str, names: Sequence[str]) -> SelectionError:
+    """The error for an expression that selects none of these names."""
+    words = [word for word in _TOKEN.findall(expression) if word not in OPERATORS]
+    near = ", ".join(nearest(words, names))
+    return SelectionError(
+        f"-k {expression!r} selects none of {len(names)} scenarios and witnesses; near it: {near}"
+    )
+
+
+def nearest(words: Iterable[str], names: Iterable[str]) -> list[str]:
+    """The names that have most in common with any of the words, the nearest first."""
+    asked = [word.lower() for word in words]
+
+    def likeness(name: str) -> tuple[float, float]:
+        """What is in the name in one piece, as a share of the word; then how like they are."""
+        matchers = [SequenceMatcher(None, word, name.lower()) for word in asked]
+        return max(
+            (matcher.find_longest_match().size / len(word), matcher.ratio())
+            for matcher, word in zip(matchers, asked, strict=True)
+        )
+
+    return sorted(sorted(names), key=likeness, reverse=True)[:NEAREST]

@@ -1,0 +1,244 @@
+"""The JSON contract as a page: every object that a command prints or a file holds, from its Struct.
+
+What a field means stands in the docstring of its Struct, as `field: meaning` or `field, field:
+meaning`, at the beginning of a line or behind a semicolon or full stop; what means the same in all
+of them stands in `Everywhere`. `python -m racegate.report.contract docs/json.md` writes the page.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+from msgspec import inspect as types
+
+from racegate.ab.summary import AbReport
+from racegate.bench.virtual import BenchResult
+from racegate.evaluation.matrix import Matrix
+from racegate.history.exit_code import ExitCode
+from racegate.history.outcome import RunResult
+from racegate.history.witness import Witness
+from racegate.jobs.gate import GateResult
+from racegate.jobs.soak import SoakResult
+from racegate.oracles.paths import Ordered
+from racegate.report.objects import (
+    EffortObject,
+    FaultEntry,
+    FuzzObject,
+    HalffixesObject,
+    MutationObject,
+)
+from racegate.report.templating import render
+from racegate.repro.explain import Explanation, Racing
+from racegate.repro.replay import Replay, ReplaysObject
+from racegate.scenario.files import ScenarioEntry
+from racegate.scenario.spec import Scenario
+
+
+class Everywhere:
+    """Fields that mean the same in every object.
+
+    schema: the version of the format
+    environment: software, machine and commit of what was measured
+    scenario: name of the scenario; fault: name of the seeded fault, null without one
+    config: the resolved `model` and `engine`; device: `virtual` or `cuda`
+    schedule, holds: the holds over the eager baseline, as text
+    verdict: what is known; stats: counts; selfcheck: what the job found out about itself
+    findings: what is wrong, causes before effects; warnings: what the user should know
+    unmet: what was not exercised; signature: what the failure is known by, null for none
+    expected_signature: what the failure was known by when it was recorded
+    seed: of all that is drawn; workers: processes
+    seconds: wall-clock time; setup_seconds: time before the first step
+    steps: iterations of the engine; ops: device operations; conflicts: pairs that nothing orders
+    schedules: schedules run; scenarios: how many; waves: runs of the engine
+    generations: requests decoded; tokens_per_second: tokens delivered over `seconds`
+    counters, exercised: how often each thing happened
+    cache_mode: what prefixes are kept in; edge: name of the edge
+    number: in the catalogue of faults; origin: where it is known from; summary: what is wrong
+    step: of the engine; request: name of the request; buffer: name of the buffer
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printed:
+    """What a command prints or a file holds. is_headed: `schema` stands before the Struct's fields;
+    is_list: a list of them
+    """
+
+    what: str
+    struct: type[msgspec.Struct]
+    is_headed: bool = False
+    is_list: bool = False
+
+
+CONTRACT = (
+    Printed(what="gate", struct=GateResult),
+    Printed(what="run", struct=RunResult, is_headed=True),
+    Printed(what="replay", struct=Replay),
+    Printed(what="replay, of several witnesses", struct=ReplaysObject),
+    Printed(what="explain", struct=Explanation, is_headed=True),
+    Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
+    Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
+    Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="soak", struct=SoakResult),
+    Printed(what="ab", struct=AbReport),
+    Printed(what="bench", struct=BenchResult, is_headed=True),
+    Printed(what="faults list", struct=FaultEntry, is_list=True),
+    Printed(what="faults matrix", struct=Matrix),
+    Printed(what="faults mutate", struct=MutationObject),
+    Printed(what="faults halffixes", struct=HalffixesObject),
+    Printed(what="faults effort", struct=EffortObject),
+    Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
+    Printed(what="files *.witness.json", struct=Witness),
+)
+
+_WORDS: dict[type[types.Type], str] = {
+    types.IntType: "integer",
+    types.FloatType: "number",
+    types.StrType: "text",
+    types.BoolType: "true or false",
+    types.NoneType: "null",
+    types.AnyType: "any value",
+    types.CustomType: "any value",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the page: a field, a value of an enumeration, or an exit code."""
+
+    name: str
+    kind: str
+    meaning: str
+
+    @property
+    def text(self) -> str:
+        """The line, before it is wrapped."""
+        kind = f" ({self.kind})" if self.kind else ""
+        meaning = f": {self.meaning}" if self.meaning else ""
+        return f"`{self.name}`{kind}{meaning}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """An object, or an enumeration, with what its docstring says as a whole."""
+
+    name: str
+    intro: str
+    entries: tuple[Entry, ...]
+
+
+def meanings(docstring: str | None, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """(what a docstring says as a whole, what it says of each name)."""
+    text = inspect.cleandoc(docstring or "")
+    one = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or r"(?!)"
+    pattern = rf"(?:^|(?<=[;.]))\s*((?:{one})(?:, (?:{one}))*):\s"
+    found = list(re.finditer(pattern, text, re.MULTILINE))
+    starts = [*(match.start() for match in found), len(text)]
+    said: dict[str, str] = {}
+    for match, end in zip(found, starts[1:], strict=True):
+        meaning = " ".join(text[match.end() : end].split()).rstrip(";.")
+        said |= dict.fromkeys(match[1].split(", "), meaning)
+    return " ".join(text[: starts[0]].split()), said
+
+
+def everywhere() -> dict[str, str]:
+    """Fields that mean the same in every object."""
+    names = re.findall(r"\b([a-z_]+)(?=[:,])", Everywhere.__doc__ or "")
+    return meanings(Everywhere.__doc__, names)[1]
+
+
+def object_section(struct: type[msgspec.Struct]) -> Section:
+    """A Struct as a section."""
+    fields = types.type_info(struct)
+    assert isinstance(fields, types.StructType)
+    intro, said = meanings(struct.__doc__, struct.__struct_fields__)
+    said = everywhere() | said
+    entries = tuple(
+        Entry(name=f.encode_name, kind=words_of(f.type), meaning=said.get(f.name, ""))
+        for f in fields.fields
+    )
+    return Section(name=struct.__name__, intro=intro, entries=entries)
+
+
+def enum_section(kind: type[Enum]) -> Section:
+    """An enumeration as a section: what may stand there."""
+    names = [text for member in kind for text in (member.name, str(member.value))]
+    intro, said = meanings(kind.__doc__, names)
+    entries = tuple(
+        Entry(
+            name=str(member.value),
+            kind="",
+            meaning=said.get(member.name) or said.get(str(member.value), ""),
+        )
+        for member in kind
+    )
+    return Section(name=kind.__name__, intro=intro, entries=entries)
+
+
+def words_of(info: types.Type) -> str:
+    """A type in words, with links to sections."""
+    match info:
+        case types.StructType(cls=cls) if cls is Scenario:
+            return "scenario, as in its file"
+        case types.StructType(cls=cls) | types.EnumType(cls=cls):
+            return f"[{cls.__name__}](#{cls.__name__.lower()})"
+        case types.VarTupleType(item_type=one) | types.ListType(item_type=one):
+            return f"list of {words_of(one)}"
+        case types.TupleType(item_types=parts):
+            return f"list of {', '.join(map(words_of, parts))}"
+        case types.UnionType(types=parts):
+            return " or ".join(map(words_of, parts))
+        case types.DictType(key_type=key, value_type=value):
+            return f"object, {words_of(key)} to {words_of(value)}"
+    return _WORDS[type(info)]
+
+
+def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
+    """A Struct, and every Struct and enumeration that it leads to, in the order of its fields."""
+    yield from _kinds(types.type_info(struct))
+
+
+def _kinds(info: types.Type) -> Iterator[type]:
+    match info:
+        case types.StructType(cls=cls, fields=fields) if cls is not Scenario:
+            yield cls
+            for field in fields:
+                yield from _kinds(field.type)
+        case types.EnumType(cls=cls):
+            yield cls
+        case types.VarTupleType(item_type=one) | types.ListType(item_type=one):
+            yield from _kinds(one)
+        case types.TupleType(item_types=parts) | types.UnionType(types=parts):
+            for part in parts:
+                yield from _kinds(part)
+        case types.DictType(key_type=key, value_type=value):
+            yield from _kinds(key)
+            yield from _kinds(value)
+
+
+def page() -> str:
+    """The page docs/json.md."""
+    kinds = dict.fromkeys(kind for printed in CONTRACT for kind in kinds_of(printed.struct))
+    return render(
+        "json.md.j2",
+        contract=CONTRACT,
+        objects=[object_section(kind) for kind in kinds if issubclass(kind, msgspec.Struct)],
+        enums=[enum_section(kind) for kind in kinds if issubclass(kind, Enum)],
+        codes=enum_section(ExitCode),
+    )
+
+
+def main(target: Path) -> None:
+    """Writes the page."""
+    target.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

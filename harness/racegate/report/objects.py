@@ -1,0 +1,95 @@
+"""Objects that commands print and no room below has: results with what they were measured on, and
+what a list shows of each.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.check.selfcheck import SelfCheck
+from racegate.evaluation.effort import Effort
+from racegate.evaluation.mutate import MutantResult
+from racegate.evaluation.truth_table import TruthCell
+from racegate.faults.fault import FaultKind, Need
+from racegate.jobs.campaign import CampaignState
+
+
+class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A signature that a campaign's folder did not hold.
+
+    scenario: index of the drawn scenario, the lowest that showed it
+    shrink_runs: runs that minimising took; is_minimal: no hold or request can be removed
+    requests: how many the minimal scenario has
+    """
+
+    signature: str
+    scenario: int
+    shrink_runs: int
+    is_minimal: bool
+    holds: tuple[str, ...]
+    requests: int
+
+
+class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign as far as it got.
+
+    campaign: what all runs with its folder have done, as in `campaign.json`
+    selfcheck: of this run; unchecked: workers that ended without their last canaries
+    known: signatures found before this run; new: those found in it
+    """
+
+    schema: str
+    campaign: CampaignState
+    selfcheck: SelfCheck
+    unchecked: tuple[int, ...]
+    known: tuple[str, ...]
+    new: tuple[NewFinding, ...]
+
+
+class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A seeded fault of the catalogue.
+
+    name: what `--fault` takes; number: in the catalogue, 0 for none; kind: what kind of defect
+    needs: what a scenario has to have for it; origin: where it is known from
+    expect: the field expected to differ first, as boundary.field
+    scenarios: scripts that show it, the smallest first
+    holds: of an ordering fault, script to the holds under which a value goes wrong
+    """
+
+    name: str
+    number: int
+    kind: FaultKind
+    needs: tuple[Need, ...]
+    origin: str
+    summary: str
+    expect: str
+    scenarios: tuple[str, ...]
+    holds: dict[str, tuple[str, ...]]
+
+
+class EffortObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What finding and minimising each fault took. results: one per fault"""
+
+    schema: str
+    environment: dict[str, str]
+    results: tuple[Effort, ...]
+
+
+class HalffixesObject(msgspec.Struct, frozen=True, kw_only=True):
+    """The designs of the accepted-count path. cells: a design under a landing, a motion and a cache
+    mode
+    """
+
+    schema: str
+    cells: tuple[TruthCell, ...]
+
+
+class MutationObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Every edge dropped and moved. mutants: one per mutation
+    redundant: edges that others imply in every scenario
+    """
+
+    schema: str
+    environment: dict[str, str]
+    mutants: tuple[MutantResult, ...]
+    redundant: tuple[str, ...]

@@ -1,0 +1,145 @@
+"""Minimise: from a failure to a witness: few holds, few requests, named so that they replay
+everywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import msgspec
+
+from racegate.check.checker import Checker, Checkers
+from racegate.check.expected import CheckError
+from racegate.check.findings import digest_of
+from racegate.check.judge import Judged
+from racegate.explore.ladder import reversals
+from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink
+from racegate.faults.fault import Fault
+from racegate.history.finding import request_of, signature_of
+from racegate.history.outcome import RunResult
+from racegate.history.schedule import EAGER, Schedule
+from racegate.history.witness import SCHEMA, Witness, sealed, versions
+from racegate.repro.search import symbolic_schedule
+from racegate.scenario.spec import Scenario
+
+# Pairs of reversals tried when no single one shows the failure.
+PAIRS_MAX = 60
+
+
+class Minimised(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest case with its result. runs: engine runs it took."""
+
+    case: Case
+    signature: str
+    result: RunResult
+    digest: str
+    runs: int
+    is_minimal: bool
+
+
+class _Trials:
+    """Runs cases and tells whether they show the wanted failure."""
+
+    def __init__(self, fault: Fault | None, signature: str) -> None:
+        self._fault = fault
+        self._signature = signature
+        self._checker: tuple[Scenario, Checker] | None = None
+        self._checkers = Checkers()
+        self.runs = 0
+
+    def checker(self, scenario: Scenario) -> Checker:
+        """For a scenario; cases that differ in their schedule share it."""
+        if self._checker is None or self._checker[0] != scenario:
+            self._checker = (scenario, self._checkers.of(scenario))
+        return self._checker[1]
+
+    def run(self, case: Case) -> Judged:
+        """One case, judged."""
+        self.runs += 1
+        checker = self.checker(case.scenario)
+        run = checker.execute(schedule=case.schedule, fault=self._fault)
+        return checker.judged(run, schedule=case.schedule, fault=self._fault)
+
+    def fails(self, case: Case) -> bool:
+        """Whether every hold of a case is realised and it shows the failure."""
+        try:
+            result = self.run(case).result
+        except CheckError:
+            return False  # a float scenario that cannot be decided shows nothing
+        is_realised = all(hold.realised for hold in result.holds)
+        return is_realised and signature_of(result.findings) == self._signature
+
+
+def minimise(
+    scenario: Scenario,
+    schedule: Schedule,
+    fault: Fault | None,
+    *,
+    runs_max: int = RUNS_MAX,
+) -> Minimised:
+    """The smallest case that fails as this one does. Raises ValueError if it does not fail."""
+    first = Checker(scenario).run(schedule=schedule, fault=fault)
+    signature = signature_of(first.findings)
+    if signature is None:
+        raise ValueError(f"{scenario.name}: nothing is wrong under {list(schedule.texts())}")
+    trials = _Trials(fault, signature)
+    case = _with_few_holds(trials, Case(scenario=scenario, schedule=schedule))
+    case = _with_symbols(trials, case)
+    shrunk: Shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))
+    last = trials.run(shrunk.case)
+    return Minimised(
+        case=shrunk.case,
+        signature=signature,
+        result=last.result,
+        digest=digest_of(last.run, last.result.findings),
+        runs=trials.runs,
+        is_minimal=shrunk.is_minimal,
+    )
+
+
+def _with_few_holds(trials: _Trials, case: Case) -> Case:
+    """The case with no hold, one, or two reversals of its conflicts, if that is enough."""
+    eager = msgspec.structs.replace(case, schedule=EAGER)
+    judged = trials.run(eager)
+    wanted = trials.run(case).result
+    if signature_of(judged.result.findings) == signature_of(wanted.findings):
+        return eager
+    if all("*" not in hold.op for hold in case.schedule.holds):
+        return case
+    holds = reversals(judged.conflicts)
+    singles = [(hold,) for hold in holds]
+    pairs = list(combinations(holds, 2))[:PAIRS_MAX]
+    for chosen in (*singles, *pairs):
+        candidate = msgspec.structs.replace(case, schedule=Schedule(holds=chosen))
+        if trials.fails(candidate):
+            return candidate
+    return case
+
+
+def _with_symbols(trials: _Trials, case: Case) -> Case:
+    """The case with steps named after requests, if it still fails so."""
+    judged = trials.run(case)
+    schedule = symbolic_schedule(
+        case.schedule, judged.run.observations, prefer=request_of(judged.result.findings)
+    )
+    candidate = msgspec.structs.replace(case, schedule=schedule)
+    return candidate if trials.fails(candidate) else case
+
+
+def witness_of(small: Minimised, fault: Fault | None, *, title: str, seed: int) -> Witness:
+    """A minimised failure as a witness, sealed."""
+    return sealed(
+        Witness(
+            schema=SCHEMA,
+            title=title,
+            scenario=small.case.scenario,
+            holds=small.case.schedule.texts(),
+            fault=None if fault is None else fault.name,
+            device="virtual",
+            seed=seed,
+            signature=small.signature,
+            verdict=small.result.verdict,
+            digest=small.digest,
+            versions=versions(),
+        )
+    )

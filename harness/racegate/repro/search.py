@@ -1,0 +1,150 @@
+"""Search: climbs the ladder for one scenario, and turns what goes wrong into holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from racegate.check.checker import Checker
+from racegate.check.judge import Judged
+from racegate.check.subject import Launches
+from racegate.device.stepping import Stepper
+from racegate.explore.canonical import canonical_holds, symbolic
+from racegate.explore.ladder import Attempt, Climb, climb
+from racegate.faults.fault import Fault
+from racegate.history.finding import FindingKind, Verdict, signature_of
+from racegate.history.observe import Boundary, Observation
+from racegate.history.outcome import RunResult, SearchSummary
+from racegate.history.run import Run
+from racegate.history.schedule import EAGER, Schedule
+from racegate.oracles.ordering import has_unordered_query
+
+BUDGET = 64
+
+JudgedAttempt = Attempt[Judged]
+
+
+class CheckSubject:
+    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited."""
+
+    def __init__(
+        self,
+        checker: Checker,
+        fault: Fault | None,
+        *,
+        is_audited: bool,
+        launches: Launches = Launches.ASYNC,
+    ) -> None:
+        self._checker = checker
+        self._fault = fault
+        self._is_audited = is_audited
+        self._launches = launches
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The streams of its device."""
+        return self._checker.lanes
+
+    def with_schedule(self, schedule: Schedule) -> JudgedAttempt:
+        """See Explorable."""
+        run = self._checker.execute(
+            schedule=schedule,
+            fault=self._fault,
+            is_audited=self._is_audited,
+            launches=self._launches,
+        )
+        self._is_audited = False
+        return self._attempt(run, schedule)
+
+    def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
+        """See Explorable."""
+        return self._attempt(self._checker.execute(stepper=stepper, fault=self._fault), None)
+
+    def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
+        judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
+        return Attempt(
+            schedule=schedule,
+            is_wrong=any(
+                found.kind is not FindingKind.CONFLICT for found in judged.result.findings
+            ),
+            is_branching=has_unordered_query(run.trace),
+            conflicts=judged.conflicts,
+            value=judged,
+        )
+
+
+def search(
+    checker: Checker,
+    *,
+    fault: Fault | None = None,
+    budget: int = BUDGET,
+    seed: int = 0,
+    is_audited: bool = False,
+) -> RunResult:
+    """The result of the first run that went wrong, or of the eager run with the verdict of all."""
+    started = time.perf_counter()
+    subject = CheckSubject(checker, fault, is_audited=is_audited)
+    climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
+    if climbed.wrong is None:
+        result = climbed.first.value.result
+        verdict = _verdict_without_divergence(climbed, result.verdict)
+    else:
+        result = as_holds(checker, climbed.wrong, fault)
+        verdict = result.verdict
+    seconds = time.perf_counter() - started
+    return msgspec.structs.replace(
+        result,
+        verdict=verdict,
+        stats=msgspec.structs.replace(result.stats, schedules=climbed.schedules, seconds=seconds),
+        search=_summary(climbed, seconds),
+    )
+
+
+def _verdict_without_divergence(climbed: Climb[Judged], eager: Verdict) -> Verdict:
+    if eager is not Verdict.CONFLICT:
+        return eager
+    return Verdict.BENIGN if climbed.is_complete else Verdict.CONFLICT
+
+
+def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
+    progress = climbed.progress
+    left = None
+    if progress is not None and not climbed.is_complete:
+        left = (progress.estimate - progress.classes) * seconds / climbed.schedules
+    return SearchSummary(
+        first_conflicts=len(climbed.first.conflicts),
+        stage=climbed.stage,
+        schedules=climbed.schedules,
+        classes=None if progress is None else progress.classes,
+        estimate=None if progress is None else progress.estimate,
+        is_complete=climbed.is_complete,
+        seconds=seconds,
+        seconds_left=left,
+    )
+
+
+def as_holds(checker: Checker, wrong: JudgedAttempt, fault: Fault | None) -> RunResult:
+    """A wrong attempt as a run under holds: its own, or the canonical ones of a stepped run."""
+    result = wrong.value.result
+    if wrong.schedule is not None:
+        return result
+    for fine in (False, True):
+        schedule = canonical_holds(wrong.steps, fine=fine)
+        held = checker.run(schedule=schedule, fault=fault)
+        if signature_of(held.findings) == signature_of(result.findings):
+            return held
+    return result
+
+
+def symbolic_schedule(
+    schedule: Schedule, observations: Sequence[Observation], *, prefer: str | None
+) -> Schedule:
+    """The schedule with steps named after requests, by a run's plans."""
+    plans = {
+        observation.step: [name for name, _, _ in observation.values["plan"]]
+        for observation in observations
+        if observation.boundary is Boundary.SCHEDULED
+    }
+    return symbolic(schedule, plans, prefer=prefer)

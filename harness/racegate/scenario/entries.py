@@ -1,0 +1,60 @@
+"""Entries: a scenario file as it is written, before prompts and accept counts are made explicit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.scenario.spec import EngineSpec, Event, Expect, ModelSpec, Record
+
+SCHEMA_VERSION = 1
+
+
+class RequestEntry(Record, frozen=True, kw_only=True):
+    """A request as a file writes it: `prompt`, or `prompt_len` to have it drawn from the seed."""
+
+    name: str
+    arrive: int = 0
+    prompt: tuple[int, ...] | None = None
+    prompt_len: int | None = None
+    shares: str | None = None
+    shares_tokens: int = 0
+    max_tokens: int = 8
+    stop_after: int | None = None
+    stop_token: int | None = None
+    accepts: tuple[int, ...] | None = None
+    temperature: float = 0.0
+    seed: int | None = None
+    grammar_modulus: int = 0
+
+
+class LogEntry(Record, frozen=True, kw_only=True):
+    """Requests taken from a log with the columns TIMESTAMP, ContextTokens, GeneratedTokens.
+
+    file: beside the scenario; rows: A:B of it, B not included
+    scale: tokens of the log per token; step_ms: of the log per step
+    """
+
+    file: str
+    rows: str
+    scale: int = 32
+    step_ms: int = 500
+
+
+class ScenarioFile(Record, frozen=True, kw_only=True):
+    """The file as written, before prompts and accept counts are made explicit.
+
+    log: where requests come from instead of `requests`; the file calls it `trace`
+    """
+
+    schema: int
+    name: str
+    title: str
+    origin: str = ""
+    seed: int = 1
+    steps_max: int = 200
+    model: ModelSpec = ModelSpec()
+    engine: EngineSpec = EngineSpec()
+    requests: tuple[RequestEntry, ...] = ()
+    log: LogEntry | None = msgspec.field(default=None, name="trace")
+    events: tuple[Event, ...] = ()
+    expect: Expect = Expect()

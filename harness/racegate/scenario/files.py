@@ -1,0 +1,162 @@
+"""Scenario files: strict loading of TOML, and making explicit what a file leaves to the seed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from racegate.scenario.draws import draw
+from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, ScenarioFile
+from racegate.scenario.request_log import entries_from_log
+from racegate.scenario.spec import (
+    DRAFT_LEN_MAX,
+    TOKENS_MAX,
+    Request,
+    Scenario,
+    ScenarioError,
+)
+from racegate.scenario.validation import validate
+
+FILE_BYTES_MAX = 1 << 20
+
+
+class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario script. file: its path; name: what commands and results call it
+    title: what it exercises; origin: where it comes from
+    """
+
+    file: str
+    name: str
+    title: str
+    origin: str
+
+
+def load(path: Path) -> Scenario:
+    """The scenario in a TOML file. Raises ScenarioError with file, path in the file and reason."""
+    source = str(path)
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes > FILE_BYTES_MAX:
+            raise ScenarioError(
+                source, "$", f"{size_bytes} bytes, at most {FILE_BYTES_MAX} are read"
+            )
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(source, "$", f"cannot be read: {error}") from error
+    return parse(text, source=source, folder=path.parent)
+
+
+def parse(text: str, *, source: str, folder: Path) -> Scenario:
+    """The scenario in TOML text; a request log is looked up relative to `folder`."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(source, "$", f"not TOML: {error}") from error
+    if raw.get("schema") != SCHEMA_VERSION:
+        raise ScenarioError(
+            source, "$.schema", f"must be {SCHEMA_VERSION}, is {raw.get('schema')!r}"
+        )
+    try:
+        file = msgspec.convert(raw, ScenarioFile, strict=True)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `")
+        raise ScenarioError(source, path.rstrip("`") or "$", reason) from error
+    return explicit(file, source=source, folder=folder)
+
+
+def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
+    """The file with every prompt, accept count and seed written out, validated. Raises
+    ScenarioError.
+    """
+    if file.log is not None:
+        if file.requests:
+            raise ScenarioError(source, "$.trace", "give either requests or a trace, not both")
+        entries = entries_from_log(file.log, file=file, source=source, folder=folder)
+    else:
+        entries = file.requests
+    requests: list[Request] = []
+    for index, entry in enumerate(entries):
+        _check_drawable(entry, source=source, path=f"$.requests[{index}]")
+        requests.append(
+            _request_from_entry(entry, index=index, file=file, before=requests, source=source)
+        )
+    scenario = Scenario(
+        name=file.name,
+        title=file.title,
+        origin=file.origin,
+        seed=file.seed,
+        steps_max=file.steps_max,
+        model=file.model,
+        engine=file.engine,
+        requests=tuple(requests),
+        events=file.events,
+        expect=file.expect,
+    )
+    return validate(scenario, source=source)
+
+
+def _check_drawable(entry: RequestEntry, *, source: str, path: str) -> None:
+    if (entry.prompt is None) == (entry.prompt_len is None):
+        raise ScenarioError(source, path, "give exactly one of prompt and prompt_len")
+    if entry.prompt_len is not None and not 1 <= entry.prompt_len <= TOKENS_MAX:
+        raise ScenarioError(source, f"{path}.prompt_len", f"must be 1..{TOKENS_MAX}")
+    if not 1 <= entry.max_tokens <= TOKENS_MAX:
+        raise ScenarioError(source, f"{path}.max_tokens", f"must be 1..{TOKENS_MAX}")
+
+
+def _request_from_entry(
+    entry: RequestEntry, *, index: int, file: ScenarioFile, before: list[Request], source: str
+) -> Request:
+    path = f"$.requests[{index}]"
+    vocab_size = max(1, file.model.vocab_size)
+    if entry.prompt is not None:
+        prompt = entry.prompt
+    else:
+        assert entry.prompt_len is not None
+        label = f"prompt:{entry.name}"
+        prompt = tuple(draw(file.seed, label, i) % vocab_size for i in range(entry.prompt_len))
+    if entry.shares is not None:
+        shared = next((request.prompt for request in before if request.name == entry.shares), None)
+        if shared is None:
+            raise ScenarioError(source, f"{path}.shares", f"no earlier request {entry.shares!r}")
+        if not 0 < entry.shares_tokens <= min(len(shared), len(prompt)):
+            raise ScenarioError(source, f"{path}.shares_tokens", "must fit both prompts")
+        prompt = shared[: entry.shares_tokens] + prompt[entry.shares_tokens :]
+    accepts = entry.accepts
+    if accepts is None:
+        # As many draws as rounds can occur: every round delivers at least one token.
+        width = 1 + max(0, min(file.engine.draft_len_max, DRAFT_LEN_MAX))
+        label = f"accepts:{entry.name}"
+        accepts = tuple(
+            1 + draw(file.seed, label, i) % width for i in range(min(64, entry.max_tokens))
+        )
+    return Request(
+        name=entry.name,
+        arrive=entry.arrive,
+        prompt=prompt,
+        max_tokens=entry.max_tokens,
+        stop_after=entry.stop_after,
+        stop_token=entry.stop_token,
+        accepts=accepts,
+        temperature=entry.temperature,
+        seed=draw(file.seed, f"seed:{entry.name}", 0) if entry.seed is None else entry.seed,
+        grammar_modulus=entry.grammar_modulus,
+    )
+
+
+def scenario_paths(folder: Path) -> list[Path]:
+    """The scenario files of a folder, by name. Raises ScenarioError if there are none."""
+    paths = sorted(folder.glob("*.toml"))
+    if not paths:
+        raise ScenarioError(
+            str(folder), "$", "no *.toml here; name the folder of the scripts with --scenarios"
+        )
+    return paths
+
+
+def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
+    """All scenarios, before any is run: a bad file stops the gate at once. Raises ScenarioError."""
+    return [(path, load(path)) for path in paths]

@@ -1,0 +1,270 @@
+"""Scenario: what happens in a run, as frozen data, loaded strictly from TOML.
+
+A scenario says which requests arrive when, how many drafts are accepted, which events interfere and
+how the engine is configured. It says nothing about the order of device work: that is a `Schedule`.
+Semantics of every field: reference/DEFINITION.md.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from racegate.scenario.errors import BadInputError
+
+# A hostile or mistyped file must not exhaust the machine: a run's memory and time are bounded by
+# these.
+STEPS_MAX = 2_000
+REQUESTS_MAX = 256
+EVENTS_MAX = 2_000
+TOKENS_MAX = 1 << 16
+DRAFT_LEN_MAX = 8
+DEPTH_MAX = 4
+STATE_BYTES_MAX = 1 << 28
+
+
+class ScenarioError(BadInputError):
+    """A scenario that cannot be used: names the file, the path in the file and the reason."""
+
+    def __init__(self, source: str, path: str, reason: str) -> None:
+        super().__init__(f"{source}: {path}: {reason}")
+        self.source = source
+        self.path = path
+        self.reason = reason
+
+
+class Numerics(StrEnum):
+    """bfloat16: weights, residual stream and caches in bfloat16, arithmetic and recurrent states in
+    float32. For measuring speed on CUDA: no reference computes it, so no oracle can judge it.
+    """
+
+    EXACT = "exact"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is a reference to compare with."""
+        return self is not Numerics.BFLOAT16
+
+
+# What to do about numerics that nothing judges.
+UNJUDGED = (
+    "is for measuring speed on CUDA (racegate bench --device cuda): no reference computes it, so "
+    "no oracle could judge a run; use exact or float32"
+)
+
+
+class LayerKind(StrEnum):
+    MAMBA2 = "mamba2"
+    GATED_DELTA = "gated_delta"
+    ATTENTION = "attention"
+
+
+class DrafterKind(StrEnum):
+    NONE = "none"
+    SCRIPTED = "scripted"
+    MTP = "mtp"
+    EXTRACT_HIDDEN_STATES = "extract_hidden_states"
+
+
+class CacheMode(StrEnum):
+    NONE = "none"
+    ALIGN = "align"
+    OFFLOAD = "offload"
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether running states move through columns of state_interval tokens."""
+        return self is not CacheMode.NONE
+
+
+class GraphMode(StrEnum):
+    """full_decode: steps in which every row decodes with all its drafts replay a captured graph."""
+
+    EAGER = "eager"
+    FULL_DECODE = "full_decode"
+
+
+class Zeroing(StrEnum):
+    """fresh: blocks are zeroed on the device before the step that took them uses them."""
+
+    NONE = "none"
+    FRESH = "fresh"
+
+
+class Planning(StrEnum):
+    """side_stream: positions, lengths and slots are built on a stream of their own."""
+
+    INLINE = "inline"
+    SIDE_STREAM = "side_stream"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all scenario data: immutable, slotted, keyword-only, strict on decode."""
+
+
+class ModelSpec(Record, frozen=True, kw_only=True):
+    """Sizes and seed of the hybrid decoder (DEFINITION section 2)."""
+
+    numerics: Numerics = Numerics.EXACT
+    layers: tuple[LayerKind, ...] = (
+        LayerKind.MAMBA2,
+        LayerKind.GATED_DELTA,
+        LayerKind.ATTENTION,
+    )
+    seed: int = 1
+    vocab_size: int = 97
+    hidden_size: int = 8
+    heads: int = 2
+    head_size: int = 4
+    state_size: int = 4
+    conv_width: int = 4
+
+
+class EngineSpec(Record, frozen=True, kw_only=True):
+    """Configuration both engines obey (DEFINITION section 5).
+
+    capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
+    """
+
+    depth: int = 2
+    draft_len_max: int = 3
+    drafter: DrafterKind = DrafterKind.SCRIPTED
+    cache_mode: CacheMode = CacheMode.NONE
+    rows_max: int = 8
+    tokens_per_step_max: int = 64
+    prefill_chunk_max: int = 64
+    block_size: int = 4
+    blocks: int = 128
+    state_blocks: int = 64
+    state_interval: int = 8
+    model_len_max: int = 96
+    graph_mode: GraphMode = GraphMode.EAGER
+    capture_rows: tuple[int, ...] = (1, 2, 4, 8)
+    zeroing: Zeroing = Zeroing.NONE
+    planning: Planning = Planning.INLINE
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """One request with everything explicit.
+
+    accepts: per draft round, the accepted token count the scripted drafter aims at (cycled).
+    stop_after: the delivered token that acts as end of sequence; the scheduler learns it only from
+        the output.
+    stop_token: the request ends with the first delivered token that equals it, as with an EOS id;
+        this too the scheduler learns only from the output.
+    grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them; 0 forbids none
+    """
+
+    name: str
+    arrive: int
+    prompt: tuple[int, ...]
+    max_tokens: int
+    stop_after: int | None = None
+    stop_token: int | None = None
+    accepts: tuple[int, ...] = (1,)
+    temperature: float = 0.0
+    seed: int = 0
+    grammar_modulus: int = 0
+
+
+class Preempt(Record, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
+    """The scheduler takes the request's blocks; it resumes later."""
+
+    step: int
+    request: str
+
+
+class Abort(Record, frozen=True, kw_only=True, tag="abort", tag_field="kind"):
+    """The client gives up, after the step was issued."""
+
+    step: int
+    request: str
+
+
+class Gap(Record, frozen=True, kw_only=True, tag="gap", tag_field="kind"):
+    """The request is not scheduled in `steps` steps from `step` on."""
+
+    step: int
+    request: str
+    steps: int = 1
+
+
+class Budget(Record, frozen=True, kw_only=True, tag="budget", tag_field="kind"):
+    """Tokens the step may schedule."""
+
+    step: int
+    tokens: int
+
+
+class DraftLimit(Record, frozen=True, kw_only=True, tag="draft_limit", tag_field="kind"):
+    """At most `drafts` drafts for the request in this step."""
+
+    step: int
+    request: str
+    drafts: int
+
+
+class Rotate(Record, frozen=True, kw_only=True, tag="rotate", tag_field="kind"):
+    """Request i takes the row of request i + 1, the last one that of the first."""
+
+    step: int
+    requests: tuple[str, ...]
+
+
+class Dummy(Record, frozen=True, kw_only=True, tag="dummy", tag_field="kind"):
+    """Nothing is scheduled; the engine runs a step of padding rows, as an idle rank does."""
+
+    step: int
+    rows: int = 1
+
+
+Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate | Dummy
+
+
+class Expect(Record, frozen=True, kw_only=True):
+    """What a run must have exercised, as minimum counts: a run that exercised nothing is not a
+    pass.
+    """
+
+    overlapped_ops: int = 0
+    row_moves: int = 0
+    condense_moves: int = 0
+    reorder_moves: int = 0
+    rejections: int = 0
+    full_accepts: int = 0
+    full_rejects: int = 0
+    zero_draft_rows: int = 0
+    discarded_rows: int = 0
+    preemptions: int = 0
+    aborts_in_flight: int = 0
+    stale_frames: int = 0
+    gaps: int = 0
+    stops_inside_run: int = 0
+    prefix_hits: int = 0
+    migrations: int = 0
+    boundary_hits: int = 0
+    graph_replays: int = 0
+    padded_rows: int = 0
+    dummy_steps: int = 0
+    zeroed_blocks: int = 0
+    saves: int = 0
+    loads: int = 0
+    masked_rows: int = 0
+
+
+class Scenario(Record, frozen=True, kw_only=True):
+    """A script both engines run, from `scenario_file.load`, or built directly and validated."""
+
+    name: str
+    title: str
+    origin: str = ""
+    seed: int = 1
+    steps_max: int = 200
+    model: ModelSpec = ModelSpec()
+    engine: EngineSpec = EngineSpec()
+    requests: tuple[Request, ...]
+    events: tuple[Event, ...] = ()
+    expect: Expect = Expect()

@@ -1,0 +1,231 @@
+"""Validation: every value of a scenario is possible, and its size bounded, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from racegate.scenario.spec import (
+    DEPTH_MAX,
+    DRAFT_LEN_MAX,
+    EVENTS_MAX,
+    REQUESTS_MAX,
+    STATE_BYTES_MAX,
+    STEPS_MAX,
+    TOKENS_MAX,
+    UNJUDGED,
+    Abort,
+    Budget,
+    DraftLimit,
+    Dummy,
+    EngineSpec,
+    Expect,
+    Gap,
+    ModelSpec,
+    Preempt,
+    Request,
+    Rotate,
+    Scenario,
+    ScenarioError,
+)
+
+Require = Callable[[bool, str, str], None]
+
+
+def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
+    """The scenario itself if every value is possible; raises ScenarioError otherwise."""
+
+    def require(condition: bool, path: str, reason: str) -> None:  # noqa: FBT001
+        if not condition:
+            raise ScenarioError(source, path, reason)
+
+    require(bool(scenario.name) and scenario.name.isprintable(), "$.name", "must be printable text")
+    require(1 <= scenario.steps_max <= STEPS_MAX, "$.steps_max", f"must be 1..{STEPS_MAX}")
+    require(0 <= scenario.seed < 1 << 32, "$.seed", "must be 0..2^32-1")
+    _validate_model(scenario.model, require)
+    _validate_engine(scenario.engine, require)
+    _validate_size(scenario, require)
+    _validate_requests(scenario, require)
+    _validate_events(scenario, require)
+    for name in Expect.__struct_fields__:
+        require(getattr(scenario.expect, name) >= 0, f"$.expect.{name}", "must not be negative")
+    return scenario
+
+
+def _validate_model(model: ModelSpec, require: Require) -> None:
+    require(1 <= len(model.layers) <= 16, "$.model.layers", "must name 1..16 layers")
+    require(model.numerics.is_judged, "$.model.numerics", f"{model.numerics} {UNJUDGED}")
+    require(0 <= model.seed < 1 << 32, "$.model.seed", "must be 0..2^32-1")
+    require(2 <= model.vocab_size <= 4096, "$.model.vocab_size", "must be 2..4096")
+    for name in ("hidden_size", "heads", "head_size", "state_size"):
+        value = getattr(model, name)
+        require(1 <= value <= 256, f"$.model.{name}", "must be 1..256")
+    require(model.head_size % 2 == 0, "$.model.head_size", "must be even (rotary pairs)")
+    require(2 <= model.conv_width <= 8, "$.model.conv_width", "must be 2..8")
+
+
+def _validate_engine(engine: EngineSpec, require: Require) -> None:
+    limits = {
+        "depth": (1, DEPTH_MAX),
+        "draft_len_max": (0, DRAFT_LEN_MAX),
+        "rows_max": (1, 64),
+        "tokens_per_step_max": (1, 4096),
+        "prefill_chunk_max": (1, 4096),
+        "block_size": (1, 256),
+        "blocks": (2, 4096),
+        "state_blocks": (2, 4096),
+        "state_interval": (1, 1024),
+        "model_len_max": (2, 8192),
+    }
+    for name, (low, high) in limits.items():
+        value = getattr(engine, name)
+        require(low <= value <= high, f"$.engine.{name}", f"must be {low}..{high}, is {value}")
+    require(
+        len(engine.capture_rows) >= 1
+        and list(engine.capture_rows) == sorted(set(engine.capture_rows))
+        and engine.capture_rows[0] >= 1,
+        "$.engine.capture_rows",
+        "must be rising batch sizes of at least 1",
+    )
+    if engine.cache_mode.has_columns:
+        require(
+            engine.state_interval % engine.block_size == 0,
+            "$.engine.state_interval",
+            f"must be a multiple of block_size = {engine.block_size} in {engine.cache_mode} mode",
+        )
+        # A prefill chunk that cannot reach the next boundary is never planned: it would wait for
+        # ever.
+        for name in ("tokens_per_step_max", "prefill_chunk_max"):
+            value = getattr(engine, name)
+            require(
+                value >= engine.state_interval,
+                f"$.engine.{name}",
+                f"must be at least state_interval = {engine.state_interval} in "
+                f"{engine.cache_mode} mode",
+            )
+
+
+def _validate_size(scenario: Scenario, require: Require) -> None:
+    model, engine = scenario.model, scenario.engine
+    state = model.heads * model.head_size * max(model.state_size, 2 * engine.block_size) * 4
+    total_bytes = state * len(model.layers) * max(engine.blocks, engine.state_blocks)
+    require(
+        total_bytes <= STATE_BYTES_MAX,
+        "$.model",
+        f"states and caches would take {total_bytes} bytes, at most {STATE_BYTES_MAX}",
+    )
+
+
+def _validate_requests(scenario: Scenario, require: Require) -> None:
+    engine = scenario.engine
+    require(
+        1 <= len(scenario.requests) <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}"
+    )
+    names = [request.name for request in scenario.requests]
+    total = sum(len(request.prompt) + request.max_tokens for request in scenario.requests)
+    require(total <= TOKENS_MAX, "$.requests", f"{total} tokens in all, at most {TOKENS_MAX}")
+    for index, request in enumerate(scenario.requests):
+        path = f"$.requests[{index}]"
+        require(
+            bool(request.name) and all(c.isalnum() or c in "_-." for c in request.name),
+            f"{path}.name",
+            "must be letters, digits, '_', '-' or '.'",
+        )
+        require(request.name not in names[:index], f"{path}.name", f"{request.name!r} stands twice")
+        require(
+            0 <= request.arrive < scenario.steps_max, f"{path}.arrive", "must be 0..steps_max-1"
+        )
+        require(len(request.prompt) >= 1, f"{path}.prompt", "must not be empty")
+        require(
+            all(0 <= token < scenario.model.vocab_size for token in request.prompt),
+            f"{path}.prompt",
+            f"tokens must be 0..{scenario.model.vocab_size - 1}",
+        )
+        require(request.max_tokens >= 1, f"{path}.max_tokens", "must be at least 1")
+        length = len(request.prompt) + request.max_tokens
+        require(
+            length <= engine.model_len_max,
+            path,
+            f"prompt and max_tokens make {length} tokens, model_len_max is {engine.model_len_max}",
+        )
+        require(
+            request.stop_after is None or 1 <= request.stop_after <= request.max_tokens,
+            f"{path}.stop_after",
+            "must be 1..max_tokens",
+        )
+        require(
+            len(request.accepts) >= 1 and all(1 <= a <= 1 + DRAFT_LEN_MAX for a in request.accepts),
+            f"{path}.accepts",
+            f"must be counts of 1..{1 + DRAFT_LEN_MAX}",
+        )
+        require(0.0 <= request.temperature <= 16.0, f"{path}.temperature", "must be 0..16")
+        require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
+        modulus, vocab_size = request.grammar_modulus, scenario.model.vocab_size
+        require(
+            request.stop_token is None or 0 <= request.stop_token < vocab_size,
+            f"{path}.stop_token",
+            f"must be 0..{vocab_size - 1}",
+        )
+        require(
+            modulus == 0 or 2 <= modulus <= vocab_size,
+            f"{path}.grammar_modulus",
+            f"must be 0, or 2..{vocab_size}",
+        )
+        _validate_fits(request, scenario, path, require)
+
+
+def _validate_fits(request: Request, scenario: Scenario, path: str, require: Require) -> None:
+    """A request that could not be scheduled even alone would wait for ever."""
+    engine = scenario.engine
+    k = engine.draft_len_max
+    # The last planned step counts every draft in flight as accepted, and the drafter looks k
+    # further.
+    unverified = max(0, (engine.depth - 1) * (1 + k) - 1) + 2 * k
+    tokens_most = min(
+        len(request.prompt) + request.max_tokens - 1 + unverified, engine.model_len_max
+    )
+    blocks = -(-tokens_most // engine.block_size)
+    require(blocks < engine.blocks, f"{path}", f"needs {blocks} blocks, {engine.blocks - 1} exist")
+    state_blocks = 1 + k
+    if engine.cache_mode.has_columns:
+        state_blocks = -(-tokens_most // engine.state_interval) + k
+    require(
+        state_blocks < engine.state_blocks,
+        f"{path}",
+        f"needs {state_blocks} state blocks, {engine.state_blocks - 1} exist",
+    )
+
+
+def _validate_events(scenario: Scenario, require: Require) -> None:
+    require(len(scenario.events) <= EVENTS_MAX, "$.events", f"at most {EVENTS_MAX} events")
+    names = {request.name for request in scenario.requests}
+    seen: set[tuple[type, int, str | None]] = set()
+    for index, event in enumerate(scenario.events):
+        path = f"$.events[{index}]"
+        require(0 <= event.step < scenario.steps_max, f"{path}.step", "must be 0..steps_max-1")
+        match event:
+            case Preempt() | Abort() | Gap() | DraftLimit():
+                require(event.request in names, f"{path}.request", f"no request {event.request!r}")
+            case Rotate():
+                require(
+                    len(event.requests) >= 2
+                    and len(set(event.requests)) == len(event.requests)
+                    and set(event.requests) <= names,
+                    f"{path}.requests",
+                    "must be at least two different requests of the scenario",
+                )
+            case Budget():
+                most = scenario.engine.tokens_per_step_max
+                require(0 <= event.tokens <= most, f"{path}.tokens", f"must be 0..{most}")
+            case Dummy():
+                # A padding row has one token.
+                most = min(scenario.engine.rows_max, scenario.engine.tokens_per_step_max)
+                require(1 <= event.rows <= most, f"{path}.rows", f"must be 1..{most}")
+        same = (type(event), event.step, getattr(event, "request", None))
+        require(same not in seen, path, f"the same event stands twice for step {event.step}")
+        seen.add(same)
+        if isinstance(event, Gap):
+            require(1 <= event.steps <= STEPS_MAX, f"{path}.steps", f"must be 1..{STEPS_MAX}")
+        if isinstance(event, DraftLimit):
+            require(
+                0 <= event.drafts <= DRAFT_LEN_MAX, f"{path}.drafts", f"must be 0..{DRAFT_LEN_MAX}"
+            )

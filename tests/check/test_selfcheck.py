@@ -1,0 +1,295 @@
+"""The gate and campaigns check themselves: a broken oracle or a run that is not the same twice ends
+them with exit code 3, and a run that exercised nothing is no pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import racegate.check.judge
+import racegate.jobs.gate
+from racegate.check.checker import Checker
+from racegate.check.findings import digest_of
+from racegate.check.selfcheck import (
+    CANARIES,
+    SelfCheck,
+    boundary_digests,
+    canary_scenario,
+    chosen_twice,
+    difference_of,
+    is_run_twice,
+    plant_canaries,
+)
+from racegate.cli.app import app
+from racegate.cli.fuzz import exit_code_of
+from racegate.engine.rows.parts import RowParts
+from racegate.explore.generate import generate, seeded
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import Fault, FaultKind, the_parts
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.outcome import RunResult
+from racegate.jobs.campaign import STATE_FILE, Campaign, CampaignState
+from racegate.jobs.fuzz import Bounds, fuzz
+from racegate.jobs.gate import GateResult, GateSpec, run_gate
+from racegate.jobs.generated import CampaignSpec, look_at
+from racegate.repro.search import search
+from racegate.scenario.spec import Abort, Gap, Request, Scenario
+from support import SCENARIOS, checker, scenario
+
+FINISH = "finish-and-condense"
+
+# What each oracle says when it is broken so that it never says anything.
+ORACLES: dict[str, Callable[..., Any]] = {
+    "find_conflicts": lambda *_: [],
+    "find_misowned": lambda *_: [],
+    "find_divergence": lambda *_: None,
+    "find_violations": lambda *_: [],
+    "find_losses": lambda *_: [],
+}
+
+
+def look(subject: Checker, fault: Fault | None) -> RunResult:
+    return search(subject, fault=fault)
+
+
+def small_gate(*names: str, fault: str | None = None) -> GateResult:
+    scenarios = tuple((SCENARIOS / f"{name}.toml", scenario(name)) for name in names)
+    return run_gate(GateSpec(scenarios=scenarios), look=look, fault=fault)
+
+
+class TestCanaries:
+    def test_a_sound_harness_finds_them_all(self) -> None:
+        for sees in (look, lambda subject, fault: subject.run(fault=fault)):
+            check = plant_canaries(sees)
+            assert check == SelfCheck(canaries=len(CANARIES), canaries_found=len(CANARIES))
+            assert check.is_sound
+
+    def test_between_them_every_oracle_has_something_to_see(self) -> None:
+        shown = {kind for canary in CANARIES for kind in canary.shows}
+        assert shown == set(FindingKind) - {FindingKind.DEADLOCK, FindingKind.CRASH}
+
+    def test_the_first_is_seen_by_the_ordering_oracle_alone(self) -> None:
+        subject = Checker(canary_scenario(CANARIES[0].cache_mode))
+        result = subject.run(fault=find_fault(CANARIES[0].fault))
+        assert {finding.kind for finding in result.findings} == {FindingKind.CONFLICT}
+
+    def test_without_its_fault_a_canary_is_clean(self) -> None:
+        for mode in {canary.cache_mode for canary in CANARIES}:
+            assert Checker(canary_scenario(mode)).run().findings == ()
+
+    @pytest.mark.parametrize("oracle", ORACLES)
+    def test_a_broken_oracle_is_exit_code_3(
+        self, oracle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr(racegate.check.judge, oracle, ORACLES[oracle])
+        (tmp_path / "s.toml").write_text((SCENARIOS / "finish_and_condense.toml").read_text())
+        result = CliRunner().invoke(app, ["gate", "--scenarios", str(tmp_path), "--json", "-"])
+        assert result.exit_code == 3
+        gate = json.loads(result.stdout)
+        assert gate["verdict"] == "BROKEN_HARNESS"
+        assert gate["selfcheck"]["canaries_found"] < gate["selfcheck"]["canaries"]
+        assert gate["selfcheck"]["problems"]
+
+    def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fault = "correction-partial-fields"
+        assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
+        monkeypatch.setattr(racegate.check.judge, "find_conflicts", ORACLES["find_conflicts"])
+        assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
+
+    def test_a_look_that_does_not_look_is_noticed(self) -> None:
+        def fault_free(subject: Checker, fault: Fault | None) -> RunResult:
+            return subject.run()
+
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        result = run_gate(given, look=fault_free)
+        assert result.exit_code == 3
+        assert result.selfcheck.canaries_found == 0
+
+
+def drifting() -> Fault:
+    """An engine part that remembers: no two runs of it are the same."""
+    calls: list[int] = []
+
+    def backup_index(computed: int, tokens: int, *, drafts_in_batch: int, known_len: int) -> int:
+        calls.append(1)
+        return computed + len(calls)
+
+    return Fault(
+        name="drifting",
+        number=0,
+        kind=FaultKind.LOGIC,
+        origin="test",
+        summary="",
+        expect="",
+        scenarios=(),
+        parts=the_parts(rows=RowParts(backup_index=backup_index)),
+    )
+
+
+class TestRunsMadeTwice:
+    def test_a_run_that_is_not_the_same_twice_is_exit_code_3(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(racegate.jobs.gate, "find_fault", lambda name: drifting())
+        result = small_gate("chunked-prefill-backup-token", fault="drifting")
+        assert result.verdict is Verdict.BROKEN_HARNESS
+        assert result.exit_code == 3
+        assert (result.selfcheck.double_runs, result.selfcheck.mismatches) == (1, 1)
+        (problem,) = result.selfcheck.problems
+        for said in ("chunked-prefill-backup-token", "boundary prepared", "backup_token", "step 1"):
+            assert said in problem
+
+    def test_the_same_run_is_the_same(self) -> None:
+        result = small_gate(FINISH)
+        assert result.exit_code == 0
+        assert (result.selfcheck.double_runs, result.selfcheck.mismatches) == (1, 0)
+
+    def test_every_field_of_every_boundary_is_hashed(self) -> None:
+        run = checker(FINISH).execute()
+        digests = boundary_digests(run.observations)
+        assert len(digests) == sum(len(o.values) for o in run.observations)
+        for number in range(0, len(run.observations), 7):
+            changed = list(run.observations)
+            field = next(iter(changed[number].values))
+            values = {**changed[number].values, field: "something else"}
+            changed[number] = msgspec.structs.replace(changed[number], values=values)
+            other = dataclasses.replace(run, observations=tuple(changed))
+            place = changed[number]
+            assert difference_of(run, other) == (
+                f"step {place.step}, boundary {place.boundary}, field {field}"
+            )
+            assert digest_of(run, ()) != digest_of(other, ())
+
+    def test_another_order_of_operations_is_a_difference_too(self) -> None:
+        run = checker(FINISH).execute()
+        trace = msgspec.structs.replace(run.trace, events=run.trace.events[:-1])
+        difference = difference_of(run, dataclasses.replace(run, trace=trace))
+        assert difference is not None and "operations issued" in difference
+
+    def test_a_run_that_ends_earlier_is_a_difference(self) -> None:
+        run = checker(FINISH).execute()
+        shorter = dataclasses.replace(run, observations=run.observations[:-1])
+        assert difference_of(run, shorter) is not None
+        assert difference_of(run, run) is None
+
+    def test_the_share_is_five_percent_and_at_least_one(self) -> None:
+        names = [f"s{i}" for i in range(100)]
+        assert len(chosen_twice(names, seed=0)) == 5
+        assert len(chosen_twice(names[:1], seed=0)) == 1
+        assert chosen_twice(names, seed=0) == chosen_twice(names[::-1], seed=0)
+        assert chosen_twice(names, seed=0) != chosen_twice(names, seed=1)
+        drawn = sum(is_run_twice(7, index) for index in range(2000))
+        assert 60 <= drawn <= 140
+        assert is_run_twice(7, 0)
+
+
+class TestExercisedNothing:
+    def idle(self) -> Scenario:
+        """The only request gives up before it starts."""
+        return Scenario(
+            name="idle",
+            title="nothing happens",
+            requests=(Request(name="A", arrive=1, prompt=(1, 2), max_tokens=2),),
+            events=(Gap(step=1, request="A"), Abort(step=1, request="A")),
+        )
+
+    def test_a_run_without_a_boundary_is_inconclusive(self) -> None:
+        result = Checker(self.idle()).run()
+        assert result.stats.boundaries == 0
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert "boundaries: 0" in result.unmet[0]
+
+    def test_a_gate_without_overlap_is_inconclusive(self) -> None:
+        def serial(subject: Checker, fault: Fault | None) -> RunResult:
+            seen = look(subject, fault)
+            return msgspec.structs.replace(
+                seen, stats=msgspec.structs.replace(seen.stats, overlapped_ops=0)
+            )
+
+        given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
+        result = run_gate(given, look=serial)
+        assert result.scenarios[0].verdict is Verdict.PROVED
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert result.exit_code == 4
+        assert "overlapped_ops" in result.unmet[0]
+
+
+class TestCampaigns:
+    def fuzz(self, folder: Path, *arguments: str) -> Any:
+        return CliRunner().invoke(
+            app, ["fuzz", "--out", str(folder), "--scenarios", "4", "--json", "-", *arguments]
+        )
+
+    def small_campaign(self, folder: Path) -> tuple[Campaign, CampaignState]:
+        campaign = Campaign(CampaignSpec(seed=0), folder)
+        return campaign, fuzz(campaign, Bounds(scenarios=2), workers=1)
+
+    def test_each_worker_looks_at_canaries_before_and_behind(self, tmp_path: Path) -> None:
+        result = self.fuzz(tmp_path, "--workers", "2")
+        assert result.exit_code == 0, result.output
+        shown = json.loads(result.stdout)
+        assert shown["unchecked"] == []
+        assert shown["selfcheck"]["canaries_found"] == 4 * len(CANARIES)
+        assert shown["selfcheck"]["double_runs"] >= 1
+        assert shown["campaign"]["selfcheck"] == shown["selfcheck"]
+
+    def test_bounded_by_time_the_last_canaries_are_still_looked_at(self, tmp_path: Path) -> None:
+        arguments = ["fuzz", "--out", str(tmp_path), "--seconds", "2", "--json", "-"]
+        shown = json.loads(CliRunner().invoke(app, arguments).stdout)
+        assert shown["unchecked"] == []
+        assert shown["selfcheck"]["canaries_found"] == 2 * len(CANARIES)
+
+    def test_a_broken_oracle_ends_it_with_exit_code_3(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken = ORACLES["find_divergence"]
+        monkeypatch.setattr(racegate.check.judge, "find_divergence", broken)
+        result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
+        assert result.exit_code == 3
+        shown = json.loads(result.stdout)
+        assert "divergence" in shown["selfcheck"]["problems"][0]
+
+    def test_a_worker_without_its_last_canaries_is_no_pass(self, tmp_path: Path) -> None:
+        campaign, state = self.small_campaign(tmp_path)
+        assert exit_code_of(campaign, state) == 0
+        campaign.unchecked = {0}
+        assert exit_code_of(campaign, state) == 4
+        campaign.selfcheck = SelfCheck(canaries=3, canaries_found=2)
+        assert exit_code_of(campaign, state) == 3
+
+    def test_a_campaign_without_overlap_is_no_pass(self, tmp_path: Path) -> None:
+        campaign, state = self.small_campaign(tmp_path)
+        idle = {**state.exercised, "overlapped_ops": 0}
+        assert exit_code_of(campaign, msgspec.structs.replace(state, exercised=idle)) == 4
+
+    def test_a_state_from_before_the_self_checks_is_read(self, tmp_path: Path) -> None:
+        self.fuzz(tmp_path)
+        path = tmp_path / STATE_FILE
+        state = json.loads(path.read_text())
+        del state["selfcheck"]
+        path.write_text(json.dumps(state))
+        assert self.fuzz(tmp_path).exit_code == 0
+
+    def test_a_run_that_is_not_the_same_twice_is_reported(self) -> None:
+        index = _with_chunks(seed=0)
+        report = look_at(CampaignSpec(seed=0), index, drifting(), {"divergence/x"})
+        assert report.selfcheck.mismatches == 1
+        assert "prepared" in report.selfcheck.problems[0]
+
+
+def _with_chunks(seed: int) -> int:
+    """A generated scenario that is run twice and has discarded rows."""
+    for index in range(2000):
+        if is_run_twice(seed, index):
+            drawn = generate(seeded(seed, index), name="x")
+            if Checker(drawn).run().stats.exercised["discarded_rows"]:
+                return index
+    raise AssertionError("no such scenario")

@@ -1,0 +1,87 @@
+"""Shared runs say exactly what runs of their own say."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+
+from racegate.check.sharing import SharedRuns, SharingWarning, agree
+from racegate.explore.generate import generate_holds
+from racegate.faults.catalogue import find_fault
+from racegate.history.schedule import LATE, Schedule, lane_late, parse_schedule
+from support import NAMES, checker
+
+FAULTS = (None, "accepted-copy-after-row-move", "pinned-input-overwrite", "correction-wrong-epoch")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_sharing_changes_nothing(name: str, fault: str | None) -> None:
+    seeded = None if fault is None else find_fault(fault)
+    runs = SharedRuns(checker(name), seeded)
+    random = Random(name)
+    schedules = [generate_holds(random.randrange) for _ in range(4)]
+    for schedule in (*schedules, LATE, lane_late("counts")):
+        alone = checker(name).run(schedule=schedule, fault=seeded)
+        assert agree([runs.run(schedule), alone]), schedule.texts()
+
+
+def test_most_clean_schedules_are_really_shared() -> None:
+    runs = SharedRuns(checker("steady-mixed-accepts"))
+    random = Random(1)
+    for _ in range(50):
+        runs.run(generate_holds(random.randrange))
+    assert runs.shared == 50
+    assert runs.own == 0
+
+
+def test_a_schedule_that_goes_wrong_is_run_on_its_own() -> None:
+    fault = find_fault("accepted-copy-after-row-move")
+    runs = SharedRuns(checker("finish-and-condense"), fault)
+    held = parse_schedule(["d2h:accepted_counts@3 until host:condense@4"])
+    wrong = runs.run(held)
+    assert {finding.kind for finding in wrong.findings} >= {"divergence"}
+    assert runs.own == 1
+    # And the shared state is not spoilt by it.
+    clean = runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
+    assert {finding.kind for finding in clean.findings} == {"conflict"}
+
+
+def test_steps_named_after_requests_are_shared_too() -> None:
+    runs = SharedRuns(checker("finish-and-condense"))
+    schedule = parse_schedule(["d2h:valid_count@C.1 until host:prepare_inputs@C.2"])
+    alone = checker("finish-and-condense").run(schedule=schedule)
+    assert agree([runs.run(schedule), alone])
+    assert runs.shared == 1
+
+
+def test_the_order_of_schedules_does_not_matter() -> None:
+    random = Random(5)
+    schedules = [generate_holds(random.randrange) for _ in range(12)] + [Schedule()]
+    forwards = SharedRuns(checker("three-row-cycle"))
+    backwards = SharedRuns(checker("three-row-cycle"))
+    one = [forwards.run(schedule) for schedule in schedules]
+    other = [backwards.run(schedule) for schedule in reversed(schedules)]
+    for a, b in zip(one, reversed(other), strict=True):
+        assert agree([a, b])
+
+
+def test_sharing_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an engine would that counts with an iterator, or whose modules were compiled."""
+    subject = checker("steady-mixed-accepts").subject
+    engine = subject.engine
+
+    def counting(*arguments: Any) -> Any:
+        made = engine(*arguments)
+        made.ticks = count()
+        return made
+
+    monkeypatch.setattr(subject, "engine", counting)
+    with pytest.warns(SharingWarning, match=r"steady-mixed-accepts: .* itertools\.count .*ticks"):
+        runs = SharedRuns(checker("steady-mixed-accepts"))
+    alone = checker("steady-mixed-accepts").run(schedule=LATE)
+    assert agree([runs.run(LATE), alone])
+    assert (runs.shared, runs.own) == (0, 1)

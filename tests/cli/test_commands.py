@@ -1,0 +1,130 @@
+"""What holds for every command: help, completion, errors; and how the gate is told what to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import racegate
+from racegate.cli import app as app_module
+from racegate.cli.app import COMMANDS, app, main
+from racegate.jobs.pool import PoolError
+from racegate.scenario.errors import BadInputError
+from support import NAMES, SCENARIOS
+
+GROUPS = {"faults": ("list", "matrix", "mutate", "effort", "halffixes"), "scenarios": ("list",)}
+CALLS = [
+    *((name,) for name in COMMANDS),
+    *((group, name) for group, names in GROUPS.items() for name in names),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=" ".join)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help(call: tuple[str, ...], flag: str) -> None:
+    result = CliRunner().invoke(app, [*call, flag], prog_name="racegate")
+    assert result.exit_code == 0, result.output
+    assert f"Usage: racegate {' '.join(call)}" in result.output
+
+
+def test_help_lists_every_command_with_a_sentence() -> None:
+    output = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    for name, command in COMMANDS.items():
+        assert name in output
+        assert command.summary.split(".")[0][:40] in output
+
+
+def test_the_version() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"racegate {racegate.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("racegate ga", {"gate"}),
+        ("racegate sc", {"scenarios"}),
+        ("racegate faults m", {"matrix", "mutate"}),
+        ("racegate gate --must", {"--must-fail"}),
+        ("racegate gate --explore ", {"eager", "ladder"}),
+    ],
+)
+def test_a_shell_completes(words: str, completed: set[str]) -> None:
+    env = {
+        "_RACEGATE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    result = CliRunner().invoke(app, [], prog_name="racegate", env=env)
+    assert set(result.output.split()) == completed
+
+
+def test_a_command_that_is_none_is_answered_with_what_is_near() -> None:
+    result = CliRunner().invoke(app, ["gat"])
+    assert result.exit_code == 2
+    assert "'gate'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(BadInputError("no such thing"), 2), (PoolError("worker 1 is gone"), 3)]
+)
+def test_an_error_is_a_line_and_a_code(
+    error: Exception,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr(app_module, "app", fails)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"racegate: {error}\n"
+
+
+class TestGateSelection:
+    def gate(self, *arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["gate", "--scenarios", str(SCENARIOS), *arguments])
+        if isinstance(result.exception, BadInputError):
+            return 2, str(result.exception)
+        return result.exit_code, result.stdout
+
+    def listed(self, *arguments: str) -> list[dict[str, str]]:
+        code, output = self.gate("--list", "--json", "-", *arguments)
+        assert code == 0
+        found: list[dict[str, str]] = json.loads(output)
+        return found
+
+    def test_list_says_what_would_run_and_runs_nothing(self) -> None:
+        witnesses = SCENARIOS / "witnesses"
+        found = self.listed("--must-fail", str(witnesses))
+        assert sorted(entry["name"] for entry in found if entry["kind"] == "scenario") == NAMES
+        names = [entry["name"] for entry in found if entry["kind"] == "witness"]
+        assert sorted(names) == sorted(path.name for path in witnesses.glob("*.json"))
+        assert all(Path(entry["file"]).exists() for entry in found)
+        code, output = self.gate("--list")
+        assert code == 0
+        assert all(name in output for name in NAMES)
+
+    def test_an_expression_selects_what_runs(self) -> None:
+        expression = "three-row or (stop and token)"
+        names = {entry["name"] for entry in self.listed("-k", expression)}
+        assert names == {"three-row-cycle", "stop-token"}
+        code, output = self.gate("-k", expression, "--json", "-")
+        assert code == 0
+        gate = json.loads(output)
+        assert {run["scenario"] for run in gate["scenarios"]} == names
+        assert gate["selfcheck"]["canaries_found"] == gate["selfcheck"]["canaries"]
+
+    @pytest.mark.parametrize(
+        ("expression", "said"),
+        [("three-rov", "near it: three-row-cycle"), ("three and", "there should be a word")],
+    )
+    def test_what_selects_nothing_is_bad_input(self, expression: str, said: str) -> None:
+        code, output = self.gate("-k", expression)
+        assert code == 2
+        assert said in output

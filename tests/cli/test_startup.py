@@ -1,0 +1,50 @@
+"""What starting costs: the virtual device needs neither torch nor triton, nor what tests need, and
+`--help` needs hardly anything.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# What a fresh interpreter has after a command; exit codes do not matter here.
+PROGRAM = """
+import sys
+from racegate.cli.app import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted(name for name in sys.modules if "." not in name), file=sys.stderr)
+"""
+HEAVY = {"torch", "triton", "hypothesis", "pytest", "jinja2", "cuda"}
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Top-level modules that a command has imported, in its own process."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "scenarios/steady_mixed_accepts.toml"),
+        ("gate", "-k", "stop-token", "--workers", "1"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_the_virtual_device_needs_no_gpu_library(command: tuple[str, ...]) -> None:
+    imported = modules_after(*command)
+    assert "numpy" in imported
+    assert imported & HEAVY == set()
+
+
+@pytest.mark.parametrize("command", [("--help",), ("--version",)])
+def test_what_runs_nothing_imports_nothing(command: tuple[str, ...]) -> None:
+    assert modules_after(*command) & (HEAVY | {"numpy", "multiprocessing"}) == set()

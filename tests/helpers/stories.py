@@ -1,0 +1,221 @@
+"""Programs told to a recorder, statement by statement, and what orders them, by paths alone.
+
+The order is worked out twice: the recorder keeps clocks, a story keeps a graph. Nothing of the
+oracles is used here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from racegate.device.recorder import Recorder, Version
+from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Trace
+
+STREAMS = ("s0", "s1", "s2")
+S0, S1, S2 = 1, 2, 3
+ROWS, STORAGES, EVENTS = 4, 2, 3
+
+
+def read(rows: int = 1, storage: int = 0) -> Access:
+    """A read of the rows in a mask."""
+    return Access(f"b{storage}", storage, rows, False)
+
+
+def write(rows: int = 1, storage: int = 0) -> Access:
+    """A write of the rows in a mask."""
+    return Access(f"b{storage}", storage, rows, True)
+
+
+class Story:
+    """Tells a recorder what a program does, and notes which points come before which.
+
+    A point is a thing that happens: a statement of the host, an operation, a record, a wait of a
+    stream. places: of what touches memory, in the trace -> its point
+    """
+
+    def __init__(self) -> None:
+        self.recorder = Recorder(STREAMS)
+        self.places: dict[int, int] = {}
+        self._before: list[set[int]] = []  # point -> all points before it
+        self._last: dict[int, int] = {}  # lane -> its last point
+        self._records: dict[str, tuple[Version, int]] = {}
+        self._numbers: dict[str, int] = {}
+        self.queries: list[bool] = []  # whether everything before the record was known
+
+    def _point(self, *sources: int | None) -> int:
+        known = [source for source in sources if source is not None]
+        self._before.append(set(known).union(*(self._before[source] for source in known)))
+        return len(self._before) - 1
+
+    def _host(self, *sources: int) -> int:
+        point = self._last[HOST] = self._point(self._last.get(HOST), *sources)
+        return point
+
+    def _on(self, lane: int, *sources: int) -> int:
+        """Something issued to a stream, behind what it has."""
+        point = self._last[lane] = self._point(self._host(), self._last.get(lane), *sources)
+        return point
+
+    def op(self, lane: int, *accesses: Access) -> None:
+        """An operation on a stream."""
+        self.places[len(self.recorder.events)] = self._on(lane)
+        self.recorder.issue(lane, f"op{len(self.recorder.events)}", 0, accesses)
+
+    def host(self, access: Access) -> None:
+        """An access of the host."""
+        self.places[len(self.recorder.events)] = self._host()
+        self.recorder.action = (f"host{len(self.recorder.events)}", 0)
+        self.recorder.host_access(access)
+
+    def record(self, lane: int, event: str = "e") -> None:
+        """An event recorded on a stream."""
+        number = self._numbers[event] = self._numbers.get(event, 0) + 1
+        self._records[event] = (self.recorder.record(lane, event, number), self._on(lane))
+
+    def wait(self, lane: int, event: str = "e", *, is_dropped: bool = False) -> None:
+        """A stream, or the host, waits for the latest record; one that never was is nothing."""
+        if event not in self._records:
+            return
+        version, record = self._records[event]
+        self.recorder.wait(lane, version, "edge", step=0, is_dropped=is_dropped)
+        sources = () if is_dropped else (record,)
+        if lane == HOST:
+            self._host(*sources)
+        elif not is_dropped:
+            self._on(lane, *sources)
+
+    def query(self, event: str = "e") -> None:
+        """The host asks whether the latest record is complete."""
+        if event in self._records:
+            version, record = self._records[event]
+            self.recorder.query(version)
+            here = self._host()
+            ops = set(self.places.values()) & self._before[record]
+            self.queries.append(ops <= self._before[here])
+
+    def edge(self, source: int, target: int, *, is_dropped: bool = False) -> None:
+        """What the target does from now on comes after what the source has."""
+        self.record(source)
+        self.wait(target, is_dropped=is_dropped)
+
+    def trace(self) -> Trace:
+        """What the recorder made of it."""
+        return Trace(lanes=self.recorder.lanes, events=tuple(self.recorder.events))
+
+    def is_before(self, first: int, second: int) -> bool:
+        """Whether one place of the trace comes before another by a path of edges."""
+        return self.places[first] in self._before[self.places[second]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two accesses to one row of which one writes and which nothing orders, by place in the trace,
+    the access within the operation, and what it does.
+    """
+
+    row: int
+    storage: int
+    first: int
+    first_writes: bool
+    second: int
+    second_writes: bool
+
+
+def touches(story: Story) -> list[tuple[int, Access]]:
+    """Every access of a story with its place, in the order of the trace."""
+    found = []
+    for place, event in enumerate(story.recorder.events):
+        if isinstance(event, OpRecord | HostAccess):
+            found += [(place, access) for access in event.accesses]
+    return found
+
+
+def all_pairs(story: Story) -> set[Pair]:
+    """Every pair of accesses without an order."""
+    found = set()
+    known = touches(story)
+    for number, (second, later) in enumerate(known):
+        for first, earlier in known[:number]:
+            common = earlier.rows & later.rows
+            if earlier.storage != later.storage or not (earlier.is_write or later.is_write):
+                continue
+            if first == second or story.is_before(first, second):
+                continue
+            for row in range(ROWS):
+                if common >> row & 1:
+                    kinds = (first, earlier.is_write, second, later.is_write)
+                    found.add(Pair(row, later.storage, *kinds))
+    return found
+
+
+def nearest_pairs(story: Story) -> set[Pair]:
+    """Those pairs in which the first access is the row's last write, or the last read of its lane
+    since that write: what is hidden behind them is explained by them.
+    """
+    writes: dict[tuple[int, int], int] = {}  # (storage, row) -> place
+    reads: dict[tuple[int, int], dict[int, int]] = {}  # ... -> lane -> place
+    near: set[tuple[int, int, int, bool, int, bool]] = set()
+    for place, access in touches(story):
+        lane = story.recorder.events[place].lane  # type: ignore[union-attr]
+        for row in (row for row in range(ROWS) if access.rows >> row & 1):
+            cell = (access.storage, row)
+            seen = reads.setdefault(cell, {})
+            if cell in writes:
+                near.add((row, access.storage, writes[cell], True, place, access.is_write))
+            if access.is_write:
+                near |= {(row, access.storage, old, False, place, True) for old in seen.values()}
+                writes[cell] = place
+                seen.clear()
+            else:
+                seen[lane] = place
+    return {pair for pair in all_pairs(story) if astuple_of(pair) in near}
+
+
+def astuple_of(pair: Pair) -> tuple[int, int, int, bool, int, bool]:
+    """The fields of a pair, in order."""
+    kinds = (pair.first, pair.first_writes, pair.second, pair.second_writes)
+    return (pair.row, pair.storage, *kinds)
+
+
+masks = st.integers(1, (1 << ROWS) - 1)
+accesses = st.builds(
+    lambda rows, storage, is_write: Access(f"b{storage}", storage, rows, is_write),
+    masks,
+    st.integers(0, STORAGES - 1),
+    st.booleans(),
+)
+lanes = st.sampled_from((S0, S1, S2))
+events = st.sampled_from([f"e{number}" for number in range(EVENTS)])
+Statement = tuple[object, ...]
+statements: SearchStrategy[Statement] = st.one_of(
+    st.tuples(st.just("op"), lanes, st.lists(accesses, min_size=1, max_size=3)),
+    st.tuples(st.just("host"), accesses),
+    st.tuples(st.just("record"), lanes, events),
+    st.tuples(st.just("wait"), st.sampled_from((HOST, S0, S1, S2)), events, st.booleans()),
+    st.tuples(st.just("query"), events),
+)
+
+
+def told(program: Sequence[Statement]) -> Story:
+    """A story of the given statements."""
+    story = Story()
+    for statement in program:
+        match statement:
+            case ("op", int(lane), list(uses)):
+                story.op(lane, *uses)
+            case ("host", Access() as access):
+                story.host(access)
+            case ("record", int(lane), str(event)):
+                story.record(lane, event)
+            case ("wait", int(lane), str(event), bool(is_dropped)):
+                story.wait(lane, event, is_dropped=is_dropped)
+            case ("query", str(event)):
+                story.query(event)
+    return story
+
+
+stories = st.lists(statements, min_size=2, max_size=24).map(told)

@@ -1,0 +1,61 @@
+"""Holds and schedules: the text form round-trips; what cannot be read is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racegate.history.schedule import (
+    HOLDS_MAX,
+    Hold,
+    Schedule,
+    ScheduleError,
+    parse_hold,
+    parse_schedule,
+)
+
+names = st.from_regex(r"\A[a-z0-9_.*/]{1,8}:[a-z0-9_.]{1,12}@[0-9]{1,3}\Z")
+holds = st.builds(Hold, op=names, until=names, row_first=st.none() | st.integers(0, 999))
+
+
+@given(holds)
+def test_a_hold_round_trips_through_its_text(hold: Hold) -> None:
+    assert parse_hold(hold.text()) == hold
+
+
+@given(st.lists(holds, max_size=5))
+def test_a_schedule_round_trips_through_its_texts(items: list[Hold]) -> None:
+    schedule = Schedule(holds=tuple(items))
+    assert parse_schedule(schedule.texts()) == schedule
+
+
+def test_the_example_of_the_design() -> None:
+    hold = parse_hold("d2h:accepted_counts@3 until host:condense@4")
+    assert hold == Hold(op="d2h:accepted_counts@3", until="host:condense@4")
+
+
+def test_a_torn_copy_names_its_first_held_row() -> None:
+    assert parse_hold("d2h:sampled@3[2:] until forced").row_first == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "d2h:x@1",
+        "until host:y@2",
+        "d2h:x@1 until",
+        "d2h:x@1 before y",
+        "a b until c",
+        "x[1] until y",
+    ],
+)
+def test_an_unreadable_hold_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ScheduleError, match="OP until POINT"):
+        parse_hold(text)
+
+
+def test_too_many_holds_are_refused() -> None:
+    with pytest.raises(ScheduleError, match=str(HOLDS_MAX)):
+        parse_schedule(["a until b"] * (HOLDS_MAX + 1))

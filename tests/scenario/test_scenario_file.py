@@ -1,0 +1,225 @@
+"""Scenario files are read strictly: every mistake names the file, the path in the file and the
+reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from racegate.scenario.config import resolve
+from racegate.scenario.files import FILE_BYTES_MAX, load, parse
+from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario, ScenarioError
+from racegate.scenario.validation import validate
+
+GOOD = """
+schema = 1
+name = "x"
+title = "t"
+[[requests]]
+name = "A"
+prompt_len = 4
+max_tokens = 3
+"""
+
+
+def read(text: str) -> Scenario:
+    return parse(text, source="x.toml", folder=Path())
+
+
+def test_a_file_becomes_explicit_data() -> None:
+    scenario = read(GOOD)
+    (request,) = scenario.requests
+    assert len(request.prompt) == 4
+    assert all(0 <= token < scenario.model.vocab_size for token in request.prompt)
+    assert 1 <= min(request.accepts) <= max(request.accepts) <= 4
+
+
+def test_the_same_file_is_the_same_scenario() -> None:
+    assert read(GOOD) == read(GOOD)
+    assert read(GOOD) != read(GOOD.replace('title = "t"', 'title = "t"\nseed = 2'))
+
+
+def test_a_shared_prefix_is_shared() -> None:
+    more = '[[requests]]\nname = "B"\nprompt_len = 6\nshares = "A"\nshares_tokens = 3\n'
+    scenario = read(GOOD + more)
+    first, second = scenario.requests
+    assert first.prompt[:3] == second.prompt[:3]
+    assert len(second.prompt) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "reason"),
+    [
+        (("schema = 1", "schema = 2"), "$.schema", "must be 1"),
+        (("schema = 1\n", ""), "$.schema", "is None"),
+        (('title = "t"', 'title = "t"\ncolour = 1'), "$", "unknown field `colour`"),
+        (("prompt_len = 4", "prompt_len = 4\nspeed = 1"), "$.requests[0]", "unknown field `speed`"),
+        (("prompt_len = 4", 'prompt_len = "4"'), "$.requests[0].prompt_len", "Expected `int"),
+        (("prompt_len = 4", "prompt_len = 4.0"), "$.requests[0].prompt_len", "Expected `int"),
+        (("prompt_len = 4\n", ""), "$.requests[0]", "exactly one of prompt and prompt_len"),
+        (("prompt_len = 4", "prompt_len = 0"), "$.requests[0].prompt_len", "must be 1.."),
+        (("prompt_len = 4", "prompt = [1, 97]"), "$.requests[0].prompt", "tokens must be 0..96"),
+        (("prompt_len = 4", "prompt_len = 999999999"), "$.requests[0].prompt_len", "must be 1.."),
+        (("max_tokens = 3", "max_tokens = 0"), "$.requests[0].max_tokens", "must be"),
+        (
+            ("max_tokens = 3", "max_tokens = 3\nstop_after = 4"),
+            "$.requests[0].stop_after",
+            "1..max",
+        ),
+        (
+            ("max_tokens = 3", "max_tokens = 3\nstop_token = 97"),
+            "$.requests[0].stop_token",
+            "0..96",
+        ),
+        (("max_tokens = 3", "max_tokens = 3\naccepts = [0]"), "$.requests[0].accepts", "counts of"),
+        (("max_tokens = 3", "max_tokens = 200"), "$.requests[0]", "model_len_max is 96"),
+        (
+            ("max_tokens = 3", "max_tokens = 3\ngrammar_modulus = 1"),
+            "$.requests[0].grammar_modulus",
+            "2..97",
+        ),
+        (
+            ("max_tokens = 3", "max_tokens = 3\ntemperature = -1.0"),
+            "$.requests[0].temperature",
+            "0..",
+        ),
+        (('name = "A"', 'name = "A B"'), "$.requests[0].name", "letters, digits"),
+        (("prompt_len = 4", 'prompt_len = 4\nshares = "Z"'), "$.requests[0].shares", "no earlier"),
+    ],
+)
+def test_a_mistake_names_file_path_and_reason(
+    change: tuple[str, str], path: str, reason: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(GOOD.replace(*change, 1))
+    assert caught.value.source == "x.toml"
+    assert caught.value.path == path
+    assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("extra", "path", "reason"),
+    [
+        ('[[events]]\nkind = "explode"\nstep = 1\n', "$.events[0].kind", "Invalid value"),
+        (
+            '[[events]]\nkind = "abort"\nstep = 1\nrequest = "Z"\n',
+            "$.events[0].request",
+            "no request",
+        ),
+        (
+            '[[events]]\nkind = "abort"\nstep = 999\nrequest = "A"\n',
+            "$.events[0].step",
+            "steps_max",
+        ),
+        ('[[events]]\nkind = "budget"\nstep = 1\ntokens = 65\n', "$.events[0].tokens", "0..64"),
+        (
+            '[[events]]\nkind = "rotate"\nstep = 1\nrequests = ["A", "A"]\n',
+            "$.events[0].requests",
+            "two different",
+        ),
+        (
+            '[[events]]\nkind = "budget"\nstep = 1\ntokens = 5\n' * 2,
+            "$.events[1]",
+            "stands twice",
+        ),
+        ('[[events]]\nkind = "dummy"\nstep = 1\nrows = 9\n', "$.events[0].rows", "1..8"),
+        ('[engine]\nzeroing = "all"\n', "$.engine.zeroing", "Invalid enum value"),
+        ("[engine]\ncapture_rows = [4, 2]\n", "$.engine.capture_rows", "rising"),
+        ("[engine]\ndepth = 9\n", "$.engine.depth", "1..4"),
+        ("[engine]\nblocks = 3\n", "$.requests[0]", "blocks"),
+        (
+            '[engine]\ncache_mode = "align"\nstate_interval = 6\n',
+            "$.engine.state_interval",
+            "multiple of block_size",
+        ),
+        (
+            '[engine]\ncache_mode = "align"\nprefill_chunk_max = 4\n',
+            "$.engine.prefill_chunk_max",
+            "at least state_interval",
+        ),
+        ("[model]\nvocab_size = 1\n", "$.model.vocab_size", "2..4096"),
+        ("[model]\nhead_size = 3\n", "$.model.head_size", "even"),
+        ("[model]\nhead_size = 256\nheads = 256\n", "$.model", "bytes"),
+        ("[expect]\nrow_moves = -1\n", "$.expect.row_moves", "negative"),
+    ],
+)
+def test_an_impossible_value_names_its_path(extra: str, path: str, reason: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        read(GOOD + extra)
+    assert caught.value.path == path
+    assert reason in caught.value.reason
+
+
+def test_what_is_not_toml_says_where() -> None:
+    with pytest.raises(ScenarioError, match=r"not TOML: .*line 1"):
+        read("schema = = 1")
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        load(tmp_path / "none.toml")
+
+
+def test_a_binary_file_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        load(path)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.toml"
+    path.write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    with pytest.raises(ScenarioError, match="at most"):
+        load(path)
+
+
+def _request(name: str, **values: Any) -> Request:
+    return Request(**({"name": name, "arrive": 0, "prompt": (1, 2), "max_tokens": 2} | values))
+
+
+def test_sizes_are_bounded() -> None:
+    many = tuple(_request(f"R{i}") for i in range(300))
+    with pytest.raises(ScenarioError, match=r"\$\.requests: must hold"):
+        validate(Scenario(name="x", title="t", requests=many))
+    engine = EngineSpec(model_len_max=8192, blocks=4096)
+    long = tuple(_request(f"R{i}", prompt=(1,) * 8000) for i in range(9))
+    with pytest.raises(ScenarioError, match="tokens in all"):
+        validate(Scenario(name="x", title="t", engine=engine, requests=long))
+
+
+@pytest.mark.parametrize(
+    ("engine", "drafts", "drafter", "warnings"),
+    [
+        (EngineSpec(), 3, DrafterKind.SCRIPTED, 0),
+        (EngineSpec(drafter=DrafterKind.NONE), 0, DrafterKind.NONE, 1),
+        (EngineSpec(draft_len_max=0), 0, DrafterKind.NONE, 1),
+        (
+            EngineSpec(drafter=DrafterKind.EXTRACT_HIDDEN_STATES),
+            1,
+            DrafterKind.EXTRACT_HIDDEN_STATES,
+            1,
+        ),
+    ],
+)
+def test_options_that_exclude_each_other_are_resolved_with_a_warning(
+    engine: EngineSpec, drafts: int, drafter: DrafterKind, warnings: int
+) -> None:
+    resolved = resolve(Scenario(name="x", title="t", engine=engine, requests=(_request("A"),)))
+    assert resolved.scenario.engine.draft_len_max == drafts
+    assert resolved.scenario.engine.drafter is drafter
+    assert len(resolved.warnings) == warnings
+
+
+def test_scenarios_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        read(GOOD).name = "y"  # type: ignore[misc]
+
+
+def test_scenarios_survive_json() -> None:
+    scenario = read(GOOD)
+    assert msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario) == scenario
