@@ -1,0 +1,319 @@
+"""Session: one program on one virtual device, from the first call to the verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from types import CodeType, FrameType
+
+from racegate.interpose.device.guards import Guards
+from racegate.interpose.device.queue import Queue
+from racegate.interpose.device.spans import Births, Place, Spans
+from racegate.interpose.order.clocks import Clock, covers
+from racegate.interpose.order.ranges import Ranges
+from racegate.interpose.order.recorder import Recorder, Stack, Version
+
+FRAMES_MAX = 8
+RANGES_GUARDED_MAX = 16  # per operation
+LEGACY = 0
+_STANDARD = str(Path(os.__file__).parent)
+_OURS = str(Path(__file__).parent.parent)
+_CHILD = str(Path(_OURS) / "child.py")
+
+
+class Session:
+    """Lanes of this program's threads and streams, its memory, and the queue of its device.
+
+    polls_max: how often a query of unfinished work is answered "not ready" first
+    is_over: nothing is judged any more: the program has ended, or this is a forked child
+    not_seen: what was asked and could not be followed exactly, by kind, for the verdict
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.recorder = Recorder()
+        self.queue = queue
+        self.spans = Spans()
+        self.births = Births()
+        self.guards = Guards()
+        self.not_seen: Counter[str] = Counter()
+        self.is_recording = True
+        self.is_over = False
+        self.settle: Callable[[int, int], None] = lambda event, version: None
+        self.drain: Callable[[], None] = lambda: None
+        self.polls_max = 0
+        self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
+        self.lock = threading.RLock()
+        self._local = threading.local()
+        self._threads: dict[int, int] = {}
+        self._engine: list[int] = []  # lanes of threads that autograd started
+        self._backward: Clock = []  # what the latest caller of autograd handed on
+        self._streams: dict[int, int] = {}
+        self._unsettled: dict[int, tuple[int, Version]] = {}
+        self._kinds: dict[CodeType, _File] = {}
+        self._main = threading.get_ident()
+        self.thread_lane()
+        default = self.recorder.add_stream("the default stream", is_legacy=True)
+        self._streams.update({0: default, 1: default})
+
+    # ---- whose work it is
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this thread does the device's own work, which is nobody's access."""
+        return self.is_over or getattr(self._local, "depth", 0) > 0
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        self._local.depth = getattr(self._local, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._local.depth -= 1
+
+    def thread_lane(self, ident: int | None = None) -> int:
+        """Lane of a host thread; a new one gets it on its first call."""
+        ident = threading.get_ident() if ident is None else ident
+        lane = self._threads.get(ident)
+        if lane is None:
+            known = threading._active.get(ident)  # type: ignore[attr-defined]  # without its lock
+            name = known.name if known is not None else "of the backward pass"
+            name = "the host" if ident == self._main else f"thread {name}"
+            lane = self._threads[ident] = self.recorder.add_thread(name)
+            if known is None and ident != self._main:
+                self._engine.append(lane)
+                self.recorder.take(lane, self._backward)
+        return lane
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """A thread calls autograd: its engine's threads go on from here, and are waited for."""
+        with self.lock:
+            self.drain()
+            self._backward = self.recorder.hand_on(self.thread_lane())
+            for lane in self._engine:
+                self.recorder.take(lane, self._backward)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.drain()
+                for lane in self._engine:
+                    self.recorder.take(self.thread_lane(), self.recorder.hand_on(lane))
+
+    def forget_thread(self, ident: int) -> None:
+        """The thread ended; its number may be given to another."""
+        self._threads.pop(ident, None)
+
+    def stream_lane(self, handle: int) -> int:
+        lane = self._streams.get(handle)
+        if lane is None:
+            name = f"stream {len(self._streams) - 1}"
+            lane = self._streams[handle] = self.recorder.add_stream(name)
+        return lane
+
+    def name_stream(self, handle: int, *, is_blocking: bool) -> None:
+        """A stream was created: torch makes dozens at once, so a lane waits for its first use."""
+        if is_blocking:
+            name = f"stream {len(self._streams) - 1} (blocking)"
+            self._streams[handle] = self.recorder.add_stream(name, is_blocking=True)
+
+    def stack(self) -> Stack:
+        """Frames of the program, innermost first: no torch, no standard library, none of ours."""
+        frames = self._walk(sys._getframe(1))
+        if not frames and threading.get_ident() != self._main:
+            frames = self._walk(
+                self.main_frame()
+            )  # a backward pass runs in a thread without Python frames
+        return tuple(frames)
+
+    def main_frame(self) -> FrameType | None:
+        """Where the main thread stands."""
+        return sys._current_frames().get(self._main)
+
+    def is_program_file(self, name: str) -> bool:
+        """Whether code of this file is the program's: not torch's, the standard library's, ours."""
+        return _kind_of_file(name) is _File.PROGRAM
+
+    def _walk(self, frame: FrameType | None) -> list[tuple[str, int, str]]:
+        """On the path of every event: code objects are looked up, not names."""
+        frames: list[tuple[str, int, str]] = []
+        kinds = self._kinds
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind_of_file(code.co_filename)
+            if kind is _File.PROGRAM:
+                frames.append((code.co_filename, frame.f_lineno, code.co_name))
+                if len(frames) == FRAMES_MAX:
+                    break
+            elif kind is _File.BELOW:
+                break
+            frame = frame.f_back
+        return frames
+
+    # ---- what the device is asked
+
+    def issue(
+        self, kind: str, stream: int, reads: Ranges, writes: Ranges, run: Callable[[], None] | None
+    ) -> None:
+        """An operation on a stream. run: its work, if it was not done already (eager runs)."""
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            stack = self.stack()
+            label = self.recorder.label(kind, stack)
+            if self.queue.has_pending():
+                self.queue.reach(label)
+            if not self.is_recording:
+                reads = writes = ()
+            access = self.recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
+            if run is not None:
+                clock = self.recorder.lanes.clocks[lane]
+                self.queue.submit(label, lane, access.number, clock, run)
+            if self.spans.pinned and self.is_recording:
+                for ranges, is_write in ((reads, False), (writes, True)):
+                    for low, high in ranges[:RANGES_GUARDED_MAX]:
+                        span = self.spans.find(low)
+                        if span is not None and span.is_whole_pages:
+                            self.guards.close(low, high, lane, access.number, is_write=is_write)
+
+    def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
+        """The program is about to touch pinned memory."""
+        if self.is_own or not (reads or writes):
+            return
+        with self.lock:
+            self.drain()
+            stack = self.stack()
+            label = self.recorder.label(kind, stack)
+            if self.queue.has_pending():
+                self.queue.reach(label)
+            if self.is_recording:
+                self.recorder.host(self.thread_lane(), label, stack, reads, writes)
+                for low, high in (*reads, *writes):
+                    self.guards.open(low, high)
+
+    def touched(self, thread: int, address: int, *, is_write: bool) -> None:
+        """Code that nobody reports touched a byte that the device may be using."""
+        self.not_seen["pinned memory touched below Python (the first byte of each touch)"] += 1
+        stack = self.stack()
+        byte = ((address, address + 1),)
+        label = self.recorder.label(f"host {'write' if is_write else 'read'} (raw)", stack)
+        reads, writes = ((), byte) if is_write else (byte, ())
+        self.recorder.host(self.thread_lane(thread), label, stack, reads, writes)
+
+    def wait_stream(self, stream: int) -> None:
+        """The host waits for a stream."""
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
+
+    def wait_device(self) -> None:
+        with self.lock:
+            self.drain()
+            stack, thread = self.stack(), self.thread_lane()
+            for lane in self.recorder.streams():
+                self._arrive(self.recorder.wait_stream(thread, lane, stack))
+
+    def wait_event(self, event: int) -> None:
+        """The host waits for an event."""
+        with self.lock:
+            self.drain()
+            clock = self.recorder.wait(self.thread_lane(), event, self.stack())
+            if clock is not None:
+                self._arrive(clock)
+
+    def query_event(self, event: int) -> bool:
+        """The program asks whether an event is complete. A True answer is an edge."""
+        with self.lock:
+            self.drain()
+            version = self.recorder.version(event)
+            return version is None or self._answer(version.clock, event)
+
+    def query_stream(self, stream: int) -> bool:
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            clock = self.recorder.lanes.snapshot(lane)
+            if not self._answer(clock, None):
+                return False
+            self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
+            return True
+
+    def _answer(self, clock: Clock, event: int | None) -> bool:
+        thread = self.thread_lane()
+        if covers(self.recorder.lanes.clocks[thread], clock):
+            return True
+        self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
+        asked = (event, tuple(clock))
+        self._polls[asked] += 1
+        if self._polls[asked] <= self.polls_max:
+            return False
+        if event is not None:
+            self.recorder.wait(thread, event, self.stack())
+        self._arrive(clock)
+        return True
+
+    def _arrive(self, clock: Clock) -> None:
+        """The host knows that all of clock is complete."""
+        self.queue.force(clock)
+        if self.guards.has_any():
+            self.guards.arrive(self.recorder.lanes.clocks[self.thread_lane()])
+        known = self.recorder.lanes.clocks[self.thread_lane()]
+        for event, (number, version) in list(self._unsettled.items()):
+            if covers(known, version.clock):
+                self.settle(event, number)
+                del self._unsettled[event]
+
+    # ---- what the log says
+
+    def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:
+        lane = self.stream_lane(stream)
+        self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
+        version = self.recorder.version(event)
+        if version is not None:
+            self._unsettled[event] = (number, version)
+
+    def event_destroyed(self, event: int) -> None:
+        self.recorder.forget(event)
+        self._unsettled.pop(event, None)
+
+    def stream_waits(self, stream: int, event: int) -> None:
+        self.recorder.wait(self.stream_lane(stream), event, self.stack())
+
+    def memory_added(
+        self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
+    ) -> None:
+        self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
+        self.recorder.shadow.add(base, size)
+
+    def memory_removed(self, base: int) -> None:
+        self.spans.remove(base)
+        self.recorder.shadow.remove(base)
+
+
+class _File(Enum):
+    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
+
+    PROGRAM = "program"
+    OTHER = "other"
+    BELOW = "below"
+
+
+def _kind_of_file(name: str) -> _File:
+    if name == _CHILD:
+        return _File.BELOW
+    if name.startswith(("<", _OURS)):
+        return _File.OTHER
+    if name.startswith(_STANDARD) and "site-packages" not in name:
+        return _File.OTHER
+    parts = name.split(os.sep)
+    is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
+    return _File.OTHER if is_known else _File.PROGRAM

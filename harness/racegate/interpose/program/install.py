@@ -1,0 +1,110 @@
+"""Puts the virtual device under the torch of this process."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Library
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.run import Kernels
+from racegate.interpose.kernels.triton_kernels import TritonKernels
+from racegate.interpose.program.arrays import track_arrays
+from racegate.interpose.program.hostmode import HostMode
+from racegate.interpose.program.imports import AfterImport
+from racegate.interpose.program.threads import track_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What must live as long as the process: registrations and callbacks."""
+
+    session: Session
+    library: Library
+    calls: Calls
+    kernels: Kernels
+
+
+def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Installed:
+    """From here on every CUDA operator of the process runs on the virtual device.
+
+    path: the preloaded library; refuse: called with the name of what nobody modelled, must not
+    return.
+    """
+    library = Library(path)
+    graphs = Graphs(session)
+    calls = Calls(library, session, graphs, refuse)
+    kernels = Kernels(session, library, graphs, refuse)
+    _prefer_plain_kernels()
+    kernels.register()
+    triton = TritonKernels(session, library, graphs)
+    AfterImport({"triton.runtime.interpreter": triton.patch}).install()
+    track_arrays(session)
+    _track_events(session)
+    _track_backward(session)
+    atexit.register(library.hush)
+    return Installed(session, library, calls, kernels)
+
+
+def _prefer_plain_kernels() -> None:
+    """Where torch may choose among kernels: those that have a CPU body."""
+    torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def enter(session: Session) -> HostMode:
+    """In the process of the run: this thread and those it starts are watched from now on."""
+    torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
+    track_threads(session, lambda: HostMode(session))
+    mode = HostMode(session)
+    mode.__enter__()
+    return mode
+
+
+def _track_events(session: Session) -> None:
+    """Records and waits are taken in at their line; queries are answered by the session."""
+    for owner, names in (
+        (torch.cuda.Event, ("record", "wait")),
+        (torch.cuda.Stream, ("wait_event", "wait_stream", "record_event")),
+    ):
+        for name in names:
+            setattr(owner, name, _draining(session, getattr(owner, name)))
+
+    def query_event(event: Any) -> bool:
+        return not event.cuda_event or session.query_event(event.cuda_event)
+
+    def query_stream(stream: Any) -> bool:
+        return session.query_stream(stream.cuda_stream)
+
+    torch.cuda.Event.query = query_event
+    torch.cuda.Stream.query = query_stream
+
+
+def _track_backward(session: Session) -> None:
+    run = torch.autograd.graph._engine_run_backward
+
+    def tracked(*args: Any, **kwargs: Any) -> Any:
+        with session.backward():
+            return run(*args, **kwargs)
+
+    for module in (torch.autograd.graph, torch.autograd):
+        module._engine_run_backward = tracked
+
+
+def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        session.drain()
+        return result
+
+    call.__doc__ = original.__doc__
+    return call
