@@ -90,7 +90,7 @@ def test_steady_decoding_waits_nowhere_unseen(name: str, driver: TorchDriver) ->
     judge.run()  # compiles and loads
     device = CudaSite(driver, pacing=Pacing.NATURAL).device(judge.lanes, schedule=EAGER)
     try:
-        engine = judge.engine(device, NullProbe(), None)
+        engine = judge.subject.engine(device, NullProbe(), None)
         for step in range(STEADY_FROM):
             engine.step(step)
         with hidden_waits_are_errors():
