@@ -64,6 +64,7 @@ class Checkpoint:
     def __init__(self, roots: Iterable[object], *, frozen: Iterable[object] = ()) -> None:
         self._seen: dict[int, object] = {id(item): item for item in frozen}
         self._slots: list[tuple[object, str, object]] = []
+        self._unset: list[tuple[object, str]] = []
         self._fields: list[tuple[msgspec.Struct, str, object]] = []
         self._lists: list[tuple[list[object], list[object]]] = []
         self._dicts: list[tuple[dict[object, object], dict[object, object]]] = []
@@ -82,10 +83,11 @@ class Checkpoint:
 
     def restore(self) -> None:
         """Goes back."""
+        put = object.__setattr__
         for item, name, value in self._slots:
-            if value is not _MISSING:
-                object.__setattr__(item, name, value)
-            elif hasattr(item, name):
+            put(item, name, value)
+        for item, name in self._unset:
+            if hasattr(item, name):
                 object.__delattr__(item, name)
         for struct, name, value in self._fields:
             setattr(struct, name, value)
@@ -157,9 +159,15 @@ class Checkpoint:
         return (getattr(item, "__dict__", None), *self._keep_slots(item, _slots(kind)))
 
     def _keep_slots(self, item: object, names: Iterable[str]) -> list[object]:
-        pairs = [(name, _slot_value(item, name)) for name in names]
-        self._slots += [(item, name, value) for name, value in pairs]
-        return [value for _, value in pairs if value is not _MISSING]
+        values = []
+        for name in names:
+            value = _slot_value(item, name)
+            if value is _MISSING:
+                self._unset.append((item, name))
+            else:
+                self._slots.append((item, name, value))
+                values.append(value)
+        return values
 
     def _refusal(self, item: object) -> str:
         kind = type(item)
