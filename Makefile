@@ -11,7 +11,7 @@ GPUS ?= 1
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test test-gpu gpu-report lint matrix mutants rooms bench clean
+.PHONY: setup gate test nightly test-gpu gpu-report lint matrix mutants rooms bench clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,11 @@ gate: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS)
+
+# New examples, and many: not part of CI.
+nightly: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
+		tests/oracles
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)
