@@ -1,0 +1,129 @@
+"""Builds the virtual CUDA runtime for the CUDA version of the installed torch, once, and keeps it.
+
+The library is preloaded into the program: it defines what it models, and a weak function for every
+other entry point of the real runtime and driver, which ends the run with that function's name. The
+names come from the installed runtime library and driver header, so none is missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from racegate.interpose.elf import exported_functions
+from racegate.interpose.errors import BadInput
+
+NATIVE = Path(__file__).parent / "native"
+SOURCES = ("core.c", "runtime.c", "driver.c")
+LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
+_DRIVER_NAME = re.compile(r"\b(cu[A-Z]\w*)\s*\(|#define\s+(cu[A-Z]\w*)\s+(cu[A-Z]\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """What the installed torch was built for. version: CUDA's number, 13000 for 13.0."""
+
+    torch_version: str
+    version: int
+    runtime: Path
+    include: Path
+
+
+def find_toolkit() -> Toolkit:
+    """The CUDA runtime and headers that the installed torch brings, without importing torch.
+
+    Raises BadInput if torch is missing or a CPU build, or its CUDA packages are not complete.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise BadInput("torch is not installed in this Python: install a CUDA build of torch")
+    folder = Path(spec.origin).parent
+    text = (folder / "version.py").read_text()
+    cuda = re.search(r"^cuda(?:: [^=]+)? = '([\d.]+)'", text, re.MULTILINE)
+    torch_version = re.search(r"^__version__ = '([^']+)'", text, re.MULTILINE)
+    if cuda is None or torch_version is None:
+        raise BadInput(
+            "the installed torch is a build without CUDA; the virtual device needs a CUDA build "
+            "(it needs no GPU): install one, for example with `pip install torch` on Linux"
+        )
+    major, minor = (int(part) for part in cuda[1].split(".")[:2])
+    runtime = _first(folder, f"libcudart.so.{major}")
+    include = _first(folder, "cuda_runtime_api.h").parent
+    return Toolkit(torch_version[1], 1000 * major + 10 * minor, runtime, include)
+
+
+def _first(torch_folder: Path, name: str) -> Path:
+    roots = (torch_folder.parent / "nvidia", torch_folder / "lib")
+    found = [path for root in roots for path in sorted(root.glob(f"**/{name}"))]
+    if not found:
+        raise BadInput(f"{name} is missing beside torch: install its nvidia packages again")
+    return found[0]
+
+
+def build_library(toolkit: Toolkit) -> Path:
+    """Path of the library for this CUDA version: from the cache, or compiled now.
+
+    Raises BadInput if there is no compiler, or compiling fails.
+    """
+    stubs = stub_source(toolkit)
+    compiler = find_compiler()
+    digest = hashlib.sha256(f"{toolkit.version} {compiler}\n{stubs}".encode())
+    for path in sorted(path for path in NATIVE.glob("**/*") if path.is_file()):
+        digest.update(path.read_bytes())
+    folder = cache_folder() / digest.hexdigest()[:16]
+    if not (folder / LIBRARY).exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            _compile(compiler, toolkit, stubs, Path(work))
+            folder.mkdir(exist_ok=True)
+            os.replace(Path(work) / LIBRARY, folder / LIBRARY)
+    return folder / LIBRARY
+
+
+def stub_source(toolkit: Toolkit) -> str:
+    """C source with one weak function per entry point of the runtime and the driver."""
+    header = (toolkit.include / "cuda.h").read_text(errors="replace")
+    driver = {name for match in _DRIVER_NAME.finditer(header) for name in match.groups() if name}
+    names = sorted(driver | set(exported_functions(toolkit.runtime)))
+    stub = '__attribute__((weak)) int {0}(void) {{ return vg_unmodelled("{0}"); }}'
+    return "\n".join(["int vg_unmodelled(const char *);", *map(stub.format, names), ""])
+
+
+def find_compiler() -> tuple[str, ...]:
+    """The command of a C compiler: $CC, cc, gcc, clang, or the one in the ziglang package."""
+    named = os.environ.get("CC")
+    for name in (named, "cc", "gcc", "clang"):
+        if name and shutil.which(name):
+            return (name,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise BadInput(
+        "no C compiler: the virtual CUDA runtime is compiled on first use. Install gcc or clang, "
+        "or `pip install ziglang`, which brings one"
+    )
+
+
+def cache_folder() -> Path:
+    """Where compiled libraries are kept: the user's cache directory."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "racegate" / "interpose"
+
+
+def _compile(compiler: tuple[str, ...], toolkit: Toolkit, stubs: str, work: Path) -> None:
+    (work / "stubs.c").write_text(stubs)
+    sources = [str(NATIVE / name) for name in SOURCES] + [str(work / "stubs.c")]
+    flags = ["-shared", "-fPIC", "-O2", "-std=gnu11", f"-DVG_CUDA_VERSION={toolkit.version}"]
+    paths = ["-I", str(toolkit.include), "-I", str(NATIVE), "-idirafter", str(NATIVE / "fallback")]
+    output = [f"-Wl,-soname,{LIBRARY}", "-o", str(work / LIBRARY), "-ldl", "-lpthread"]
+    command = [*compiler, *flags, *paths, *sources, *output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadInput(f"the virtual CUDA runtime does not compile:\n{done.stderr[-4000:]}")

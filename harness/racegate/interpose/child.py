@@ -1,0 +1,153 @@
+"""The process that runs the program: `python -m racegate.interpose.child PLAN RESULT SCRIPT ...`.
+
+Started by the launcher with the virtual CUDA runtime preloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+import torch
+
+from racegate.interpose.current import Run, set_run
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.order.findings import Finding, finding_of
+from racegate.interpose.order.recorder import Conflict
+from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.program.install import Installed, install
+from racegate.interpose.program.names import buffer_name
+from racegate.interpose.program.observing import read_value
+from racegate.interpose.program.queue import Hold, Queue
+from racegate.interpose.program.session import Session
+
+
+class Child:
+    """One run of one program in this process."""
+
+    def __init__(self, plan: Plan, result: Path, library: Path) -> None:
+        self._result = result
+        self._pid = os.getpid()
+        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
+        self.session = Session(Queue(holds), polls_max=plan.polls)
+        self.session.is_recording = plan.is_recording
+        self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
+        self.session.recorder.on_conflict = self._name
+        self.installed: Installed = install(library, self.session, self.refuse)
+        self.run = Run(self.findings, lambda value: read_value(self.session, value))
+        set_run(self.run)
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
+
+    def findings(self) -> list[Finding]:
+        """All conflicts so far, in the order in which they were found."""
+        lanes = self.session.recorder.lanes
+        return [
+            finding_of(conflict, lanes, buffer=name, reborn=reborn)
+            for conflict, name, reborn in self._named.values()
+        ]
+
+    def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
+        """Writes the result; nothing after this is judged."""
+        session = self.session
+        session.drain()
+        session.queue.force_all()
+        session.is_over = True
+        outcome = Outcome(
+            ending=ending,
+            exit_code=exit_code,
+            message=message,
+            events=session.recorder.events,
+            findings=tuple(self.findings()),
+            observations=tuple(self.run.observations),
+            not_seen=dict(session.not_seen),
+            realised=session.queue.realised,
+            torch_version=torch.__version__,
+        )
+        self._result.write_bytes(msgspec.json.encode(outcome))
+
+    def refuse(self, name: str) -> None:
+        """Ends the process: the program asked for something that nobody modelled."""
+        place = "".join(f"\n  {f}:{line} in {code}" for f, line, code in self.session.stack())
+        self.finish(Ending.NOT_MODELLED, ExitCode.NOT_MODELLED, f"{name}{place}")
+        sys.stdout.flush()
+        os._exit(ExitCode.NOT_MODELLED)
+
+    def _name(self, conflict: Conflict) -> None:
+        session = self.session
+        with session.own():
+            name = buffer_name(session, conflict.low)
+        birth = session.births.find(conflict.low)
+        reborn = birth[2] if birth is not None and birth[1] >= conflict.first.index else None
+        self._named[id(conflict)] = (conflict, name, reborn)
+
+    def _before_fork(self) -> None:
+        self.session.not_seen["processes forked by the program (what they do)"] += 1
+
+    def _after_fork(self) -> None:
+        self.session.is_over = True
+        self.installed.library.hush()
+
+
+def run_program(child: Child, argv: list[str]) -> int:
+    """Runs a script, or `-m` a module, as Python would; returns its exit code."""
+    sys.argv = argv[1:] if argv[0] == "-m" else argv
+    try:
+        if argv[0] == "-m":
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(argv[0]).resolve().parent))
+            runpy.run_path(argv[0], run_name="__main__")
+        code, message = 0, ""
+    except SystemExit as exit:
+        code, message = _exit_code(exit), ""
+    except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
+        traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        code, message = 1, f"{type(error).__name__}: {error}"
+    _wait_for_threads()
+    child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
+    return code
+
+
+def _exit_code(exit: SystemExit) -> int:
+    if exit.code is None or isinstance(exit.code, int):
+        return exit.code or 0
+    print(exit.code, file=sys.stderr)
+    return 1
+
+
+def _program_part(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames of this module and of runpy."""
+    while trace is not None and trace.tb_next is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name != __file__ and "runpy" not in name:
+            break
+        trace = trace.tb_next
+    return trace
+
+
+def _wait_for_threads() -> None:
+    """Threads of the program that are no daemons end before anything is judged, as in Python."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def main() -> None:
+    plan_path, result_path, *argv = sys.argv[1:]
+    library = Path(os.environ.pop("LD_PRELOAD"))
+    plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=Plan)
+    child = Child(plan, Path(result_path), library)
+    code = run_program(child, argv)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

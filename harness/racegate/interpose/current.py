@@ -1,0 +1,44 @@
+"""The run that this process is part of: where the program's own calls find it.
+
+The one piece of state that belongs to the process: a script calls `observe` without being handed
+anything. The child process sets it before the script starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from racegate.interpose.order.findings import Finding
+from racegate.interpose.outcome import Observation
+
+
+@dataclass(slots=True)
+class Run:
+    """What a program can reach of its run.
+
+    findings: those found so far; read: the bytes of a value and how to show them
+    """
+
+    findings: Callable[[], list[Finding]]
+    read: Callable[[object], tuple[bytes, str]]
+    observations: list[Observation] = field(default_factory=list)
+
+    def observe(self, name: str, value: object) -> None:
+        data, preview = self.read(value)
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        self.observations.append(Observation(name, digest, preview[:120]))
+
+
+_RUNS: list[Run] = []
+
+
+def set_run(run: Run) -> None:
+    """The child process begins its run."""
+    _RUNS[:] = [run]
+
+
+def get_run() -> Run | None:
+    """The run of this process, None outside of `python -m racegate.interpose`."""
+    return _RUNS[0] if _RUNS else None

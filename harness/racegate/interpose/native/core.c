@@ -1,0 +1,128 @@
+/* The log of calls, the callback into Python, and what is remembered of addresses and kernels. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "virtual.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct log_entry *entries;
+static uint64_t entry_count, entry_capacity;
+static callback_t callback;
+volatile uint64_t vg_pending; /* entries of the log that Python has not read */
+
+void vg_set_callback(callback_t function) { callback = function; }
+volatile uint64_t *vg_pending_address(void) { return &vg_pending; }
+
+static void *checked(void *memory) {
+    if (!memory) { fputs("racegate: the virtual CUDA runtime is out of memory\n", stderr); _exit(3); }
+    return memory;
+}
+
+void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    pthread_mutex_lock(&lock);
+    if (entry_count == entry_capacity) {
+        entry_capacity = entry_capacity ? 2 * entry_capacity : 1024;
+        entries = checked(realloc(entries, entry_capacity * sizeof *entries));
+    }
+    entries[entry_count++] = (struct log_entry){kind, (uint64_t)pthread_self(), a, b, c, d};
+    vg_pending = entry_count;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Moves up to `room` entries to `out`, oldest first; returns how many. */
+uint64_t vg_drain(struct log_entry *out, uint64_t room) {
+    pthread_mutex_lock(&lock);
+    uint64_t count = entry_count < room ? entry_count : room;
+    memcpy(out, entries, count * sizeof *out);
+    memmove(entries, entries + count, (entry_count - count) * sizeof *entries);
+    entry_count -= count;
+    vg_pending = entry_count;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name) {
+    return callback ? callback(kind, a, b, c, d, name ? name : "") : 0;
+}
+
+int vg_unmodelled(const char *name) {
+    if (callback) vg_call(CALL_UNMODELLED, 0, 0, 0, 0, name); /* prints the program's stack and ends the process */
+    fprintf(stderr, "racegate: not modelled: %s was called, and the virtual CUDA runtime has no answer\n", name);
+    _exit(3);
+}
+
+/* ---- addresses: pinned host memory and device memory */
+struct span { char *base; size_t size; int kind; };
+static struct span *spans;
+static size_t span_count, span_capacity;
+
+void vg_span_add(void *base, size_t size, int kind) {
+    pthread_mutex_lock(&lock);
+    if (span_count == span_capacity) {
+        span_capacity = span_capacity ? 2 * span_capacity : 256;
+        spans = checked(realloc(spans, span_capacity * sizeof *spans));
+    }
+    spans[span_count++] = (struct span){base, size, kind};
+    pthread_mutex_unlock(&lock);
+}
+
+/* Forgets the span that starts at base; returns its size, 0 if there is none. */
+size_t vg_span_remove(void *base) {
+    size_t size = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < span_count; i++)
+        if (spans[i].base == (char *)base) { size = spans[i].size; spans[i] = spans[--span_count]; break; }
+    pthread_mutex_unlock(&lock);
+    return size;
+}
+
+int vg_memory_kind(const void *address) {
+    int kind = 0;
+    const char *p = address;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < span_count && !kind; i++)
+        if (p >= spans[i].base && p < spans[i].base + spans[i].size) kind = spans[i].kind;
+    pthread_mutex_unlock(&lock);
+    return kind;
+}
+
+/* ---- kernels: the name of a function that a library registered */
+struct kernel { const void *function; const char *name; };
+static struct kernel *kernels;
+static size_t kernel_count, kernel_capacity;
+
+static size_t slot_of(const struct kernel *table, size_t capacity, const void *function) {
+    size_t slot = ((uintptr_t)function >> 4) * 0x9E3779B97F4A7C15ull & (capacity - 1);
+    while (table[slot].function && table[slot].function != function) slot = (slot + 1) & (capacity - 1);
+    return slot;
+}
+
+static void grow_kernels(void) {
+    size_t capacity = kernel_capacity ? 2 * kernel_capacity : 1 << 16;
+    struct kernel *table = checked(calloc(capacity, sizeof *table));
+    for (size_t i = 0; i < kernel_capacity; i++)
+        if (kernels[i].function) table[slot_of(table, capacity, kernels[i].function)] = kernels[i];
+    free(kernels);
+    kernels = table;
+    kernel_capacity = capacity;
+}
+
+void vg_kernel_add(const void *function, const char *name) {
+    pthread_mutex_lock(&lock);
+    if (2 * (kernel_count + 1) > kernel_capacity) grow_kernels();
+    size_t slot = slot_of(kernels, kernel_capacity, function);
+    kernel_count += !kernels[slot].function;
+    kernels[slot] = (struct kernel){function, name};
+    pthread_mutex_unlock(&lock);
+}
+
+const char *vg_kernel_name(const void *function) {
+    const char *name = NULL;
+    pthread_mutex_lock(&lock);
+    if (kernel_capacity) name = kernels[slot_of(kernels, kernel_capacity, function)].name;
+    pthread_mutex_unlock(&lock);
+    return name ? name : "a kernel that no library registered";
+}

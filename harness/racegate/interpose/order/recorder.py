@@ -1,0 +1,213 @@
+"""Recorder: what a program asks of its device and does on the host, judged as it happens.
+
+It knows the program's edges only (program order of a thread, issue, stream order, events, waits,
+locks and joins), never when something really ran. One run finds every pair of accesses that some
+other timing of the same program could exchange.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from racegate.interpose.order.clocks import Clock, Lanes, join, knows
+from racegate.interpose.order.ranges import Ranges, size_of
+from racegate.interpose.order.shadow import Access, Frame, Race, Shadow
+
+Stack = tuple[Frame, ...]
+
+
+@dataclass(slots=True)
+class Version:
+    """One record of an event. number: the last operation of the lane that it covers."""
+
+    lane: int
+    number: int
+    clock: Clock
+    stack: Stack
+
+
+@dataclass(slots=True)
+class Conflict:
+    """Two places of a program that touch common bytes without an order; one example, and how often.
+
+    early: where the event that the second lane waited for was recorded, if before the first access
+    late: where the second lane waited for the first access after all
+    """
+
+    first: Access
+    first_writes: bool
+    second: Access
+    second_writes: bool
+    low: int
+    nbytes: int
+    early: Stack = ()
+    late: Stack = ()
+    count: int = 1
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+
+
+def place_of(label: str) -> str:
+    """A label without its count: kind and place."""
+    return label.rpartition("#")[0]
+
+
+class Recorder:
+    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+
+    on_conflict: told of each new pair of places when it is found, while its variables live
+    """
+
+    def __init__(self) -> None:
+        self.lanes = Lanes()
+        self.shadow = Shadow()
+        self.events = 0
+        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
+        self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
+        self._labels: Counter[str] = Counter()
+        self._versions: dict[int, Version] = {}
+        self._early: dict[tuple[int, int], Version] = {}
+        self._open: dict[int, list[Conflict]] = {}
+        self._legacy: int | None = None
+        self._blocking: list[int] = []
+
+    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
+        """A lane for a stream. A blocking one is ordered with the legacy default stream, both ways."""
+        lane = self.lanes.add(name, is_host=False)
+        if is_legacy:
+            self._legacy = lane
+        if is_blocking:
+            self._blocking.append(lane)
+        return lane
+
+    def add_thread(self, name: str) -> int:
+        return self.lanes.add(name, is_host=True)
+
+    def label(self, kind: str, stack: Stack) -> str:
+        """Kind, place and count: the name of an operation that another run has again."""
+        place = f"{kind}@{stack[0][0].rpartition('/')[2]}:{stack[0][1]}" if stack else f"{kind}@?"
+        self._labels[place] += 1
+        return f"{place}#{self._labels[place]}"
+
+    def issue(
+        self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> Access:
+        """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
+        self._join_legacy(stream)
+        number = self.lanes.issue(thread, stream)
+        access = self._access(stream, number, label, stack)
+        self._touch(access, reads, writes)
+        return access
+
+    def host(
+        self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> Access:
+        """A thread touches memory that the device can reach."""
+        access = self._access(thread, self.lanes.numbers[thread], label, stack)
+        self._touch(access, reads, writes)
+        return access
+
+    def record(self, event: int, thread: int, stream: int, stack: Stack) -> None:
+        """An event is recorded on a stream: it covers all that was put there before."""
+        self.events += 1
+        self._join_legacy(stream)
+        clock = self.lanes.snapshot(stream)
+        join(clock, self.lanes.clocks[thread])
+        self._versions[event] = Version(stream, self.lanes.numbers[stream], clock, stack)
+        self.lanes.tick(thread)
+
+    def forget(self, event: int) -> None:
+        """The event was destroyed."""
+        self._versions.pop(event, None)
+
+    def version(self, event: int) -> Version | None:
+        """The latest record of an event, if there is one."""
+        return self._versions.get(event)
+
+    def wait(self, lane: int, event: int, stack: Stack) -> Clock | None:
+        """A stream or a thread waits for the latest record; returns what it covers."""
+        version = self._versions.get(event)
+        if version is None:
+            return None
+        self._join(lane, version, stack)
+        return version.clock
+
+    def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
+        """A thread waits for all that was put on a stream."""
+        self._join_legacy(stream)
+        clock = self.lanes.snapshot(stream)
+        self._join(thread, Version(stream, self.lanes.numbers[stream], clock, stack), stack)
+        return clock
+
+    def streams(self) -> list[int]:
+        """Lanes of all streams."""
+        return [lane for lane in range(len(self.lanes.names)) if not self.lanes.is_host(lane)]
+
+    def hand_on(self, thread: int) -> Clock:
+        """A thread releases a lock, puts into a queue, starts or ends a thread."""
+        self.events += 1
+        return self.lanes.release(thread)
+
+    def take(self, thread: int, clock: Clock) -> None:
+        """A thread learns what another handed on."""
+        join(self.lanes.clocks[thread], clock)
+
+    def _access(self, lane: int, number: int, label: str, stack: Stack) -> Access:
+        self.events += 1
+        return Access(self.events, lane, number, label, stack)
+
+    def _touch(self, access: Access, reads: Ranges, writes: Ranges) -> None:
+        clock = self.lanes.clocks[access.lane]
+        for low, high in reads:
+            races = self.shadow.read(low, high, access, clock)
+            if races:
+                self._report(races, access, is_write=False)
+        for low, high in writes:
+            races = self.shadow.write(low, high, access, clock)
+            if races:
+                self._report(races, access, is_write=True)
+
+    def _report(self, races: list[Race], access: Access, *, is_write: bool) -> None:
+        for race in races:
+            first = race.earlier
+            key = (place_of(first.label), race.earlier_writes, place_of(access.label), is_write)
+            size = size_of(((race.low, race.high),))
+            known = self.conflicts.get(key)
+            if known is None:
+                known = Conflict(first, race.earlier_writes, access, is_write, race.low, 0)
+                early = self._early.get((access.lane, first.lane))
+                known.early = early.stack if early is not None else ()
+                self.conflicts[key] = known
+                self._open.setdefault(access.lane, []).append(known)
+                self.on_conflict(known)
+            if known.first is first and known.second is access:
+                known.nbytes += size
+            pair = (first.label, access.label)
+            if not known.pairs or known.pairs[-1] != pair:
+                known.pairs.append(pair)
+                known.count = len(known.pairs)
+
+    def _join(self, lane: int, version: Version, stack: Stack) -> None:
+        self.events += 1
+        join(self.lanes.clocks[lane], version.clock)
+        self._early[lane, version.lane] = version
+        waiting = self._open.get(lane)
+        if not waiting:
+            return
+        clock = self.lanes.clocks[lane]
+        for conflict in waiting:
+            if knows(clock, conflict.first.lane, conflict.first.number):
+                conflict.late = stack
+        self._open[lane] = [conflict for conflict in waiting if not conflict.late]
+
+    def _join_legacy(self, stream: int) -> None:
+        """The legacy default stream and the blocking streams wait for each other."""
+        if self._legacy is None or not self._blocking:
+            return
+        others = self._blocking if stream == self._legacy else ()
+        if stream in self._blocking:
+            others = [self._legacy]
+        for other in others:
+            if other != stream:
+                join(self.lanes.clocks[stream], self.lanes.clocks[other])

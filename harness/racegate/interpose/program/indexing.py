@@ -1,0 +1,119 @@
+"""Bytes that index operators touch, by their indices: rows of other indices are no race."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racegate.interpose.order.ranges import Ranges, element_ranges, merged
+from racegate.interpose.program.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.program.operators import Operator
+from racegate.interpose.program.session import Session
+
+_ELEMENTS_MAX = 1 << 22
+
+# operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
+_PICKS = {
+    "index": (0, "index"),
+    "_unsafe_index": (0, "index"),
+    "index_put_": (0, "index"),
+    "_index_put_impl_": (0, "index"),
+    "index_select": (0, "index_select"),
+    "index_add_": (0, "index_select"),
+    "index_copy_": (0, "index_select"),
+    "index_fill_": (0, "index_select"),
+    "gather": (0, "gather"),
+    "scatter_": (0, "gather"),
+    "scatter_add_": (0, "gather"),
+    "scatter_reduce_": (0, "gather"),
+    "embedding": (0, "rows"),
+    "masked_fill_": (0, "mask"),
+    "masked_select": (0, "mask"),
+    "take": (0, "take"),
+    "put_": (0, "take"),
+}
+
+
+def is_indexed(operator: Operator) -> bool:
+    return operator.short in _PICKS
+
+
+def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
+    """Whether a mask among the indices makes torch wait for its count."""
+    if _PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
+        return False
+    masks = (torch.bool, torch.uint8)
+    return any(index.dtype in masks and index.is_cuda for index in tensors_in(args[1]))
+
+
+def touched(session: Session, operator: Operator, args: tuple[Any, ...]) -> dict[int, Ranges]:
+    """Ranges of the picked argument, by its position; empty if it is taken as a whole."""
+    position, how = _PICKS[operator.short]
+    source = args[position]
+    if not source.is_cuda or not source.numel() or not session.is_recording:
+        return {}
+    with session.own():
+        if how == "mask" and source.numel() > _ELEMENTS_MAX:
+            session.not_seen["index operators taken as a whole (large)"] += 1
+            return {}
+        indices = _indices(session, how, args)
+        if _is_by_rows(how, args, indices):
+            return {position: _rows(session, source, indices[0])}
+        if source.numel() > _ELEMENTS_MAX:
+            session.not_seen["index operators taken as a whole (large)"] += 1
+            return {}
+        offsets = _element_offsets(source)
+        picked = _pick(how, offsets, args, indices).reshape(-1).unique().tolist()
+    return {position: element_ranges(source.data_ptr(), picked, source.itemsize)}
+
+
+def _indices(session: Session, how: str, args: tuple[Any, ...]) -> list[Tensor]:
+    given = args[1] if how in ("index", "rows", "mask", "take") else args[2]
+    if how != "index":
+        given = [given]
+    return [
+        None if index is None else alias_of(session, index) if index.is_cuda else index
+        for index in given
+    ]
+
+
+def _is_by_rows(how: str, args: tuple[Any, ...], indices: list[Tensor]) -> bool:
+    if how == "rows":
+        return True
+    if how == "index_select":
+        return args[0].dim() > 0 and args[1] % args[0].dim() == 0
+    return how == "index" and len(indices) == 1 and not indices[0].dtype.is_floating_point
+
+
+def _rows(session: Session, source: Tensor, index: Tensor) -> Ranges:
+    """Bytes of whole rows: one row's ranges, moved."""
+    if index.dtype in (torch.bool, torch.uint8) and index.dim() > 1:
+        index = index.reshape(index.shape[0], -1).any(1)
+    if index.dtype in (torch.bool, torch.uint8):
+        index = index.nonzero()
+    count = source.shape[0]
+    rows = sorted({int(row) % count for row in index.reshape(-1).tolist()})
+    step = source.stride(0) * source.itemsize
+    base = bytes_of(session, source[0])
+    return merged((low + row * step, high + row * step) for row in rows for low, high in base)
+
+
+def _element_offsets(source: Tensor) -> Tensor:
+    """Per element of the source, its place in elements from the first."""
+    offsets = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(source.size(), source.stride(), strict=True):
+        offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
+    return offsets
+
+
+def _pick(how: str, offsets: Tensor, args: tuple[Any, ...], indices: list[Tensor]) -> Tensor:
+    if how == "index":
+        return torch.ops.aten.index.Tensor(offsets, indices)
+    if how == "index_select":
+        return offsets.index_select(args[1], indices[0])
+    if how == "gather":
+        return offsets.gather(args[1], indices[0])
+    if how == "mask":
+        return offsets.masked_select(indices[0])
+    return offsets.take(indices[0])

@@ -1,0 +1,82 @@
+"""Puts the virtual device under the torch of this process."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from racegate.interpose.program.arrays import track_arrays
+from racegate.interpose.program.calls import Calls
+from racegate.interpose.program.graphs import Graphs
+from racegate.interpose.program.hostmode import HostMode
+from racegate.interpose.program.kernels import Kernels
+from racegate.interpose.program.library import Library
+from racegate.interpose.program.session import Session
+from racegate.interpose.program.threads import track_threads
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What must live as long as the process: registrations and callbacks."""
+
+    session: Session
+    library: Library
+    calls: Calls
+    kernels: Kernels
+    mode: HostMode
+
+
+def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Installed:
+    """From here on every CUDA operator of the process runs on the virtual device.
+
+    path: the preloaded library; refuse: called with the name of what nobody modelled, must not
+    return.
+    """
+    library = Library(path)
+    graphs = Graphs(session)
+    calls = Calls(library, session, graphs, refuse)
+    kernels = Kernels(session, library, graphs, refuse)
+    torch.cuda.init()
+    torch.backends.cudnn.enabled = False  # its kernels have no CPU body; plain ones have
+    kernels.register()
+    track_arrays(session)
+    _track_events(session)
+    mode = HostMode(session)
+    track_threads(session, lambda: HostMode(session))
+    mode.__enter__()
+    atexit.register(library.hush)
+    return Installed(session, library, calls, kernels, mode)
+
+
+def _track_events(session: Session) -> None:
+    """Records and waits are taken in at their line; queries are answered by the session."""
+    for owner, names in (
+        (torch.cuda.Event, ("record", "wait")),
+        (torch.cuda.Stream, ("wait_event", "wait_stream", "record_event")),
+    ):
+        for name in names:
+            setattr(owner, name, _draining(session, getattr(owner, name)))
+
+    def query_event(event: Any) -> bool:
+        return not event.cuda_event or session.query_event(event.cuda_event)
+
+    def query_stream(stream: Any) -> bool:
+        return session.query_stream(stream.cuda_stream)
+
+    torch.cuda.Event.query = query_event
+    torch.cuda.Stream.query = query_stream
+
+
+def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        session.drain()
+        return result
+
+    call.__doc__ = original.__doc__
+    return call

@@ -1,0 +1,109 @@
+"""The native runtime as Python sees it: its log of calls, its one callback, its few answers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Logged(IntEnum):
+    """Calls that are only logged: native/virtual.h says why."""
+
+    MALLOC = 1
+    FREE = 2
+    HOST_ALLOC = 3
+    HOST_FREE = 4
+    HOST_REGISTER = 5
+    HOST_UNREGISTER = 6
+    STREAM_CREATE = 7
+    EVENT_RECORD = 8
+    STREAM_WAIT = 9
+    EVENT_DESTROY = 10
+    QUERY_TRUE = 11
+    CAPTURE_BEGIN = 12
+    CAPTURE_END = 13
+
+
+class Call(IntEnum):
+    """Calls that ask Python."""
+
+    COPY = 1
+    SET = 2
+    LAUNCH = 3
+    EVENT_SYNC = 4
+    STREAM_SYNC = 5
+    DEVICE_SYNC = 6
+    STREAM_QUERY = 7
+    HOST_FUNCTION = 8
+    GRAPH_LAUNCH = 9
+    UNMODELLED = 10
+    BAD_DEVICE = 11
+
+
+class LogEntry(NamedTuple):
+    """thread: as threading.get_ident gives it."""
+
+    kind: int
+    thread: int
+    a: int
+    b: int
+    c: int
+    d: int
+
+
+Handler = Callable[[int, int, int, int, int, bytes], int]
+
+_WORD = ctypes.c_uint64
+_CALLBACK = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD, _WORD, _WORD, _WORD, ctypes.c_char_p)
+_ROOM = 256
+_FIELDS = 6
+
+
+class Library:
+    """The preloaded library. It must have been preloaded, or torch talks to another runtime."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        for name in ("vg_drain", "vg_event_version", "vg_capture_of"):
+            getattr(self._library, name).restype = _WORD
+        self._library.vg_pending_address.restype = ctypes.c_void_p
+        address = self._library.vg_pending_address()
+        self._pending = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
+        self._room = (_WORD * (_ROOM * _FIELDS))()
+        self._callback: object = None
+
+    def listen(self, handler: Handler) -> None:
+        """All calls that ask Python go to the handler from now on."""
+        self._callback = _CALLBACK(handler)
+        self._library.vg_set_callback(self._callback)
+
+    def hush(self) -> None:
+        """No call asks Python any more: the interpreter ends."""
+        self._library.vg_set_callback(None)
+
+    def has_entries(self) -> bool:
+        return self._pending[0] != 0
+
+    def drain(self) -> list[LogEntry]:
+        """The calls logged since, oldest first (at most 256; ask again while has_entries)."""
+        count = self._library.vg_drain(self._room, _WORD(_ROOM))
+        words = self._room[: count * _FIELDS]
+        return [LogEntry(*words[i : i + _FIELDS]) for i in range(0, len(words), _FIELDS)]
+
+    def settle_event(self, event: int, version: int) -> None:
+        """The allocators may be told that this record of the event is complete."""
+        self._library.vg_event_done(_WORD(event), _WORD(version))
+
+    def release(self, address: int, size: int) -> None:
+        """Nothing pending uses the freed memory any more."""
+        self._library.vg_release(ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+    def capture_of(self, stream: int) -> int:
+        """Number of the graph that the stream is being captured into, 0 if none."""
+        return int(self._library.vg_capture_of(_WORD(stream)))
+
+    def leave_capture(self, stream: int) -> None:
+        self._library.vg_leave_capture(_WORD(stream))

@@ -1,0 +1,103 @@
+"""Which variable or attribute of the program holds the bytes at an address."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from racegate.interpose.order.findings import place_name
+from racegate.interpose.program.session import Session
+
+_DEPTH_MAX = 4
+_LOOKED_AT_MAX = 4000
+_ITEMS_MAX = 64
+
+
+def buffer_name(session: Session, address: int) -> str:
+    """The expression that holds the address now, else where its memory was asked for."""
+    for frame in _program_frames(session):
+        found = _search(frame, address)
+        if found:
+            return f"{found} ({frame.f_code.co_name})"
+    birth = session.births.find(address)
+    if birth is not None and birth[2]:
+        return f"memory asked for at {place_name(birth[2])}"
+    return f"memory at {address:#x}"
+
+
+def _program_frames(session: Session) -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    seen = False
+    while frame is not None:
+        if session.is_program_file(frame.f_code.co_filename):
+            seen = True
+            yield frame
+        frame = frame.f_back
+    if not seen:
+        main = session.main_frame()
+        while main is not None:
+            if session.is_program_file(main.f_code.co_filename):
+                yield main
+            main = main.f_back
+
+
+def _search(frame: FrameType, address: int) -> str:
+    """Breadth first, so that the shortest expression wins."""
+    scope = dict(frame.f_locals)
+    queue: list[tuple[str, Any, int]] = [(name, value, 0) for name, value in scope.items()]
+    if frame.f_globals is not frame.f_locals:
+        queue += [(name, value, 0) for name, value in frame.f_globals.items()]
+    seen: set[int] = set()
+    for name, value, depth in queue:  # grows while it is read
+        if id(value) in seen or len(seen) > _LOOKED_AT_MAX or name.startswith("__"):
+            continue
+        seen.add(id(value))
+        if _holds(value, address):
+            return name
+        if depth < _DEPTH_MAX:
+            queue.extend((child, item, depth + 1) for child, item in _children(name, value))
+    return ""
+
+
+def _holds(value: Any, address: int) -> bool:
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.device.type not in ("cpu", "cuda"):
+            return False
+        storage = value.untyped_storage()
+        return bool(storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes())
+    if isinstance(value, np.ndarray) and value.size:
+        low, high = np.lib.array_utils.byte_bounds(value)
+        return bool(low <= address < high)
+    return False
+
+
+def _children(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (list, tuple)):
+        yield from ((f"{name}[{i}]", item) for i, item in enumerate(value[:_ITEMS_MAX]))
+    elif isinstance(value, dict):
+        items = list(value.items())[:_ITEMS_MAX]
+        yield from ((f"{name}[{key!r}]", item) for key, item in items if isinstance(key, (str, int)))
+    elif isinstance(value, torch.nn.Module):
+        for part in ("_parameters", "_buffers", "_modules"):
+            for key, item in value.__dict__.get(part, {}).items():
+                yield f"{name}.{key}", item
+        yield from _attributes(name, value)
+    elif not isinstance(value, (type, ModuleType, torch.Tensor, str, bytes, int, float)):
+        yield from _attributes(name, value)
+
+
+def _attributes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    for key, item in list(getattr(value, "__dict__", {}).items())[:_ITEMS_MAX]:
+        if isinstance(key, str) and not key.startswith("__"):
+            yield f"{name}.{key}", item
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for key in (slots,) if isinstance(slots, str) else slots:
+            member = cls.__dict__.get(key)
+            if member is not None and hasattr(value, key):
+                yield f"{name}.{key}", getattr(value, key)

@@ -1,0 +1,36 @@
+"""The bytes of a value that the program marked."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from racegate.interpose.program.aliases import alias_of, bytes_of
+from racegate.interpose.program.arrays import array_ranges
+from racegate.interpose.program.session import Session
+
+
+def read_value(session: Session, value: object) -> tuple[bytes, str]:
+    """(bytes that must not change, how to show them).
+
+    A CUDA tensor is read as its current stream would see it, without an edge for the program;
+    pinned memory is read by the host, and recorded as such.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.is_cuda:
+            session.drain()
+            lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
+            session.queue.force(session.recorder.lanes.clocks[lane])
+            with session.own():
+                value = alias_of(session, value).clone()
+        elif session.spans.find(value.data_ptr()) is not None:
+            session.host_access("host read (observe)", bytes_of(session, value), ())
+        with session.own():
+            plain = value.detach().contiguous().reshape(-1)
+            return plain.view(torch.uint8).numpy().tobytes(), str(value.tolist())
+    if isinstance(value, np.ndarray):
+        plain_array = value.view(np.ndarray)
+        if session.spans.find(plain_array.__array_interface__["data"][0]) is not None:
+            session.host_access("host read (observe)", array_ranges(plain_array), ())
+        return plain_array.tobytes(), str(plain_array.tolist())
+    return repr(value).encode(), repr(value)

@@ -1,0 +1,86 @@
+"""What is known of an operator from its schema, and the lists of operators that need more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# Real kernels that touch no element: memory, shape and bookkeeping of torch's own.
+KEPT = frozenset({
+    "aten::empty.memory_format", "aten::empty_strided", "aten::_reshape_alias", "aten::as_strided",
+    "aten::set_", "aten::set_.source_Tensor", "aten::set_.source_Storage",
+    "aten::set_.source_Storage_storage_offset", "aten::resize_", "aten::record_stream",
+    "aten::_efficientzerotensor", "aten::is_pinned", "aten::_pin_memory", "aten::copy_",
+    "aten::_fused_sdp_choice", "aten::_nested_view_from_buffer", "aten::_local_scalar_dense",
+})  # fmt: skip
+
+# No kernel of their own for CUDA, but their bodies launch some below the dispatcher.
+ADDED = ("aten::convolution", "aten::convolution.out")
+
+# The host waits for the current stream inside these: torch reads a size back. (nonzero inside an
+# index by a mask is found by its arguments.) Read off torch's sources, 2.9 to 2.14.
+WAITING = frozenset({
+    "aten::nonzero", "aten::nonzero.out", "aten::masked_select", "aten::masked_select.out",
+    "aten::_unique2", "aten::_unique", "aten::unique_consecutive", "aten::unique_dim",
+    "aten::unique_dim_consecutive", "aten::equal", "aten::repeat_interleave.Tensor",
+    "aten::bincount", "aten::_ctc_loss.Tensor", "aten::_is_all_true", "aten::_is_any_true",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator as the device runs it. writes: argument positions; writes_named: keywords."""
+
+    name: str
+    overload: Any
+    writes: frozenset[int]
+    writes_named: frozenset[str]
+    is_random: bool
+    takes_generator: bool
+    waits: bool
+
+    @property
+    def short(self) -> str:
+        """As a finding names it: without the namespace, and without `.Tensor` and the like."""
+        return self.name.partition("::")[2].partition(".")[0]
+
+
+def describe(name: str) -> Operator:
+    """The operator with this qualified name (`aten::add.Tensor`)."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base)
+    op = getattr(packet, overload or "default")
+    arguments = op._schema.arguments
+    written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
+    return Operator(
+        name=name,
+        overload=op,
+        writes=frozenset(i for i, is_written in enumerate(written) if is_written),
+        writes_named=frozenset(a.name for a, w in zip(arguments, written, strict=True) if w),
+        is_random=torch.Tag.nondeterministic_seeded in op.tags,
+        takes_generator=any(a.name == "generator" for a in arguments),
+        waits=name in WAITING,
+    )
+
+
+def device_operators() -> list[Operator]:
+    """All operators whose CUDA kernel touches elements: those that the device computes itself."""
+    found = []
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        if not name.startswith("aten::") or name in KEPT:
+            continue
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA")
+        if (has_kernel or name in ADDED) and not is_view(name):
+            found.append(describe(name))
+    return found
+
+
+def is_view(name: str) -> bool:
+    """Whether the operator only makes another view: it aliases an argument and writes none."""
+    base, _, overload = name.partition(".")
+    arguments = torch._C._get_schema(base, overload).arguments
+    marks = [argument.alias_info for argument in arguments if argument.alias_info is not None]
+    return bool(marks) and not any(mark.is_write for mark in marks)

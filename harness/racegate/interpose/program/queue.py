@@ -1,0 +1,115 @@
+"""Operations that were asked for and have not run: what is held, and what is ordered behind it.
+
+An operation runs when it is issued, unless it is held or ordered behind one that has not run. A
+held operation runs when a wait forces it, or before the access that its hold names. Nothing runs
+where the program's own edges forbid it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from racegate.interpose.order.clocks import Clock, knows
+
+UNTIL_FORCED = "forced"
+EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """operation: a label, a kind with a star (`d2h*`), or `everything`; until: a label or `forced`."""
+
+    operation: str
+    until: str = UNTIL_FORCED
+
+    def matches(self, label: str) -> bool:
+        if self.operation == EVERYTHING:
+            return True
+        if self.operation.endswith("*"):
+            return label.startswith(self.operation[:-1])
+        return label == self.operation
+
+    def __str__(self) -> str:
+        return f"{self.operation} until {self.until}"
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    label: str
+    lane: int
+    number: int
+    clock: Clock
+    run: Callable[[], None]
+    until: str
+
+
+class Queue:
+    """The device's work. realised: holds that kept something back."""
+
+    def __init__(self, holds: tuple[Hold, ...] = ()) -> None:
+        self._holds = holds
+        self._pending: list[_Node] = []
+        self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether every operation runs when it is issued."""
+        return not self._holds
+
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    def submit(
+        self, label: str, lane: int, number: int, clock: Clock, run: Callable[[], None]
+    ) -> None:
+        """Runs the operation now or keeps it. clock: of its lane after issue."""
+        hold = next((hold for hold in self._holds if hold.matches(label)), None)
+        behind = any(
+            node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
+        )
+        if hold is None and not behind:
+            run()
+            return
+        if hold is not None:
+            self.realised[str(hold)] += 1
+        until = hold.until if hold is not None else ""
+        self._pending.append(_Node(label, lane, number, list(clock), run, until))
+
+    def is_pending(self, clock: Clock) -> bool:
+        """Whether something that the clock covers has not run."""
+        return any(knows(clock, node.lane, node.number) for node in self._pending)
+
+    def force(self, clock: Clock) -> None:
+        """Runs all that the clock covers, in the order of issue."""
+        if not self._pending:
+            return
+        ready = [node for node in self._pending if knows(clock, node.lane, node.number)]
+        self._pending = [node for node in self._pending if node not in ready]
+        for node in ready:
+            node.run()
+        self._follow()
+
+    def reach(self, label: str) -> None:
+        """The program comes to an access: holds that name it end."""
+        for node in [node for node in self._pending if node.until == label]:
+            self.force(list(node.clock))
+
+    def force_all(self) -> None:
+        ready, self._pending = self._pending, []
+        for node in ready:
+            node.run()
+
+    def _follow(self) -> None:
+        """What was only behind others runs when they have run."""
+        waiting: list[_Node] = []
+        for node in self._pending:
+            behind = any(
+                other.lane == node.lane or knows(node.clock, other.lane, other.number)
+                for other in waiting
+            )
+            if node.until or behind:
+                waiting.append(node)
+            else:
+                node.run()
+        self._pending = waiting

@@ -1,0 +1,49 @@
+"""Random numbers of the virtual device: CPU generators that follow the state of the CUDA ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racegate.interpose.program.operators import Operator
+
+_STEP = 4  # torch's CUDA generators count in fours
+_MASK = (1 << 63) - 1
+
+
+class Generators:
+    """A CPU twin per CUDA generator. Seeding one seeds the other; its offset counts the calls."""
+
+    def __init__(self) -> None:
+        self._twins: dict[int, tuple[Any, Any, int, int]] = {}
+
+    def twin(self, generator: Any) -> Any:
+        """The CPU generator that stands for a CUDA one, in the state that the CUDA one is in."""
+        known = self._twins.get(id(generator))
+        seed, offset = generator.initial_seed(), generator.get_offset()
+        if known is None or known[2:] != (seed, offset):
+            twin = torch.Generator()
+            twin.manual_seed((seed + 0x9E3779B97F4A7C15 * (offset // _STEP)) & _MASK)
+        else:
+            twin = known[1]
+        generator.set_offset(offset + _STEP)
+        self._twins[id(generator)] = (generator, twin, seed, offset + _STEP)
+        return twin
+
+    def call(self, operator: Operator, args: Any, kwargs: Any) -> Any:
+        """Runs a random operator with the default generator's twin if it was given none."""
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
+        if given:
+            return operator.overload(*args, **kwargs)
+        twin = self.twin(torch.cuda.default_generators[0])
+        if operator.takes_generator:
+            return operator.overload(*args, **{**kwargs, "generator": twin})
+        default = torch.default_generator
+        saved = default.get_state()
+        default.set_state(twin.get_state())
+        try:
+            return operator.overload(*args, **kwargs)
+        finally:
+            twin.set_state(default.get_state())
+            default.set_state(saved)

@@ -1,0 +1,249 @@
+"""Session: one program on one virtual device, from the first call to the verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from racegate.interpose.order.clocks import Clock, covers
+from racegate.interpose.order.ranges import Ranges
+from racegate.interpose.order.recorder import Recorder, Stack, Version
+from racegate.interpose.program.queue import Queue
+from racegate.interpose.program.spans import Births, Place, Spans
+
+FRAMES_MAX = 8
+LEGACY = 0
+_STANDARD = str(Path(os.__file__).parent)
+_OURS = str(Path(__file__).parent.parent)
+
+
+class Session:
+    """Lanes of this program's threads and streams, its memory, and the queue of its device.
+
+    is_over: nothing is judged any more: the program has ended, or this is a forked child
+    not_seen: what was asked and could not be followed exactly, by kind, for the verdict
+    """
+
+    def __init__(self, queue: Queue, *, polls_max: int = 0) -> None:
+        self.recorder = Recorder()
+        self.queue = queue
+        self.spans = Spans()
+        self.births = Births()
+        self.not_seen: Counter[str] = Counter()
+        self.is_recording = True
+        self.is_over = False
+        self.settle: Callable[[int, int], None] = lambda event, version: None
+        self.drain: Callable[[], None] = lambda: None
+        self._polls_left = polls_max
+        self.lock = threading.RLock()
+        self._local = threading.local()
+        self._threads: dict[int, int] = {}
+        self._streams: dict[int, int] = {}
+        self._unsettled: dict[int, tuple[int, Version]] = {}
+        self._program_file: dict[str, bool] = {}
+        self._main = threading.get_ident()
+        self.thread_lane()
+        default = self.recorder.add_stream("the default stream", is_legacy=True)
+        self._streams.update({0: default, 1: default})
+
+    # ---- whose work it is
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this thread does the device's own work, which is nobody's access."""
+        return self.is_over or getattr(self._local, "depth", 0) > 0
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        self._local.depth = getattr(self._local, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._local.depth -= 1
+
+    def thread_lane(self, ident: int | None = None) -> int:
+        """Lane of a host thread; a new one gets it on its first call."""
+        ident = threading.get_ident() if ident is None else ident
+        lane = self._threads.get(ident)
+        if lane is None:
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            name = "the host" if ident == self._main else f"thread {names.get(ident, ident)}"
+            lane = self._threads[ident] = self.recorder.add_thread(name)
+        return lane
+
+    def forget_thread(self, ident: int) -> None:
+        """The thread ended; its number may be given to another."""
+        self._threads.pop(ident, None)
+
+    def stream_lane(self, handle: int) -> int:
+        lane = self._streams.get(handle)
+        if lane is None:
+            name = f"stream {len(self._streams) - 1}"
+            lane = self._streams[handle] = self.recorder.add_stream(name)
+        return lane
+
+    def name_stream(self, handle: int, *, is_blocking: bool) -> None:
+        """A stream was created: torch makes dozens at once, so a lane waits for its first use."""
+        if is_blocking:
+            name = f"stream {len(self._streams) - 1} (blocking)"
+            self._streams[handle] = self.recorder.add_stream(name, is_blocking=True)
+
+    def stack(self) -> Stack:
+        """Frames of the program, innermost first: no torch, no standard library, none of ours."""
+        frames = self._walk(sys._getframe(1))
+        if not frames and threading.get_ident() != self._main:
+            frames = self._walk(self.main_frame())  # a backward pass runs in a thread without Python frames
+        return tuple(frames)
+
+    def main_frame(self) -> FrameType | None:
+        """Where the main thread stands."""
+        return sys._current_frames().get(self._main)
+
+    def is_program_file(self, name: str) -> bool:
+        """Whether code of this file is the program's: not torch's, the standard library's, ours."""
+        known = self._program_file.get(name)
+        if known is None:
+            known = self._program_file[name] = _is_program_file(name)
+        return known
+
+    def _walk(self, frame: FrameType | None) -> list[tuple[str, int, str]]:
+        frames: list[tuple[str, int, str]] = []
+        while frame is not None and len(frames) < FRAMES_MAX:
+            code = frame.f_code
+            if self.is_program_file(code.co_filename):
+                frames.append((code.co_filename, frame.f_lineno, code.co_name))
+            frame = frame.f_back
+        return frames
+
+    # ---- what the device is asked
+
+    def issue(
+        self, kind: str, stream: int, reads: Ranges, writes: Ranges, run: Callable[[], None] | None
+    ) -> None:
+        """An operation on a stream. run: its work, if it was not done already (eager runs)."""
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            stack = self.stack()
+            label = self.recorder.label(kind, stack)
+            if self.queue.has_pending():
+                self.queue.reach(label)
+            if not self.is_recording:
+                reads = writes = ()
+            access = self.recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
+            if run is not None:
+                clock = self.recorder.lanes.clocks[lane]
+                self.queue.submit(label, lane, access.number, clock, run)
+
+    def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
+        """The program is about to touch pinned memory."""
+        if self.is_own or not (reads or writes):
+            return
+        with self.lock:
+            self.drain()
+            stack = self.stack()
+            label = self.recorder.label(kind, stack)
+            if self.queue.has_pending():
+                self.queue.reach(label)
+            if self.is_recording:
+                self.recorder.host(self.thread_lane(), label, stack, reads, writes)
+
+    def wait_stream(self, stream: int) -> None:
+        """The host waits for a stream."""
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
+
+    def wait_device(self) -> None:
+        with self.lock:
+            self.drain()
+            stack, thread = self.stack(), self.thread_lane()
+            for lane in self.recorder.streams():
+                self._arrive(self.recorder.wait_stream(thread, lane, stack))
+
+    def wait_event(self, event: int) -> None:
+        """The host waits for an event."""
+        with self.lock:
+            self.drain()
+            clock = self.recorder.wait(self.thread_lane(), event, self.stack())
+            if clock is not None:
+                self._arrive(clock)
+
+    def query_event(self, event: int) -> bool:
+        """The program asks whether an event is complete. A True answer is an edge."""
+        with self.lock:
+            self.drain()
+            version = self.recorder.version(event)
+            return version is None or self._answer(version.clock, event)
+
+    def query_stream(self, stream: int) -> bool:
+        with self.lock:
+            self.drain()
+            lane = self.stream_lane(stream)
+            clock = self.recorder.lanes.snapshot(lane)
+            if not self._answer(clock, None):
+                return False
+            self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
+            return True
+
+    def _answer(self, clock: Clock, event: int | None) -> bool:
+        thread = self.thread_lane()
+        if covers(self.recorder.lanes.clocks[thread], clock):
+            return True
+        self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
+        if self._polls_left > 0:
+            self._polls_left -= 1
+            return False
+        if event is not None:
+            self.recorder.wait(thread, event, self.stack())
+        self._arrive(clock)
+        return True
+
+    def _arrive(self, clock: Clock) -> None:
+        """The host knows that all of clock is complete."""
+        self.queue.force(clock)
+        known = self.recorder.lanes.clocks[self.thread_lane()]
+        for event, (number, version) in list(self._unsettled.items()):
+            if covers(known, version.clock):
+                self.settle(event, number)
+                del self._unsettled[event]
+
+    # ---- what the log says
+
+    def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:
+        lane = self.stream_lane(stream)
+        self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
+        version = self.recorder.version(event)
+        if version is not None:
+            self._unsettled[event] = (number, version)
+
+    def event_destroyed(self, event: int) -> None:
+        self.recorder.forget(event)
+        self._unsettled.pop(event, None)
+
+    def stream_waits(self, stream: int, event: int) -> None:
+        self.recorder.wait(self.stream_lane(stream), event, self.stack())
+
+    def memory_added(self, base: int, size: int, place: Place) -> None:
+        self.spans.add(base, size, place)
+        self.recorder.shadow.add(base, size)
+
+    def memory_removed(self, base: int) -> None:
+        self.spans.remove(base)
+        self.recorder.shadow.remove(base)
+
+
+def _is_program_file(name: str) -> bool:
+    if name.startswith("<") or name.startswith(_OURS):
+        return False
+    if name.startswith(_STANDARD) and "site-packages" not in name:
+        return False
+    parts = name.split(os.sep)
+    return not ("site-packages" in parts and {"torch", "numpy", "triton"} & set(parts))

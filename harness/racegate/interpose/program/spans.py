@@ -1,0 +1,94 @@
+"""Stretches of memory that the runtime handed out, by address."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from enum import Enum
+
+
+class Place(Enum):
+    """Where memory is, as copies tell it apart."""
+
+    DEVICE = "device"
+    PINNED = "pinned"
+    PAGEABLE = "pageable"
+
+
+class Span:
+    """One allocation or registration. storage: a CPU alias of its bytes, made when first needed."""
+
+    __slots__ = ("base", "end", "place", "storage")
+
+    def __init__(self, base: int, size: int, place: Place) -> None:
+        self.base = base
+        self.end = base + size
+        self.place = place
+        self.storage: object = None
+
+
+class Spans:
+    """All memory that the device can reach."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._spans: dict[int, Span] = {}
+        self.pinned = 0
+
+    def add(self, base: int, size: int, place: Place) -> None:
+        self.remove(base)
+        insort(self._bases, base)
+        self._spans[base] = Span(base, size, place)
+        self.pinned += place is Place.PINNED
+
+    def remove(self, base: int) -> None:
+        span = self._spans.pop(base, None)
+        if span is not None:
+            self._bases.remove(base)
+            self.pinned -= span.place is Place.PINNED
+
+    def find(self, address: int) -> Span | None:
+        """The span that holds the address."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0:
+            return None
+        span = self._spans[self._bases[index]]
+        return span if address < span.end else None
+
+    def place(self, address: int) -> Place:
+        span = self.find(address)
+        return Place.PAGEABLE if span is None else span.place
+
+
+class Births:
+    """Which allocation holds an address: where the program asked for it, and when.
+
+    The allocators hand the same bytes out again; the latest owner counts.
+    """
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._births: dict[int, tuple[int, int, tuple[tuple[str, int, str], ...]]] = {}
+
+    def add(
+        self, base: int, size: int, index: int, stack: tuple[tuple[str, int, str], ...]
+    ) -> None:
+        """A tensor's memory begins to be its own. index: of the event that came before."""
+        end = base + size
+        at = bisect_right(self._bases, base)
+        if at and base < self._births[self._bases[at - 1]][0]:
+            at -= 1
+        stop = at
+        while stop < len(self._bases) and self._bases[stop] < end:
+            del self._births[self._bases[stop]]
+            stop += 1
+        self._bases[at:stop] = [base]
+        self._births[base] = (end, index, stack)
+
+    def find(self, address: int) -> tuple[int, int, tuple[tuple[str, int, str], ...]] | None:
+        """(base, index, stack) of the owner of the address."""
+        at = bisect_right(self._bases, address) - 1
+        if at < 0:
+            return None
+        base = self._bases[at]
+        end, index, stack = self._births[base]
+        return (base, index, stack) if address < end else None
