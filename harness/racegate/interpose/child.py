@@ -67,7 +67,7 @@ class Child:
             observations=tuple(self.run.observations),
             not_seen=dict(session.not_seen),
             realised=session.queue.realised,
-            torch_version=torch.__version__,
+            torch_version=str(torch.__version__),
         )
         self._result.write_bytes(msgspec.json.encode(outcome))
 
