@@ -2,6 +2,7 @@
    Every export of the real library that is not here is a weak function of stubs.c that ends the run with its name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ void vg_kernel_add(const void *function, const char *name);
 static __thread cudaError_t last_error = cudaSuccess;
 static cudaError_t fail(cudaError_t error) { last_error = error; return error; }
 static struct virtual_stream default_streams[3] = {{0}, {1}, {2}}; /* 0 and 1: the legacy stream; 2: per thread */
+static struct virtual_stream *_Atomic streams; /* all that were created, newest first */
 
 static struct virtual_stream *stream_of(cudaStream_t s) {
     return N(s) < 3 ? &default_streams[N(s)] : (struct virtual_stream *)s;
@@ -162,6 +164,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int pr
     if (!stream) return fail(cudaErrorMemoryAllocation);
     stream->flags = flags;
     stream->priority = priority;
+    stream->next = streams;
+    while (!atomic_compare_exchange_weak(&streams, &stream->next, stream)) { }
     *s = (cudaStream_t)stream;
     vg_log(LOG_STREAM_CREATE, N(stream), flags, 0, 0);
     OK;
@@ -180,7 +184,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) {
     struct virtual_event *event = (struct virtual_event *)e;
     (void)f;
     if (event->capture) stream_of(s)->capture = event->capture;
-    vg_log(LOG_STREAM_WAIT, N(s), N(e), event->version, 0);
+    vg_log(LOG_STREAM_WAIT, N(s), N(e), event->version, event->capture ? event->capture->id : 0);
     OK;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data) {
@@ -209,7 +213,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     event->event.version++;
     event->event.capture = stream_of(s)->capture;
     event->recorded_ms = now_ms();
-    vg_log(LOG_EVENT_RECORD, N(e), N(s), event->event.version, 0);
+    vg_log(LOG_EVENT_RECORD, N(e), N(s), event->event.version, event->event.capture ? event->event.capture->id : 0);
     OK;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned f) { (void)f; return cudaEventRecord(e, s); }
@@ -261,8 +265,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode m)
     OK;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
-    *graph = (cudaGraph_t)stream_of(s)->capture;
+    struct virtual_graph *capture = stream_of(s)->capture;
+    *graph = (cudaGraph_t)capture;
     stream_of(s)->capture = NULL;
+    for (struct virtual_stream *joined = streams; joined; joined = joined->next)
+        if (joined->capture == capture) joined->capture = NULL;
     vg_log(LOG_CAPTURE_END, N(s), ((struct virtual_graph *)*graph)->id, 0, 0);
     OK;
 }
@@ -270,7 +277,6 @@ uint64_t vg_capture_of(uint64_t s) {
     struct virtual_graph *graph = stream_of((cudaStream_t)(uintptr_t)s)->capture;
     return graph ? graph->id : 0;
 }
-void vg_leave_capture(uint64_t s) { stream_of((cudaStream_t)(uintptr_t)s)->capture = NULL; }
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long f) {
     (void)f;
     *e = (cudaGraphExec_t)g;

@@ -47,7 +47,11 @@ class Calls:
     def _logged(self, entry: LogEntry) -> None:
         session = self._session
         kind = entry.kind
-        if kind == Logged.EVENT_RECORD:
+        if kind == Logged.EVENT_RECORD and entry.d:
+            self._graphs.record(entry.d, entry.a, entry.b, entry.thread)
+        elif kind == Logged.STREAM_WAIT and entry.d:
+            self._graphs.wait(entry.d, entry.b, entry.a)
+        elif kind == Logged.EVENT_RECORD:
             session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
         elif kind == Logged.STREAM_WAIT:
             session.stream_waits(entry.a, entry.b)
@@ -128,7 +132,8 @@ class Calls:
         def run(keep: object = keep) -> None:
             ctypes.memmove(to, staged, size)
 
-        if self._graphs.add(self._library.capture_of(stream), kind, reads, writes, run):
+        capture = self._library.capture_of(stream)
+        if self._graphs.add(capture, kind, stream, reads, writes, run):
             return 1
         session.issue(kind, stream, reads, writes, run)
         both_device = to_place is source_place is Place.DEVICE
@@ -145,7 +150,8 @@ class Calls:
             ctypes.memset(to, value, size)
 
         writes = ((to, to + size),)
-        if not self._graphs.add(self._library.capture_of(stream), "memset", (), writes, run):
+        capture = self._library.capture_of(stream)
+        if not self._graphs.add(capture, "memset", stream, (), writes, run):
             session.issue("memset", stream, (), writes, run)
         return 1
 

@@ -29,6 +29,10 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         self._session = session
         self._effects: dict[Any, tuple[bool, bool, frozenset[Any]]] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch imports its compiler, two seconds, at the first operator
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -78,6 +82,10 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
 
     @staticmethod
     def _has_cuda(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the operator runs on the device, or moves something there."""
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "cuda":
+            return True
         values = (*args, *kwargs.values())
         return any(tensor.is_cuda for value in values for tensor in tensors_in(value))
 

@@ -28,7 +28,6 @@ _PICKS = {
     "scatter_add_": (0, "gather"),
     "scatter_reduce_": (0, "gather"),
     "embedding": (0, "rows"),
-    "masked_fill_": (0, "mask"),
     "masked_select": (0, "mask"),
     "take": (0, "take"),
     "put_": (0, "take"),

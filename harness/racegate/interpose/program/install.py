@@ -14,10 +14,12 @@ from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.calls import Calls
 from racegate.interpose.program.graphs import Graphs
 from racegate.interpose.program.hostmode import HostMode
+from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.kernels import Kernels
 from racegate.interpose.program.library import Library
 from racegate.interpose.program.session import Session
 from racegate.interpose.program.threads import track_threads
+from racegate.interpose.program.triton_kernels import TritonKernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     torch.cuda.init()
     torch.backends.cudnn.enabled = False  # its kernels have no CPU body; plain ones have
     kernels.register()
+    triton = TritonKernels(session, library, graphs)
+    AfterImport({"triton.runtime.interpreter": triton.patch}).install()
     track_arrays(session)
     _track_events(session)
     mode = HostMode(session)

@@ -76,7 +76,9 @@ class Kernels:
             else:
                 result, fresh, work = self._prepare(operator, args, kwargs)
         writes = merged([*writes, *(r for t in fresh for r in bytes_of(session, t))])
-        if work is not None and self._graphs.add(capture, operator.short, reads, writes, work):
+        if work is not None and self._graphs.add(
+            capture, operator.short, stream, reads, writes, work
+        ):
             return result
         session.issue(operator.short, stream, reads, writes, work)
         if operator.waits or indexing.reads_a_size(operator, args):
@@ -135,11 +137,12 @@ class Kernels:
         fresh: list[Tensor] = []
         result = self._to_device(shapes, back, fresh)
         targets = [alias_of(session, tensor) for tensor in fresh]
+        known = {id(tensor) for tensor in tensors_in([cpu_args, list(cpu_kwargs.values())])}
 
-        def work() -> None:
+        def work() -> None:  # holds no tensor of the program: its memory may be used again
             with session.own():
                 made = self._call(operator, cpu_args, cpu_kwargs)
-                new = [tensor for tensor in tensors_in(made) if id(tensor) not in back]
+                new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
                 for target, tensor in zip(targets, new, strict=True):
                     target.copy_(tensor)
 

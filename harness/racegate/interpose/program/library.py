@@ -104,6 +104,3 @@ class Library:
     def capture_of(self, stream: int) -> int:
         """Number of the graph that the stream is being captured into, 0 if none."""
         return int(self._library.vg_capture_of(_WORD(stream)))
-
-    def leave_capture(self, stream: int) -> None:
-        self._library.vg_leave_capture(_WORD(stream))

@@ -40,7 +40,8 @@ class Session:
         self.is_over = False
         self.settle: Callable[[int, int], None] = lambda event, version: None
         self.drain: Callable[[], None] = lambda: None
-        self._polls_left = polls_max
+        self._polls_max = polls_max
+        self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
         self._local = threading.local()
         self._threads: dict[int, int] = {}
@@ -198,8 +199,9 @@ class Session:
         if covers(self.recorder.lanes.clocks[thread], clock):
             return True
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
-        if self._polls_left > 0:
-            self._polls_left -= 1
+        asked = (event, tuple(clock))
+        self._polls[asked] += 1
+        if self._polls[asked] <= self._polls_max:
             return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())

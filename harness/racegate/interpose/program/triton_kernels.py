@@ -1,0 +1,129 @@
+"""Triton kernels under Triton's interpreter: on aliases, with the bytes they load and store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from racegate.interpose.order.ranges import Ranges, merged
+from racegate.interpose.program.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.program.graphs import Graphs
+from racegate.interpose.program.library import Library
+from racegate.interpose.program.session import Session
+
+
+class TritonKernels:
+    """Launches of interpreted kernels become operations on the current stream."""
+
+    def __init__(self, session: Session, library: Library, graphs: Graphs) -> None:
+        self._session = session
+        self._library = library
+        self._graphs = graphs
+        self._noting: list[tuple[Any, int, bool]] | None = None
+
+    def patch(self, interpreter: ModuleType) -> None:
+        """interpreter: triton.runtime.interpreter, just imported."""
+        builder: Any = interpreter.InterpreterBuilder
+        executor: Any = interpreter.GridExecutor
+        self._note_calls(builder, "create_masked_load", mask_at=1, is_write=False)
+        self._note_calls(builder, "create_masked_store", mask_at=2, is_write=True)
+        self._note_calls(builder, "create_atomic_rmw", mask_at=3, is_write=True, pointer_at=1)
+        self._note_calls(builder, "create_atomic_cas", mask_at=None, is_write=True)
+        plain = executor.__call__
+        kernels = self
+
+        def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
+            name = getattr(executor.fn, "__name__", "?")
+            return kernels.launch(name, args, kwargs, lambda: plain(executor, *args, **kwargs))
+
+        executor.__call__ = call
+        executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
+        executor._restore_args_dev = lambda *args: None
+
+    def launch(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
+    ) -> Any:
+        """One launch on the current stream. Its bytes are known when it ran."""
+        session = self._session
+        session.drain()
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        capture = self._library.capture_of(stream) if self._graphs.capturing else 0
+        kind = f"kernel {name}"
+        if session.queue.is_eager and not capture:
+            result, reads, writes = self._run(run)
+            session.issue(kind, stream, reads, writes, None)
+            return result
+
+        def work() -> None:
+            with session.own():
+                run()
+
+        tensors = [t for value in (*args, *kwargs.values()) for t in tensors_in(value)]
+        whole = merged(r for tensor in tensors for r in bytes_of(session, tensor))
+        if capture:
+            session.not_seen["captured Triton kernels (whole tensors, as written)"] += 1
+        if not self._graphs.add(capture, kind, stream, (), whole, work):
+            session.issue(kind, stream, (), whole, work)
+        return None
+
+    def _run(self, run: Callable[[], Any]) -> tuple[Any, Ranges, Ranges]:
+        noted: list[tuple[Any, int, bool]] = []
+        self._noting = noted
+        try:
+            with self._session.own():
+                result = run()
+        finally:
+            self._noting = None
+        return result, _ranges(noted, is_write=False), _ranges(noted, is_write=True)
+
+    def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+        def alias(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return alias_of(self._session, value) if value.is_cuda else value
+            if isinstance(value, tuple):
+                return tuple(alias(item) for item in value)
+            return value
+
+        return [alias(value) for value in args], {key: alias(v) for key, v in kwargs.items()}
+
+    def _note_calls(
+        self, builder: Any, name: str, *, mask_at: int | None, is_write: bool, pointer_at: int = 0
+    ) -> None:
+        """The builder's method also notes its addresses. mask_at: position of the mask."""
+        plain = getattr(builder, name)
+
+        def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._noting is not None:
+                mask = args[mask_at] if mask_at is not None else None
+                self._noting.append(_addresses(args[pointer_at], mask, is_write=is_write))
+            return plain(builder, *args, **kwargs)
+
+        setattr(builder, name, method)
+
+
+def _addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, bool]:
+    """(addresses, bytes of each, is_write). pointers, mask: handles of the interpreter."""
+    addresses = np.asarray(pointers.data)
+    if mask is not None:
+        chosen = np.asarray(mask.data)
+        shape = np.broadcast_shapes(addresses.shape, chosen.shape)
+        addresses = np.broadcast_to(addresses, shape)[np.broadcast_to(chosen, shape)]
+    size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+    return np.array(addresses, dtype=np.uint64).reshape(-1), size, is_write
+
+
+def _ranges(noted: list[tuple[Tensor, int, bool]], *, is_write: bool) -> Ranges:
+    pairs: list[tuple[int, int]] = []
+    for addresses, size, writes in noted:
+        if writes is not is_write or not addresses.size:
+            continue
+        starts = np.unique(addresses).astype(np.int64)
+        breaks = np.flatnonzero(np.diff(starts) > size)
+        firsts = starts[np.concatenate(([0], breaks + 1))]
+        lasts = starts[np.concatenate((breaks, [starts.size - 1]))] + size
+        pairs.extend(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    return merged(pairs)
