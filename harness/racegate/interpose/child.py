@@ -1,6 +1,7 @@
-"""The process that runs the program: `python -m racegate.interpose.child PLAN RESULT SCRIPT ...`.
+"""The process that holds the virtual device: `python -m racegate.interpose.child JOBS ANSWERS`.
 
-Started by the launcher with the virtual CUDA runtime preloaded.
+Started by the launcher with the virtual CUDA runtime preloaded and the numbers of two pipes. It
+imports torch once, and forks for each run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import msgspec
 import torch
@@ -20,7 +22,7 @@ from racegate.interpose.current import Run, set_run
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, install
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.observing import read_value
@@ -29,19 +31,25 @@ from racegate.interpose.program.session import Session
 
 
 class Child:
-    """One run of one program in this process."""
+    """The virtual device of this process, and what is found on it in one run."""
 
-    def __init__(self, plan: Plan, result: Path, library: Path) -> None:
-        self._result = result
-        self._pid = os.getpid()
-        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-        self.session = Session(Queue(holds), polls_max=plan.polls)
-        self.session.is_recording = plan.is_recording
+    def __init__(self, library: Path) -> None:
+        self.session = Session(Queue())
+        self._result = Path()
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.session.recorder.on_conflict = self._name
         self.installed: Installed = install(library, self.session, self.refuse)
         self.run = Run(self.findings, lambda value: read_value(self.session, value))
+
+    def begin(self, plan: Plan, result: Path) -> None:
+        """In the forked process: this run's plan."""
+        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
+        self._result = result
+        self.session.queue = Queue(holds)
+        self.session.polls_max = plan.polls
+        self.session.is_recording = plan.is_recording
         set_run(self.run)
+        torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def findings(self) -> list[Finding]:
@@ -139,14 +147,32 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
+def serve(child: Child, jobs: BinaryIO, answers: int) -> None:
+    """One forked process per job. Answers with its exit code, negative for a signal."""
+    for line in jobs:
+        pid = os.fork()
+        if pid == 0:
+            jobs.close()
+            os.close(answers)
+            job = msgspec.json.decode(line, type=Job)
+            if job.is_quiet:
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, 1)
+                os.dup2(nothing, 2)
+            child.begin(job.plan, Path(job.result))
+            sys.exit(run_program(child, list(job.argv)))
+        _, status = os.waitpid(pid, 0)
+        os.write(answers, str(os.waitstatus_to_exitcode(status)).encode())
+
+
 def main() -> None:
-    plan_path, result_path, *argv = sys.argv[1:]
     library = Path(os.environ.pop("LD_PRELOAD"))
-    plan = msgspec.json.decode(Path(plan_path).read_bytes(), type=Plan)
-    child = Child(plan, Path(result_path), library)
-    code = run_program(child, argv)
-    sys.stdout.flush()
-    sys.exit(code)
+    job_end, answer_end = (int(text) for text in sys.argv[1:3])
+    os.set_inheritable(job_end, False)
+    os.set_inheritable(answer_end, False)
+    child = Child(library)
+    with os.fdopen(job_end, "rb") as jobs:
+        serve(child, jobs, answer_end)
 
 
 if __name__ == "__main__":

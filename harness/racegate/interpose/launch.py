@@ -1,11 +1,19 @@
-"""Starts a program on the virtual device in its own process, and reads what came of it."""
+"""Starts programs on the virtual device and reads what came of them.
+
+One process imports torch and stands up the device; it forks for each run, so that a search over
+many schedules imports torch once. Each run has a process of its own.
+"""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +21,7 @@ import msgspec
 
 from racegate.interpose.build import build_library, find_toolkit
 from racegate.interpose.errors import BadInput, ExitCode
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,42 +29,75 @@ class Program:
     """A script, or `-m` and a module, with its arguments. timeout_s: 0 for none."""
 
     argv: tuple[str, ...]
-    library: Path
     timeout_s: float = 0.0
 
 
-def prepare(argv: tuple[str, ...], *, timeout_s: float = 0.0) -> Program:
-    """Raises BadInput if the script does not exist or this machine cannot run it."""
+def checked_program(argv: tuple[str, ...], *, timeout_s: float = 0.0) -> Program:
+    """Raises BadInput if there is no such script."""
     if not argv or argv == ("-m",):
         raise BadInput("no script: python -m racegate.interpose SCRIPT [ARGS]")
     if argv[0] != "-m" and not Path(argv[0]).is_file():
         raise BadInput(f"{argv[0]} does not exist")
-    return Program(argv, build_library(find_toolkit()), timeout_s)
+    return Program(argv, timeout_s)
 
 
-def run_once(program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
-    """One run under one plan. is_quiet: the program's output is not shown."""
-    with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
-        plan_path, result_path = Path(folder) / "plan.json", Path(folder) / "result.json"
-        plan_path.write_bytes(msgspec.json.encode(plan))
-        paths = (str(plan_path), str(result_path))
-        command = [sys.executable, "-m", "racegate.interpose.child", *paths, *program.argv]
-        stream = subprocess.DEVNULL if is_quiet else None
-        try:
-            done = subprocess.run(
-                command,
-                env=_environment(program),
-                stdout=stream,
-                stderr=stream,
-                timeout=program.timeout_s or None,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            text = f"the program did not end within {program.timeout_s:g} s"
-            return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
-        if not result_path.exists():
-            return _lost(done.returncode)
-        return msgspec.json.decode(result_path.read_bytes(), type=Outcome)
+class Device:
+    """The process that holds the virtual device, and the pipes to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], jobs: int, answers: int) -> None:
+        self._process = process
+        self._jobs = jobs
+        self._answers = answers
+
+    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+        """One run under one plan. is_quiet: the program's own output is not shown."""
+        with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
+            result = Path(folder) / "result.json"
+            job = Job(argv=program.argv, plan=plan, result=str(result), is_quiet=is_quiet)
+            try:
+                os.write(self._jobs, msgspec.json.encode(job) + b"\n")
+            except BrokenPipeError:
+                raise BadInput("the virtual device did not start; its message is above") from None
+            code = self._wait(program.timeout_s)
+            if code is None:
+                text = f"the program did not end within {program.timeout_s:g} s"
+                return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
+            if not result.exists():
+                return _lost(code)
+            return msgspec.json.decode(result.read_bytes(), type=Outcome)
+
+    def _wait(self, timeout_s: float) -> int | None:
+        """Exit code of the run, negative for a signal; None if the time is over."""
+        ready, _, _ = select.select([self._answers], [], [], timeout_s or None)
+        if not ready:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            return None
+        answer = os.read(self._answers, 64)
+        if not answer:
+            raise BadInput("the virtual device did not start; its message is above")
+        return int(answer)
+
+
+@contextmanager
+def open_device() -> Iterator[Device]:
+    """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
+    library = build_library(find_toolkit())
+    job_end, jobs = os.pipe()
+    answers, answer_end = os.pipe()
+    command = [sys.executable, "-m", "racegate.interpose.child", str(job_end), str(answer_end)]
+    ends = (job_end, answer_end)
+    process = subprocess.Popen(command, env=_environment(library), pass_fds=ends, process_group=0)
+    os.close(job_end)
+    os.close(answer_end)
+    try:
+        yield Device(process, jobs, answers)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(jobs)
+        process.wait()
+        os.close(answers)
 
 
 def _lost(code: int) -> Outcome:
@@ -68,10 +109,10 @@ def _lost(code: int) -> Outcome:
     return Outcome(ending=Ending.LOST, exit_code=code, message=text)
 
 
-def _environment(program: Program) -> dict[str, str]:
+def _environment(library: Path) -> dict[str, str]:
     return {
         **os.environ,
-        "LD_PRELOAD": str(program.library),
+        "LD_PRELOAD": str(library),
         "TRITON_INTERPRET": "1",
         "CUDA_VISIBLE_DEVICES": "0",
     }

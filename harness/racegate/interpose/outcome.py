@@ -25,7 +25,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[tuple[str, str], ...] = ()
     polls: int = 0
     is_recording: bool = True
-    observes_output: bool = False
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What the device is told: run this program under this plan, and write the outcome there."""
+
+    argv: tuple[str, ...]
+    plan: Plan
+    result: str
+    is_quiet: bool = False
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -2,32 +2,63 @@
 
 from __future__ import annotations
 
+from racegate.interpose.explore import Judged, Verdict
+from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding, Side
-from racegate.interpose.outcome import Ending, Outcome
+from racegate.interpose.outcome import Ending, Observation, Outcome
 
 _STACK_MAX = 4
 
 
-def render(outcome: Outcome) -> str:
+def render(verdicts: Verdicts, script: str) -> str:
     """What a person reads after a run: findings, what was not seen, one closing line."""
+    outcome = verdicts.outcome
+    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
     lines: list[str] = []
     for index, finding in enumerate(outcome.findings, 1):
-        lines += _finding(index, finding)
+        lines += _finding(index, finding, judged.get(finding.signature), script)
+    if outcome.realised:
+        lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
+        lines += [f"observed {_shown(item)}" for item in outcome.observations]
     if outcome.not_seen:
         lines.append("not covered by this verdict:")
         lines += [f"  {count} x {text}" for text, count in sorted(outcome.not_seen.items())]
+    if verdicts.search is not None:
+        how = "every landing tried" if verdicts.search.is_complete else "not every landing tried"
+        lines.append(f"search: {verdicts.search.runs} runs, {how}")
+        if not outcome.observations:
+            lines.append("nothing was observed: mark values with racegate.interpose.observe")
     return "\n".join([*lines, _closing(outcome)])
 
 
-def _finding(index: int, finding: Finding) -> list[str]:
+def _finding(index: int, finding: Finding, judged: Judged | None, script: str) -> list[str]:
     times = f", {finding.count} times" if finding.count > 1 else ""
+    verdict = judged.verdict if judged is not None else Verdict.CONFLICT
     return [
-        f"CONFLICT {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
+        f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
         *_side("first ", finding.first),
         *_side("second", finding.second),
         f"  edge    {finding.edge}",
+        *(_divergence(judged, script) if judged is not None and judged.hold else []),
         "",
     ]
+
+
+def _divergence(judged: Judged, script: str) -> list[str]:
+    lines = [f"  ended   {judged.ending}"] if judged.ending else []
+    actual = {item.name: item for item in judged.actual}
+    for item in judged.expected:
+        other = actual.get(item.name)
+        if other is None or other.digest != item.digest:
+            seen = other.preview if other is not None else "nothing"
+            lines.append(f"  value   {_shown(item)}; with the hold {seen}")
+            break
+    holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
+    return [*lines, f"  replay  python -m racegate.interpose {holds} {script}"]
+
+
+def _shown(item: Observation) -> str:
+    return f"{item.name} = {item.preview}"
 
 
 def _side(name: str, side: Side) -> list[str]:

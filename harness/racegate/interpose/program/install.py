@@ -43,7 +43,6 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     graphs = Graphs(session)
     calls = Calls(library, session, graphs, refuse)
     kernels = Kernels(session, library, graphs, refuse)
-    torch.cuda.init()
     torch.backends.cudnn.enabled = False  # its kernels have no CPU body; plain ones have
     kernels.register()
     triton = TritonKernels(session, library, graphs)

@@ -26,11 +26,12 @@ _OURS = str(Path(__file__).parent.parent)
 class Session:
     """Lanes of this program's threads and streams, its memory, and the queue of its device.
 
+    polls_max: how often a query of unfinished work is answered "not ready" first
     is_over: nothing is judged any more: the program has ended, or this is a forked child
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     """
 
-    def __init__(self, queue: Queue, *, polls_max: int = 0) -> None:
+    def __init__(self, queue: Queue) -> None:
         self.recorder = Recorder()
         self.queue = queue
         self.spans = Spans()
@@ -40,7 +41,7 @@ class Session:
         self.is_over = False
         self.settle: Callable[[int, int], None] = lambda event, version: None
         self.drain: Callable[[], None] = lambda: None
-        self._polls_max = polls_max
+        self.polls_max = 0
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
         self._local = threading.local()
@@ -201,7 +202,7 @@ class Session:
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
-        if self._polls[asked] <= self._polls_max:
+        if self._polls[asked] <= self.polls_max:
             return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())
