@@ -22,8 +22,9 @@ from racegate.interpose.current import Run, set_run
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
+from racegate.interpose.launch import ANSWER
 from racegate.interpose.outcome import Ending, Job, Outcome, Plan
-from racegate.interpose.program.install import Installed, install
+from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.queue import Hold, Queue
@@ -49,7 +50,9 @@ class Child:
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
         set_run(self.run)
-        torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
+        enter(self.session)
+        if plan.is_recording:
+            self.installed.library.watch_pages()
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def findings(self) -> list[Finding]:
@@ -66,6 +69,7 @@ class Child:
         session.drain()
         session.queue.force_all()
         session.is_over = True
+        session.guards.open_all()
         outcome = Outcome(
             ending=ending,
             exit_code=exit_code,
@@ -99,6 +103,7 @@ class Child:
 
     def _after_fork(self) -> None:
         self.session.is_over = True
+        self.session.guards.open_all()
         self.installed.library.hush()
 
 
@@ -148,7 +153,9 @@ def _wait_for_threads() -> None:
 
 
 def serve(child: Child, jobs: BinaryIO, answers: int) -> None:
-    """One forked process per job. Answers with its exit code, negative for a signal."""
+    """One forked process per job. Answers with its number, then with its exit code (negative for a
+    signal).
+    """
     for line in jobs:
         pid = os.fork()
         if pid == 0:
@@ -161,8 +168,9 @@ def serve(child: Child, jobs: BinaryIO, answers: int) -> None:
                 os.dup2(nothing, 2)
             child.begin(job.plan, Path(job.result))
             sys.exit(run_program(child, list(job.argv)))
+        os.write(answers, ANSWER.pack(pid))
         _, status = os.waitpid(pid, 0)
-        os.write(answers, str(os.waitstatus_to_exitcode(status)).encode())
+        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import Observation, Outcome, Plan
 
 FORCED = "forced"
+QUERIES = "completion queries that no edge settles (the other answer is a branch)"
+POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
 PAIRS_MAX = 8  # per finding, tried one at a time
 Holds = tuple[tuple[str, str], ...]
 
@@ -54,10 +56,11 @@ def search(device: Device, program: Program, base: Outcome, *, runs_max: int) ->
     """base: the outcome of the run in which every operation ran at once."""
     firsts = _landings(base.findings)
     tried: dict[Holds, Outcome] = {}
+    polls = POLLS if QUERIES in base.not_seen else 0
 
     def run(holds: Holds) -> Outcome:
         if holds not in tried:
-            plan = Plan(holds=holds, is_recording=False)
+            plan = Plan(holds=holds, polls=polls, is_recording=False)
             tried[holds] = device.run(program, plan, is_quiet=True)
         return tried[holds]
 
@@ -67,7 +70,7 @@ def search(device: Device, program: Program, base: Outcome, *, runs_max: int) ->
             if len(tried) < runs_max and run(holds).seen != base.seen:
                 divergent[finding.signature] = holds
                 break
-    is_complete = not any(finding.first.is_host for finding in base.findings)
+    is_complete = not any(_has_more_orders(finding) for finding in base.findings)
     if len(divergent) < len(base.findings):
         for holds in _together(firsts):
             if len(tried) >= runs_max:
@@ -111,6 +114,13 @@ def _blame(base: Outcome, holds: Holds, divergent: dict[str, Holds]) -> None:
     for finding in base.findings:
         if any(first in held for first, _ in finding.pairs):
             divergent.setdefault(finding.signature, holds)
+
+
+def _has_more_orders(finding: Finding) -> bool:
+    """Whether holding the first operation back is not all that could happen: a thread cannot be
+    held, and the parts of a graph run at times of their own.
+    """
+    return finding.first.is_host or "graph" in (finding.first.operation, finding.second.operation)
 
 
 def _is_realised(outcome: Outcome) -> bool:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from racegate.interpose.errors import BadInput
-from racegate.interpose.explore import Search, Verdict, search
+from racegate.interpose.explore import POLLS, QUERIES, Search, Verdict, search
 from racegate.interpose.launch import Device, Program, open_device
 from racegate.interpose.outcome import Ending, Outcome, Plan
-
-POLLS = 3  # how often a query is first answered "not ready", in the run that tries that answer
-QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,15 +26,22 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(program: Program, *, explores: bool, runs_max: int) -> Verdicts:
-    """One recorded run; a second with other answers if the program polls; the search if asked."""
+    """Judges a program on a device of its own."""
     with open_device() as device:
-        outcome = device.run(program, Plan())
-        if outcome.ending is Ending.FINISHED and QUERIES in outcome.not_seen:
-            outcome = _with_other_answers(device, program, outcome)
-        if not explores or not outcome.findings or outcome.ending is not Ending.FINISHED:
-            return Verdicts(outcome=outcome)
-        found = search(device, program, outcome, runs_max=runs_max)
-        return Verdicts(outcome=outcome, search=found)
+        return judge_on(device, program, explores=explores, runs_max=runs_max)
+
+
+def judge_on(
+    device: Device, program: Program, *, explores: bool, runs_max: int, is_quiet: bool = False
+) -> Verdicts:
+    """One recorded run; a second with other answers if the program polls; the search if asked."""
+    outcome = device.run(program, Plan(), is_quiet=is_quiet)
+    if outcome.ending is Ending.FINISHED and QUERIES in outcome.not_seen:
+        outcome = _with_other_answers(device, program, outcome)
+    if not explores or not outcome.findings or outcome.ending is not Ending.FINISHED:
+        return Verdicts(outcome=outcome)
+    found = search(device, program, outcome, runs_max=runs_max)
+    return Verdicts(outcome=outcome, search=found)
 
 
 def replay(program: Program, holds: tuple[str, ...]) -> Verdicts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,9 @@ import msgspec
 from racegate.interpose.build import build_library, find_toolkit
 from racegate.interpose.errors import BadInput, ExitCode
 from racegate.interpose.outcome import Ending, Job, Outcome, Plan
+
+
+ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +71,20 @@ class Device:
             return msgspec.json.decode(result.read_bytes(), type=Outcome)
 
     def _wait(self, timeout_s: float) -> int | None:
-        """Exit code of the run, negative for a signal; None if the time is over."""
+        """Exit code of the run, negative for a signal; None if it had to be ended."""
+        pid = self._answer()
         ready, _, _ = select.select([self._answers], [], [], timeout_s or None)
-        if not ready:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            return None
-        answer = os.read(self._answers, 64)
-        if not answer:
+        if ready:
+            return self._answer()
+        os.kill(pid, signal.SIGKILL)
+        self._answer()
+        return None
+
+    def _answer(self) -> int:
+        answer = os.read(self._answers, ANSWER.size)
+        if len(answer) < ANSWER.size:
             raise BadInput("the virtual device did not start; its message is above")
-        return int(answer)
+        return int(ANSWER.unpack(answer)[0])
 
 
 @contextmanager

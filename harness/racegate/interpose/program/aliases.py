@@ -9,6 +9,7 @@ import torch
 
 from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
 from racegate.interpose.program.session import Session
+from racegate.interpose.program.spans import Place
 
 Tensor = Any  # torch is untyped here
 
@@ -26,6 +27,8 @@ def alias_of(session: Session, tensor: Tensor) -> Tensor:
         if tensor.numel():
             raise RuntimeError(f"racegate: no memory of the virtual device at {address:#x}")
         return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+    if span.place is Place.PINNED:
+        session.guards.open(span.base, span.end)
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)

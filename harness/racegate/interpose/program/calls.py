@@ -31,12 +31,15 @@ class Calls:
         self._refuse = refuse
         self.bad_devices: list[int] = []
         session.drain = self.drain
+        session.guards.set_pages = library.guard
         session.settle = library.settle_event
         library.listen(self._called)
         self.drain()
 
     def drain(self) -> None:
         """Takes in the logged calls: always before anything else is judged."""
+        for thread, address, is_write in self._library.touches():
+            self._session.touched(thread, address, is_write=is_write)
         if not self._library.has_entries():
             return
         with self._session.lock:
@@ -62,8 +65,10 @@ class Calls:
         elif kind == Logged.MALLOC:
             session.memory_added(entry.a, entry.b, Place.DEVICE)
         elif kind in (Logged.HOST_ALLOC, Logged.HOST_REGISTER):
-            session.memory_added(entry.a, entry.b, Place.PINNED)
+            whole = kind == Logged.HOST_ALLOC
+            session.memory_added(entry.a, entry.b, Place.PINNED, is_whole_pages=whole)
         elif kind in (Logged.FREE, Logged.HOST_FREE):
+            session.guards.open(entry.a, entry.a + entry.b)
             session.queue.force_all()  # both wait for the device
             session.memory_removed(entry.a)
             self._library.release(entry.a, entry.b)
@@ -132,6 +137,8 @@ class Calls:
         def run(keep: object = keep) -> None:
             ctypes.memmove(to, staged, size)
 
+        session.guards.open(to, to + size)
+        session.guards.open(source, source + size)
         capture = self._library.capture_of(stream)
         if self._graphs.add(capture, kind, stream, reads, writes, run):
             return 1

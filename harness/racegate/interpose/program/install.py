@@ -30,7 +30,6 @@ class Installed:
     library: Library
     calls: Calls
     kernels: Kernels
-    mode: HostMode
 
 
 def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Installed:
@@ -49,11 +48,17 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     AfterImport({"triton.runtime.interpreter": triton.patch}).install()
     track_arrays(session)
     _track_events(session)
-    mode = HostMode(session)
-    track_threads(session, lambda: HostMode(session))
-    mode.__enter__()
     atexit.register(library.hush)
-    return Installed(session, library, calls, kernels, mode)
+    return Installed(session, library, calls, kernels)
+
+
+def enter(session: Session) -> HostMode:
+    """In the process of the run: this thread and those it starts are watched from now on."""
+    torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
+    track_threads(session, lambda: HostMode(session))
+    mode = HostMode(session)
+    mode.__enter__()
+    return mode
 
 
 def _track_events(session: Session) -> None:

@@ -132,7 +132,7 @@ class Kernels:
         self._grow_outputs(operator, args, kwargs)
         back: dict[int, Tensor] = {}
         cpu_args, cpu_kwargs = self._to_cpu(args, back), self._to_cpu(kwargs, back)
-        cpu_args, cpu_kwargs = _staged(cpu_args, back), _staged(cpu_kwargs, back)
+        cpu_args, cpu_kwargs = self._staged(cpu_args, back), self._staged(cpu_kwargs, back)
         shapes = _shapes(operator, cpu_args, cpu_kwargs, back)
         fresh: list[Tensor] = []
         result = self._to_device(shapes, back, fresh)
@@ -210,6 +210,20 @@ class Kernels:
             return type(value)(self._to_device(item, back, fresh) for item in value)
         return value
 
+    def _staged(self, value: Any, back: dict[int, Tensor]) -> Any:
+        """Host tensors of a kernel that runs later: their values now.
+
+        A tensor of no dimensions is often a Python number, which its clone would not be.
+        """
+        if isinstance(value, torch.Tensor):
+            is_shared = value.dim() or self._session.spans.find(value.data_ptr()) is not None
+            return value.clone() if id(value) not in back and is_shared else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._staged(item, back) for item in value)
+        if isinstance(value, dict):
+            return {key: self._staged(item, back) for key, item in value.items()}
+        return value
+
     # ---- operators with a life of their own
 
     def _birth(self, original: Any) -> Callable[..., Any]:
@@ -250,18 +264,6 @@ class Kernels:
 def _choose_math(*args: Any, **kwargs: Any) -> int:
     """Attention is computed by the composite of plain operators: fused kernels have no CPU body."""
     return 0
-
-
-def _staged(value: Any, back: dict[int, Tensor]) -> Any:
-    """Host tensors of a kernel that runs later: their values now."""
-    if isinstance(value, torch.Tensor):
-        is_host = id(value) not in back and value.dim() > 0
-        return value.clone() if is_host else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_staged(item, back) for item in value)
-    if isinstance(value, dict):
-        return {key: _staged(item, back) for key, item in value.items()}
-    return value
 
 
 def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:

@@ -72,6 +72,11 @@ class Library:
         self._library.vg_pending_address.restype = ctypes.c_void_p
         address = self._library.vg_pending_address()
         self._pending = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
+        self._library.vg_touched_address.restype = ctypes.c_void_p
+        touched = self._library.vg_touched_address()
+        self._touched = memoryview((_WORD * 1).from_address(touched)).cast("B").cast("Q")
+        self._touches = (_WORD * 3)()
+        self._touches_read = 0
         self._room = (_WORD * (_ROOM * _FIELDS))()
         self._callback: object = None
 
@@ -86,6 +91,25 @@ class Library:
 
     def has_entries(self) -> bool:
         return self._pending[0] != 0
+
+    def watch_pages(self) -> None:
+        """Touches of guarded pages are noted from now on."""
+        self._library.vg_guard_start()
+
+    def guard(self, low: int, high: int, *, mode: int) -> bool:
+        """Whole pages around [low, high). mode: 0 no access, 1 reads only, 2 open."""
+        address = ctypes.c_void_p
+        return bool(self._library.vg_guard(address(low), address(high), ctypes.c_int(mode)))
+
+    def touches(self) -> list[tuple[int, int, bool]]:
+        """(thread, address, is a write) of touches noted since, oldest first."""
+        found = []
+        if self._touched[0] != self._touches_read:
+            self._touches_read = self._touched[0]
+            while self._library.vg_touch(self._touches):
+                thread, address, is_write = self._touches
+                found.append((thread, address, bool(is_write)))
+        return found
 
     def drain(self) -> list[LogEntry]:
         """The calls logged since, oldest first (at most 256; ask again while has_entries)."""

@@ -14,10 +14,12 @@ from types import FrameType
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
+from racegate.interpose.program.guards import Guards
 from racegate.interpose.program.queue import Queue
 from racegate.interpose.program.spans import Births, Place, Spans
 
 FRAMES_MAX = 8
+RANGES_GUARDED_MAX = 16  # per operation
 LEGACY = 0
 _STANDARD = str(Path(os.__file__).parent)
 _OURS = str(Path(__file__).parent.parent)
@@ -36,6 +38,7 @@ class Session:
         self.queue = queue
         self.spans = Spans()
         self.births = Births()
+        self.guards = Guards()
         self.not_seen: Counter[str] = Counter()
         self.is_recording = True
         self.is_over = False
@@ -74,8 +77,9 @@ class Session:
         ident = threading.get_ident() if ident is None else ident
         lane = self._threads.get(ident)
         if lane is None:
-            names = {thread.ident: thread.name for thread in threading.enumerate()}
-            name = "the host" if ident == self._main else f"thread {names.get(ident, ident)}"
+            known = threading._active.get(ident)  # type: ignore[attr-defined]  # without its lock
+            name = known.name if known is not None else "of the backward pass"
+            name = "the host" if ident == self._main else f"thread {name}"
             lane = self._threads[ident] = self.recorder.add_thread(name)
         return lane
 
@@ -142,6 +146,12 @@ class Session:
             if run is not None:
                 clock = self.recorder.lanes.clocks[lane]
                 self.queue.submit(label, lane, access.number, clock, run)
+            if self.spans.pinned and self.is_recording:
+                for ranges, is_write in ((reads, False), (writes, True)):
+                    for low, high in ranges[:RANGES_GUARDED_MAX]:
+                        span = self.spans.find(low)
+                        if span is not None and span.is_whole_pages:
+                            self.guards.close(low, high, lane, access.number, is_write=is_write)
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
@@ -155,6 +165,17 @@ class Session:
                 self.queue.reach(label)
             if self.is_recording:
                 self.recorder.host(self.thread_lane(), label, stack, reads, writes)
+                for low, high in (*reads, *writes):
+                    self.guards.open(low, high)
+
+    def touched(self, thread: int, address: int, *, is_write: bool) -> None:
+        """Code that nobody reports touched a byte that the device may be using."""
+        self.not_seen["pinned memory touched below Python (the first byte of each touch)"] += 1
+        stack = self.stack()
+        byte = ((address, address + 1),)
+        label = self.recorder.label(f"host {'write' if is_write else 'read'} (raw)", stack)
+        reads, writes = ((), byte) if is_write else (byte, ())
+        self.recorder.host(self.thread_lane(thread), label, stack, reads, writes)
 
     def wait_stream(self, stream: int) -> None:
         """The host waits for a stream."""
@@ -212,6 +233,8 @@ class Session:
     def _arrive(self, clock: Clock) -> None:
         """The host knows that all of clock is complete."""
         self.queue.force(clock)
+        if self.guards.has_any():
+            self.guards.arrive(self.recorder.lanes.clocks[self.thread_lane()])
         known = self.recorder.lanes.clocks[self.thread_lane()]
         for event, (number, version) in list(self._unsettled.items()):
             if covers(known, version.clock):
@@ -234,8 +257,10 @@ class Session:
     def stream_waits(self, stream: int, event: int) -> None:
         self.recorder.wait(self.stream_lane(stream), event, self.stack())
 
-    def memory_added(self, base: int, size: int, place: Place) -> None:
-        self.spans.add(base, size, place)
+    def memory_added(
+        self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
+    ) -> None:
+        self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
         self.recorder.shadow.add(base, size)
 
     def memory_removed(self, base: int) -> None:

@@ -15,11 +15,14 @@ class Place(Enum):
 
 
 class Span:
-    """One allocation or registration. storage: a CPU alias of its bytes, made when first needed."""
+    """One allocation or registration. storage: a CPU alias of its bytes, made when first needed;
+    is_whole_pages: nothing else lies on its pages.
+    """
 
-    __slots__ = ("base", "end", "place", "storage")
+    __slots__ = ("base", "end", "is_whole_pages", "place", "storage")
 
-    def __init__(self, base: int, size: int, place: Place) -> None:
+    def __init__(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
+        self.is_whole_pages = is_whole_pages and place is Place.PINNED
         self.base = base
         self.end = base + size
         self.place = place
@@ -34,10 +37,10 @@ class Spans:
         self._spans: dict[int, Span] = {}
         self.pinned = 0
 
-    def add(self, base: int, size: int, place: Place) -> None:
+    def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
         self.remove(base)
         insort(self._bases, base)
-        self._spans[base] = Span(base, size, place)
+        self._spans[base] = Span(base, size, place, is_whole_pages=is_whole_pages)
         self.pinned += place is Place.PINNED
 
     def remove(self, base: int) -> None:

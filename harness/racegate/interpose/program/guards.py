@@ -1,0 +1,71 @@
+"""Pages of pinned memory that the device may be using are closed, so that no touch goes unseen.
+
+A page closes when an operation that uses it is issued, and opens at an access that is reported, at
+the first touch of any other kind, and when the host has waited for the operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from racegate.interpose.order.clocks import Clock, knows
+
+_NONE, _READ, _OPEN = 0, 1, 2
+
+
+class SetPages(Protocol):
+    """Whole pages around [low, high); False if it could not be."""
+
+    def __call__(self, low: int, high: int, *, mode: int) -> bool: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Guard:
+    low: int
+    high: int
+    lane: int
+    number: int
+
+
+def _no_pages(low: int, high: int, *, mode: int) -> bool:
+    return False
+
+
+class Guards:
+    """The closed pages, and for which operation."""
+
+    def __init__(self) -> None:
+        self.set_pages: SetPages = _no_pages
+        self._guards: list[_Guard] = []
+
+    def has_any(self) -> bool:
+        return bool(self._guards)
+
+    def close(self, low: int, high: int, lane: int, number: int, *, is_write: bool) -> None:
+        """The device uses these bytes: it writes them, or only reads."""
+        self.open(low, high)
+        if self.set_pages(low, high, mode=_NONE if is_write else _READ):
+            self._guards.append(_Guard(low, high, lane, number))
+
+    def open(self, low: int, high: int) -> None:
+        """These bytes are about to be touched, by something that is reported or by us."""
+        if not self._guards:
+            return
+        page = 4095
+        low, high = low & ~page, (high + page) & ~page
+        for guard in [g for g in self._guards if (g.low & ~page) < high and low < g.high]:
+            self._open(guard)
+
+    def arrive(self, clock: Clock) -> None:
+        """The host knows that what the clock covers is complete."""
+        for guard in [g for g in self._guards if knows(clock, g.lane, g.number)]:
+            self._open(guard)
+
+    def open_all(self) -> None:
+        for guard in list(self._guards):
+            self._open(guard)
+
+    def _open(self, guard: _Guard) -> None:
+        self._guards.remove(guard)
+        self.set_pages(guard.low, guard.high, mode=_OPEN)

@@ -1,0 +1,23 @@
+"""Runs one litmus program as a script: `python -m racegate.interpose litmus_one.py THEME NAME`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from racegate.interpose import observe
+
+
+def main() -> None:
+    theme, name = sys.argv[1:3]
+    importlib.import_module(f"litmus.{theme}")
+    registry = importlib.import_module("litmus.registry")
+    registry.observe.bound = lambda key, value: observe(key, value)
+    registry.REGISTRY.programs[name].run()
+
+
+if __name__ == "__main__":
+    main()
