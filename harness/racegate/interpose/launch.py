@@ -123,5 +123,6 @@ def _environment(library: Path) -> dict[str, str]:
         **os.environ,
         "LD_PRELOAD": str(library),
         "TRITON_INTERPRET": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
         "CUDA_VISIBLE_DEVICES": "0",
     }

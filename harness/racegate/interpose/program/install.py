@@ -42,7 +42,7 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     graphs = Graphs(session)
     calls = Calls(library, session, graphs, refuse)
     kernels = Kernels(session, library, graphs, refuse)
-    torch.backends.cudnn.enabled = False  # its kernels have no CPU body; plain ones have
+    _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs)
     AfterImport({"triton.runtime.interpreter": triton.patch}).install()
@@ -50,6 +50,14 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     _track_events(session)
     atexit.register(library.hush)
     return Installed(session, library, calls, kernels)
+
+
+def _prefer_plain_kernels() -> None:
+    """Where torch may choose among kernels: those that have a CPU body."""
+    torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def enter(session: Session) -> HostMode:

@@ -47,7 +47,6 @@ class Kernels:
         copy = self._copy(describe("aten::copy_"))
         self._register("aten::copy_", copy, with_keyset=True)
         self._register("aten::_local_scalar_dense", self._item)
-        self._register("aten::_fused_sdp_choice", _choose_math)
 
     def _register(
         self, name: str, function: Callable[..., Any], *, with_keyset: bool = False
@@ -149,9 +148,9 @@ class Kernels:
         return result, fresh, work
 
     def _call(self, operator: Operator, args: Any, kwargs: Any) -> Any:
-        if operator.is_random:
-            return self._generators.call(operator, args, kwargs)
         try:
+            if operator.is_random:
+                return self._generators.call(operator, args, kwargs)
             return operator.overload(*args, **kwargs)
         except NotImplementedError:
             self._refuse(f"{operator.name} (no CPU kernel computes it)")
@@ -259,11 +258,6 @@ class Kernels:
         session.wait_stream(stream)
         with session.own():
             return alias_of(session, tensor).item()
-
-
-def _choose_math(*args: Any, **kwargs: Any) -> int:
-    """Attention is computed by the composite of plain operators: fused kernels have no CPU body."""
-    return 0
 
 
 def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:

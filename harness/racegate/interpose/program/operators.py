@@ -13,7 +13,7 @@ KEPT = frozenset({
     "aten::set_", "aten::set_.source_Tensor", "aten::set_.source_Storage",
     "aten::set_.source_Storage_storage_offset", "aten::resize_", "aten::record_stream",
     "aten::_efficientzerotensor", "aten::is_pinned", "aten::_pin_memory", "aten::copy_",
-    "aten::_fused_sdp_choice", "aten::_nested_view_from_buffer", "aten::_local_scalar_dense",
+    "aten::_nested_view_from_buffer", "aten::_local_scalar_dense",
 })  # fmt: skip
 
 # No kernel of their own for CUDA, but their bodies launch some below the dispatcher.
