@@ -13,13 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
 from racegate.interpose.judge import judge_on
 from racegate.interpose.launch import Device, Program, open_device
 from racegate.interpose.outcome import Ending
 
+HERE = Path(__file__).parent
 RUNS_MAX = 24
 
 
@@ -42,6 +40,7 @@ def judge_one(device: Device, theme: str, name: str) -> dict[str, object]:
 
 
 def main() -> int:
+    sys.path.insert(0, str(HERE))
     programs = importlib.import_module("litmus.registry").load()
     names = sys.argv[2:] or list(programs)
     rows = []
@@ -61,7 +60,9 @@ def main() -> int:
     wrong = [row for row in rows if not row["right"]]
     shown = sum(bool(row["shown"]) for row in rows)
     observable = sum(bool(row["observable"]) for row in rows)
-    print(f"{len(rows) - len(wrong)} of {len(rows)} right, {shown} of {observable} observable shown")
+    print(
+        f"{len(rows) - len(wrong)} of {len(rows)} right, {shown} of {observable} observable shown"
+    )
     return bool(wrong)
 
 

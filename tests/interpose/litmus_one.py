@@ -6,12 +6,11 @@ import importlib
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from racegate.interpose import observe
 
 
 def main() -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
     theme, name = sys.argv[1:3]
     importlib.import_module(f"litmus.{theme}")
     registry = importlib.import_module("litmus.registry")

@@ -1,9 +1,8 @@
 """The interposer: an unmodified PyTorch program on a virtual CUDA device that records everything.
 
-`order/` judges, `program/` stands under torch, `native/` is the CUDA runtime on host memory; the
-modules here build, launch, search and report. Nothing else of racegate is needed or imported, and
-nothing of racegate imports this room. A program uses `recording` and `observe`; both do nothing
-outside of `python -m racegate.interpose`.
+From the bottom: `order/` judges, `device/` is the CUDA runtime on host memory, `kernels/` computes,
+`program/` watches the host; the modules here build, launch, search and report. It imports nothing
+else of racegate, and nothing of racegate imports it. A program may call `recording` and `observe`.
 """
 
 from __future__ import annotations

@@ -33,8 +33,11 @@ def exit_code_of(verdicts: Verdicts) -> int:
     help="Run an unmodified PyTorch program on the virtual CUDA device and judge its order.",
 )
 def run(
+    *,
     program: Annotated[list[str], typer.Argument(help="SCRIPT [ARGS], or -m MODULE [ARGS]")],
-    explore: Annotated[bool, typer.Option("--explore", help="Search for a harmful landing.")] = False,
+    explore: Annotated[
+        bool, typer.Option("--explore", help="Search for a harmful landing.")
+    ] = False,
     runs_max: Annotated[int, typer.Option("--runs", help="Runs that the search may make.")] = 64,
     hold: Annotated[
         list[str] | None, typer.Option("--hold", help="Replay: `OPERATION until ACCESS`.")

@@ -21,7 +21,7 @@ from pathlib import Path
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
 
-NATIVE = Path(__file__).parent / "native"
+NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
 _DRIVER_NAME = re.compile(r"\b(cu[A-Z]\w*)\s*\(|#define\s+(cu[A-Z]\w*)\s+(cu[A-Z]\w*)")

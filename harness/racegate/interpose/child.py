@@ -19,16 +19,16 @@ import msgspec
 import torch
 
 from racegate.interpose.current import Run, set_run
+from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.session import Session
 from racegate.interpose.errors import ExitCode
+from racegate.interpose.launch import ANSWER
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.launch import ANSWER
 from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.observing import read_value
-from racegate.interpose.program.queue import Hold, Queue
-from racegate.interpose.program.session import Session
 
 
 class Child:

@@ -79,7 +79,9 @@ def search(device: Device, program: Program, base: Outcome, *, runs_max: int) ->
             if holds and run(holds).seen != base.seen:
                 _blame(base, holds, divergent)
     is_complete = is_complete and all(_is_realised(outcome) for outcome in tried.values())
-    judged = tuple(_judge(f, base, tried, divergent, is_complete) for f in base.findings)
+    judged = tuple(
+        _judge(f, base, tried, divergent, is_complete=is_complete) for f in base.findings
+    )
     return Search(judged=judged, runs=len(tried), is_complete=is_complete)
 
 
@@ -133,6 +135,7 @@ def _judge(
     base: Outcome,
     tried: dict[Holds, Outcome],
     divergent: dict[str, Holds],
+    *,
     is_complete: bool,
 ) -> Judged:
     holds = divergent.get(finding.signature)

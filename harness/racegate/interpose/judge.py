@@ -19,9 +19,11 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_finding(self) -> bool:
         """A conflict that is not known to be benign."""
-        benign = {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN} if (
-            self.search
-        ) else set()
+        benign = (
+            {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
+            if (self.search)
+            else set()
+        )
         return any(finding.signature not in benign for finding in self.outcome.findings)
 
 

@@ -24,7 +24,6 @@ from racegate.interpose.build import build_library, find_toolkit
 from racegate.interpose.errors import BadInput, ExitCode
 from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 
-
 ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 
 

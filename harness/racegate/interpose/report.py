@@ -64,7 +64,9 @@ def _shown(item: Observation) -> str:
 def _side(name: str, side: Side) -> list[str]:
     verb = "writes" if side.is_write else "reads"
     head = f"  {name}  {side.operation} {verb} it on {side.lane}"
-    frames = [f"            {file}:{line} in {code}" for file, line, code in side.stack[:_STACK_MAX]]
+    frames = [
+        f"            {file}:{line} in {code}" for file, line, code in side.stack[:_STACK_MAX]
+    ]
     return [head, *frames]
 
 

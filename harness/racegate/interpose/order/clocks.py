@@ -28,9 +28,7 @@ def knows(clock: Clock, lane: int, number: int) -> bool:
 def covers(clock: Clock, other: Clock) -> bool:
     """Whether clock knows all that other knows."""
     known = len(clock)
-    return all(
-        number <= (clock[lane] if lane < known else 0) for lane, number in enumerate(other)
-    )
+    return all(number <= (clock[lane] if lane < known else 0) for lane, number in enumerate(other))
 
 
 class Lanes:

@@ -90,9 +90,7 @@ def _edge(conflict: Conflict, first: Side, second: Side, reborn: Stack | None) -
             f"{here}"
         )
     if conflict.late:
-        return (
-            f"the wait at {place_name(conflict.late)} stands too late: move it before {there}"
-        )
+        return f"the wait at {place_name(conflict.late)} stands too late: move it before {there}"
     if first.is_host:
         return (
             f"{first.lane} has to hand over after {here}, and {second.lane} to take over before "
@@ -105,6 +103,4 @@ def _edge(conflict: Conflict, first: Side, second: Side, reborn: Stack | None) -
             f"stands before {here}: record the event after {here} and wait for it before {there} "
             f"({how})"
         )
-    return (
-        f"record an event after {here} on {first.lane} and wait for it before {there} ({how})"
-    )
+    return f"record an event after {here} on {first.lane} and wait for it before {there} ({how})"

@@ -73,7 +73,7 @@ class Recorder:
         self._blocking: list[int] = []
 
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
-        """A lane for a stream. A blocking one is ordered with the legacy default stream, both ways."""
+        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
         lane = self.lanes.add(name, is_host=False)
         if is_legacy:
             self._legacy = lane
@@ -100,9 +100,7 @@ class Recorder:
         self._touch(access, reads, writes)
         return access
 
-    def host(
-        self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
-    ) -> Access:
+    def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> Access:
         """A thread touches memory that the device can reach."""
         access = self._access(thread, self.lanes.numbers[thread], label, stack)
         self._touch(access, reads, writes)

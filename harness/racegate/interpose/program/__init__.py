@@ -1,5 +1,4 @@
-"""What stands between an unmodified PyTorch program and the virtual device.
+"""What is put around an unmodified program: its host accesses, threads, names and observations.
 
-Knows torch, its dispatcher and the native runtime; observes every operation and host access and
-reports it to the recorder. Knows nothing of verdicts, files or command lines.
+Knows torch's Python side; installs everything. Knows nothing of verdicts, files or command lines.
 """

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import bytes_of
 from racegate.interpose.order.ranges import Ranges, element_ranges, strided_ranges
-from racegate.interpose.program.aliases import bytes_of
-from racegate.interpose.program.session import Session
 
 _READING = (
     "tolist", "item", "copy", "sum", "max", "min", "any", "all", "astype", "nonzero", "argmax",
@@ -23,7 +23,7 @@ _WRITING = ("fill", "sort", "put", "partition", "byteswap")
 
 
 def track_arrays(session: Session) -> type:
-    """Tensor.numpy() of a pinned tensor gives an array that reports its accesses; returns its type."""
+    """Tensor.numpy() of a pinned tensor gives an array that reports accesses; returns its type."""
     array_type = _array_type(session)
     numpy, tolist = torch.Tensor.numpy, torch.Tensor.tolist
 
@@ -169,8 +169,11 @@ def _method(name: str, touch: Any, *, is_write: bool) -> Any:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         verb = f"host {'write' if is_write else 'read'} (numpy)"
-        touch(verb, reads=_arrays(args) + ([] if is_write else [self]),
-              writes=[self] if is_write else [])
+        touch(
+            verb,
+            reads=_arrays(args) + ([] if is_write else [self]),
+            writes=[self] if is_write else [],
+        )
         return original(self.view(np.ndarray), *_plain(args), **kwargs)
 
     return method

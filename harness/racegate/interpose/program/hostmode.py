@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racegate.interpose.program.aliases import bytes_of, tensors_in
-from racegate.interpose.program.session import Session
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import bytes_of, tensors_in
 
 # They look at shapes and addresses only.
 _BLIND = frozenset({

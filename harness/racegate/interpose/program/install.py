@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Library
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.run import Kernels
+from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
-from racegate.interpose.program.calls import Calls
-from racegate.interpose.program.graphs import Graphs
 from racegate.interpose.program.hostmode import HostMode
 from racegate.interpose.program.imports import AfterImport
-from racegate.interpose.program.kernels import Kernels
-from racegate.interpose.program.library import Library
-from racegate.interpose.program.session import Session
 from racegate.interpose.program.threads import track_threads
-from racegate.interpose.program.triton_kernels import TritonKernels
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from racegate.interpose.device.session import Session
 from racegate.interpose.order.findings import place_name
-from racegate.interpose.program.session import Session
 
 _DEPTH_MAX = 4
 _LOOKED_AT_MAX = 4000
@@ -81,7 +81,9 @@ def _children(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}[{i}]", item) for i, item in enumerate(value[:_ITEMS_MAX]))
     elif isinstance(value, dict):
         items = list(value.items())[:_ITEMS_MAX]
-        yield from ((f"{name}[{key!r}]", item) for key, item in items if isinstance(key, (str, int)))
+        yield from (
+            (f"{name}[{key!r}]", item) for key, item in items if isinstance(key, (str, int))
+        )
     elif isinstance(value, torch.nn.Module):
         for part in ("_parameters", "_buffers", "_modules"):
             for key, item in value.__dict__.get(part, {}).items():

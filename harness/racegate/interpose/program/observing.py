@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
-from racegate.interpose.program.aliases import alias_of, bytes_of
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.program.arrays import array_ranges
-from racegate.interpose.program.session import Session
 
 
-def read_value(session: Session, value: object) -> tuple[bytes, str]:
+def read_value(session: Session, value: Any) -> tuple[bytes, str]:
     """(bytes that must not change, how to show them).
 
     A CUDA tensor is read as its current stream would see it, without an edge for the program;

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from racegate.interpose.device.session import Session
 from racegate.interpose.order.clocks import Clock, join
-from racegate.interpose.program.session import Session
 
 MakeMode = Callable[[], Any]
 
@@ -61,9 +61,9 @@ def _track_locks(session: Session) -> None:
     def tracked() -> TrackedLock:
         return TrackedLock(session, plain())
 
-    threading.Lock = tracked  # type: ignore[misc, assignment]
+    threading.Lock = tracked  # type: ignore[assignment]
     threading._allocate_lock = tracked  # type: ignore[attr-defined]
-    threading.RLock = _tracked_rlock(session)  # type: ignore[misc, assignment]
+    threading.RLock = _tracked_rlock(session)  # type: ignore[assignment]
 
 
 def _tracked_rlock(session: Session) -> Callable[[], Any]:
@@ -107,6 +107,6 @@ def _track_starts(session: Session, make_mode: MakeMode) -> None:
         if not thread.is_alive() and end is not None:
             session.recorder.take(session.thread_lane(), end)
 
-    threading.Thread.start = tracked_start  # type: ignore[method-assign]
+    threading.Thread.start = tracked_start  # type: ignore[method-assign, assignment]
     threading.Thread._bootstrap_inner = tracked_bootstrap  # type: ignore[attr-defined]
-    threading.Thread.join = tracked_join  # type: ignore[method-assign]
+    threading.Thread.join = tracked_join  # type: ignore[method-assign, assignment]

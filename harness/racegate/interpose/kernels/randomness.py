@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from racegate.interpose.program.operators import Operator
+from racegate.interpose.kernels.operators import Operator
 
 _STEP = 4  # torch's CUDA generators count in fours
 _MASK = (1 << 63) - 1

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
 from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
-from racegate.interpose.program.session import Session
-from racegate.interpose.program.spans import Place
 
 Tensor = Any  # torch is untyped here
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.order.ranges import Ranges, element_ranges, merged
-from racegate.interpose.program.aliases import Tensor, alias_of, bytes_of, tensors_in
-from racegate.interpose.program.operators import Operator
-from racegate.interpose.program.session import Session
 
 _ELEMENTS_MAX = 1 << 22
 
@@ -43,7 +43,8 @@ def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
     if _PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
         return False
     masks = (torch.bool, torch.uint8)
-    return any(index.dtype in masks and index.is_cuda for index in tensors_in(args[1]))
+    masked = [index for index in tensors_in(args[1]) if index.dtype in masks and index.is_cuda]
+    return bool(masked)
 
 
 def touched(session: Session, operator: Operator, args: tuple[Any, ...]) -> dict[int, Ranges]:

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Library
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels import indexing
+from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.operators import Operator, describe, device_operators
+from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.order.ranges import Ranges, merged
-from racegate.interpose.program import indexing
-from racegate.interpose.program.aliases import Tensor, alias_of, bytes_of, tensors_in
-from racegate.interpose.program.graphs import Graphs
-from racegate.interpose.program.library import Library
-from racegate.interpose.program.operators import Operator, describe, device_operators
-from racegate.interpose.program.randomness import Generators
-from racegate.interpose.program.session import Session
 
 _CPU = torch.device("cpu")
 
@@ -125,8 +125,11 @@ class Kernels:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         if operator.waits or operator.is_random or indexing.reads_a_size(operator, args):
-            session.queue.force(session.recorder.lanes.clocks[session.stream_lane(
-                torch._C._cuda_getCurrentRawStream(0))])
+            session.queue.force(
+                session.recorder.lanes.clocks[
+                    session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
+                ]
+            )
             return (*self._compute(operator, args, kwargs), None)
         self._grow_outputs(operator, args, kwargs)
         back: dict[int, Tensor] = {}
@@ -240,10 +243,10 @@ class Kernels:
         return empty
 
     def _copy(self, operator: Operator) -> Callable[..., Any]:
-        """Between devices torch's own copy runs, down to the runtime; on one device it is a kernel."""
+        """Between devices torch's own copy runs, down to the runtime; on one it is a kernel."""
         native = torch.library.get_kernel("aten::copy_", "CUDA")
 
-        def copy(keyset: Any, to: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+        def copy(keyset: Any, to: Tensor, source: Tensor, non_blocking: Any = 0) -> Tensor:
             if to.is_cuda and source.is_cuda:
                 return self.run(operator, (to, source, non_blocking), {})
             return native.call_boxed(keyset, to, source, non_blocking)

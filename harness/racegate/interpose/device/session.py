@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from racegate.interpose.device.guards import Guards
+from racegate.interpose.device.queue import Queue
+from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
-from racegate.interpose.program.guards import Guards
-from racegate.interpose.program.queue import Queue
-from racegate.interpose.program.spans import Births, Place, Spans
 
 FRAMES_MAX = 8
 RANGES_GUARDED_MAX = 16  # per operation
@@ -104,7 +104,9 @@ class Session:
         """Frames of the program, innermost first: no torch, no standard library, none of ours."""
         frames = self._walk(sys._getframe(1))
         if not frames and threading.get_ident() != self._main:
-            frames = self._walk(self.main_frame())  # a backward pass runs in a thread without Python frames
+            frames = self._walk(
+                self.main_frame()
+            )  # a backward pass runs in a thread without Python frames
         return tuple(frames)
 
     def main_frame(self) -> FrameType | None:
@@ -269,7 +271,7 @@ class Session:
 
 
 def _is_program_file(name: str) -> bool:
-    if name.startswith("<") or name.startswith(_OURS):
+    if name.startswith(("<", _OURS)):
         return False
     if name.startswith(_STANDARD) and "site-packages" not in name:
         return False

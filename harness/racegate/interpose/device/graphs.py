@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from racegate.interpose.device.session import Session
 from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Recorder
-from racegate.interpose.program.session import Session
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Graphs:
             graph.writes.extend(writes)
             lane, stack = session.stream_lane(stream), session.stack()
             self._match_lanes(graph.inside)
-            for low, high in (*reads, *writes):
+            for low, _ in (*reads, *writes):
                 span = session.spans.find(low)
                 if span is not None and not graph.inside.shadow.is_known(low):
                     graph.inside.shadow.add(span.base, span.end - span.base)

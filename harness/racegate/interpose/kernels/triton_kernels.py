@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Library
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
 from racegate.interpose.order.ranges import Ranges, merged
-from racegate.interpose.program.aliases import Tensor, alias_of, bytes_of, tensors_in
-from racegate.interpose.program.graphs import Graphs
-from racegate.interpose.program.library import Library
-from racegate.interpose.program.session import Session
 
 
 class TritonKernels:

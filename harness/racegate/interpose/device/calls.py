@@ -6,11 +6,11 @@ import ctypes
 import traceback
 from collections.abc import Callable
 
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Call, Library, LogEntry, Logged
+from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
 from racegate.interpose.order.ranges import Ranges
-from racegate.interpose.program.graphs import Graphs
-from racegate.interpose.program.library import Call, Library, LogEntry, Logged
-from racegate.interpose.program.session import Session
-from racegate.interpose.program.spans import Place
 
 _BLOCKING = 1 << 63
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -18,7 +18,7 @@ EVERYTHING = "everything"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """operation: a label, a kind with a star (`d2h*`), or `everything`; until: a label or `forced`."""
+    """operation: a label, a kind with a star (`d2h*`) or `everything`; until: a label, `forced`."""
 
     operation: str
     until: str = UNTIL_FORCED
