@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -57,7 +57,7 @@ def run(
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(verdicts)).decode())
     else:
-        print(render(verdicts, Path(program[0]).name), file=sys.stderr)
+        print(render(verdicts, shlex.join(program)), file=sys.stderr)
     raise typer.Exit(exit_code_of(verdicts))
 
 

@@ -10,13 +10,16 @@ from racegate.interpose.outcome import Ending, Observation, Outcome
 _STACK_MAX = 4
 
 
-def render(verdicts: Verdicts, script: str) -> str:
-    """What a person reads after a run: findings, what was not seen, one closing line."""
+def render(verdicts: Verdicts, command: str) -> str:
+    """What a person reads after a run: findings, what was not seen, one closing line.
+
+    command: the script with its arguments
+    """
     outcome = verdicts.outcome
     judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
     lines: list[str] = []
     for index, finding in enumerate(outcome.findings, 1):
-        lines += _finding(index, finding, judged.get(finding.signature), script)
+        lines += _finding(index, finding, judged.get(finding.signature), command)
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {_shown(item)}" for item in outcome.observations]
@@ -31,7 +34,7 @@ def render(verdicts: Verdicts, script: str) -> str:
     return "\n".join([*lines, _closing(outcome)])
 
 
-def _finding(index: int, finding: Finding, judged: Judged | None, script: str) -> list[str]:
+def _finding(index: int, finding: Finding, judged: Judged | None, command: str) -> list[str]:
     times = f", {finding.count} times" if finding.count > 1 else ""
     verdict = judged.verdict if judged is not None else Verdict.CONFLICT
     return [
@@ -39,12 +42,12 @@ def _finding(index: int, finding: Finding, judged: Judged | None, script: str) -
         *_side("first ", finding.first),
         *_side("second", finding.second),
         f"  edge    {finding.edge}",
-        *(_divergence(judged, script) if judged is not None and judged.hold else []),
+        *(_divergence(judged, command) if judged is not None and judged.hold else []),
         "",
     ]
 
 
-def _divergence(judged: Judged, script: str) -> list[str]:
+def _divergence(judged: Judged, command: str) -> list[str]:
     lines = [f"  ended   {judged.ending}"] if judged.ending else []
     actual = {item.name: item for item in judged.actual}
     for item in judged.expected:
@@ -54,7 +57,7 @@ def _divergence(judged: Judged, script: str) -> list[str]:
             lines.append(f"  value   {_shown(item)}; with the hold {seen}")
             break
     holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
-    return [*lines, f"  replay  python -m racegate.interpose {holds} {script}"]
+    return [*lines, f"  replay  python -m racegate.interpose {holds} {command}"]
 
 
 def _shown(item: Observation) -> str:

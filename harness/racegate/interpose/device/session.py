@@ -49,6 +49,8 @@ class Session:
         self.lock = threading.RLock()
         self._local = threading.local()
         self._threads: dict[int, int] = {}
+        self._engine: list[int] = []  # lanes of threads that autograd started
+        self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
         self._program_file: dict[str, bool] = {}
@@ -81,7 +83,26 @@ class Session:
             name = known.name if known is not None else "of the backward pass"
             name = "the host" if ident == self._main else f"thread {name}"
             lane = self._threads[ident] = self.recorder.add_thread(name)
+            if known is None and ident != self._main:
+                self._engine.append(lane)
+                self.recorder.take(lane, self._backward)
         return lane
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """A thread calls autograd: its engine's threads go on from here, and are waited for."""
+        with self.lock:
+            self.drain()
+            self._backward = self.recorder.hand_on(self.thread_lane())
+            for lane in self._engine:
+                self.recorder.take(lane, self._backward)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.drain()
+                for lane in self._engine:
+                    self.recorder.take(self.thread_lane(), self.recorder.hand_on(lane))
 
     def forget_thread(self, ident: int) -> None:
         """The thread ended; its number may be given to another."""

@@ -12,6 +12,7 @@ from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.order.ranges import Ranges, element_ranges, merged
 
 _ELEMENTS_MAX = 1 << 22
+_MASKS = (torch.bool, torch.uint8)
 
 # operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
 _PICKS = {
@@ -42,8 +43,7 @@ def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
     """Whether a mask among the indices makes torch wait for its count."""
     if _PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
         return False
-    masks = (torch.bool, torch.uint8)
-    masked = [index for index in tensors_in(args[1]) if index.dtype in masks and index.is_cuda]
+    masked = [index for index in tensors_in(args[1]) if index.dtype in _MASKS and index.is_cuda]
     return bool(masked)
 
 
@@ -82,15 +82,15 @@ def _is_by_rows(how: str, args: tuple[Any, ...], indices: list[Tensor]) -> bool:
     if how == "rows":
         return True
     if how == "index_select":
-        return args[0].dim() > 0 and args[1] % args[0].dim() == 0
-    return how == "index" and len(indices) == 1 and not indices[0].dtype.is_floating_point
+        return bool(args[0].dim() and args[1] % args[0].dim() == 0)
+    if how != "index" or len(indices) != 1:
+        return False
+    return bool(indices[0].dim() == 1 or indices[0].dtype not in _MASKS)
 
 
 def _rows(session: Session, source: Tensor, index: Tensor) -> Ranges:
     """Bytes of whole rows: one row's ranges, moved."""
-    if index.dtype in (torch.bool, torch.uint8) and index.dim() > 1:
-        index = index.reshape(index.shape[0], -1).any(1)
-    if index.dtype in (torch.bool, torch.uint8):
+    if index.dtype in _MASKS:
         index = index.nonzero()
     count = source.shape[0]
     rows = sorted({int(row) % count for row in index.reshape(-1).tolist()})

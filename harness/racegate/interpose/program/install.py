@@ -48,6 +48,7 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     AfterImport({"triton.runtime.interpreter": triton.patch}).install()
     track_arrays(session)
     _track_events(session)
+    _track_backward(session)
     atexit.register(library.hush)
     return Installed(session, library, calls, kernels)
 
@@ -86,6 +87,17 @@ def _track_events(session: Session) -> None:
 
     torch.cuda.Event.query = query_event
     torch.cuda.Stream.query = query_stream
+
+
+def _track_backward(session: Session) -> None:
+    run = torch.autograd.graph._engine_run_backward
+
+    def tracked(*args: Any, **kwargs: Any) -> Any:
+        with session.backward():
+            return run(*args, **kwargs)
+
+    for module in (torch.autograd.graph, torch.autograd):
+        module._engine_run_backward = tracked
 
 
 def _draining(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,61 @@
+"""Building the runtime: what is exported, what is missing, and what the messages say."""
+
+from __future__ import annotations
+
+import _struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from racegate.interpose.build import Toolkit, find_compiler, find_toolkit, stub_source
+from racegate.interpose.elf import exported_functions
+from racegate.interpose.errors import BadInput
+
+
+def a_library() -> Path:
+    return Path(_struct.__file__)
+
+
+def test_exports_of_a_library_are_read() -> None:
+    assert "PyInit__struct" in exported_functions(a_library())
+
+
+def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.so").write_text("text")
+    with pytest.raises(BadInput, match=r"x\.so is not"):
+        exported_functions(tmp_path / "x.so")
+
+
+def test_every_entry_point_gets_a_function_that_ends_the_run(tmp_path: Path) -> None:
+    (tmp_path / "cuda.h").write_text(
+        "#define cuMemAlloc cuMemAlloc_v2\nCUresult CUDAAPI cuStreamBatch(CUstream s);\n"
+    )
+    source = stub_source(Toolkit("2.0", 13000, a_library(), tmp_path))
+    for name in ("cuMemAlloc", "cuMemAlloc_v2", "cuStreamBatch", "PyInit__struct"):
+        assert f'int {name}(void) {{ return vg_unmodelled("{name}"); }}' in source
+
+
+def test_no_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="pip install ziglang"):
+        find_compiler()
+
+
+def test_ziglang_stands_in_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert find_compiler() == (sys.executable, "-m", "ziglang", "cc")
+
+
+def test_a_cpu_build_of_torch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "version.py").write_text("__version__ = '2.0'\ncuda: str | None = None\n")
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: type("Spec", (), {"origin": folder / "x.py"})
+    )
+    with pytest.raises(BadInput, match="build without CUDA"):
+        find_toolkit()

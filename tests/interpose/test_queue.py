@@ -1,0 +1,97 @@
+"""Held operations: they run late, and never where the program's own edges forbid it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.order.clocks import Lanes, join
+
+HOST = 0
+actions = st.one_of(
+    st.tuples(st.just("issue"), st.integers(0, 2)),
+    st.tuples(st.just("order"), st.integers(0, 2), st.integers(0, 2)),
+    st.tuples(st.just("wait"), st.integers(0, 2)),
+)
+
+
+class Device:
+    """Streams of operations that write down when they ran, and what must have run before."""
+
+    def __init__(self, holds: tuple[Hold, ...]) -> None:
+        self.queue = Queue(holds)
+        self.lanes = Lanes()
+        self.lanes.add("host", is_host=True)
+        self.streams = [self.lanes.add(f"s{i}", is_host=False) for i in range(3)]
+        self.before: dict[int, set[int]] = {}
+        self.on_stream: list[set[int]] = [set(), set(), set()]
+        self.ran: list[int] = []
+
+    def issue(self, stream: int) -> int:
+        lane, operation = self.streams[stream], len(self.before)
+        number = self.lanes.issue(HOST, lane)
+        self.before[operation] = set(self.on_stream[stream])
+        self.on_stream[stream].add(operation)
+        clock = self.lanes.clocks[lane]
+        run = lambda: self.ran.append(operation)  # noqa: E731
+        self.queue.submit(f"op@x:{operation}#1", lane, number, clock, run)
+        return operation
+
+    def order(self, first: int, then: int) -> None:
+        join(self.lanes.clocks[self.streams[then]], self.lanes.clocks[self.streams[first]])
+        self.on_stream[then] |= self.on_stream[first]
+
+    def wait(self, stream: int) -> None:
+        join(self.lanes.clocks[HOST], self.lanes.clocks[self.streams[stream]])
+        self.queue.force(self.lanes.clocks[HOST])
+        assert self.on_stream[stream] <= set(self.ran)
+        for other in self.on_stream:
+            other |= self.on_stream[stream]
+
+
+@given(st.lists(actions, max_size=20), st.sets(st.integers(0, 9), max_size=4))
+def test_every_operation_runs_once_after_all_that_is_before_it(
+    steps: list[tuple[object, ...]], held: set[int]
+) -> None:
+    device = Device(tuple(Hold(f"op@x:{number}#1") for number in sorted(held)))
+    for name, *rest in steps:
+        getattr(device, str(name))(*rest)
+    device.queue.force_all()
+    assert sorted(device.ran) == sorted(device.before)
+    place = {operation: index for index, operation in enumerate(device.ran)}
+    for operation, before in device.before.items():
+        assert all(place[other] < place[operation] for other in before)
+
+
+def test_nothing_held_runs_at_once() -> None:
+    device = Device(())
+    assert device.queue.is_eager
+    assert [device.issue(0), device.issue(1)] == device.ran
+
+
+def test_a_held_operation_keeps_what_is_behind_it_and_nothing_else() -> None:
+    device = Device((Hold("op@x:0#1"),))
+    device.issue(0)
+    device.issue(0)
+    device.issue(1)
+    assert device.ran == [2]
+    assert device.queue.realised == {"op@x:0#1 until forced": 1}
+    device.wait(0)
+    assert device.ran == [2, 0, 1]
+
+
+def test_a_hold_ends_where_it_says_and_what_was_behind_it_follows() -> None:
+    device = Device((Hold("op@x:0#1", "host read@x:7#1"),))
+    device.issue(0)
+    device.issue(0)
+    device.queue.reach("host read@x:6#1")
+    assert device.ran == []
+    device.queue.reach("host read@x:7#1")
+    assert device.ran == [0, 1]
+
+
+def test_a_star_holds_a_kind() -> None:
+    assert Hold("d2h*").matches("d2h@x:1#1")
+    assert not Hold("d2h*").matches("h2d@x:1#1")
+    assert Hold("everything").matches("h2d@x:1#1")

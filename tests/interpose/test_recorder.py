@@ -1,0 +1,174 @@
+"""The recorder against reachability in a graph of everything that the program did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racegate.interpose.order.findings import finding_of
+from racegate.interpose.order.recorder import Recorder
+
+STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
+step = st.one_of(
+    st.tuples(
+        st.just("issue"),
+        st.integers(0, THREADS - 1),
+        st.integers(0, STREAMS - 1),
+        st.integers(0, BYTES - 1),
+        st.integers(1, 4),
+        st.booleans(),
+    ),
+    st.tuples(
+        st.just("host"),
+        st.integers(0, THREADS - 1),
+        st.integers(0, BYTES - 1),
+        st.integers(1, 4),
+        st.booleans(),
+    ),
+    st.tuples(
+        st.just("record"),
+        st.integers(0, EVENTS - 1),
+        st.integers(0, THREADS - 1),
+        st.integers(0, STREAMS - 1),
+    ),
+    st.tuples(st.just("wait"), st.integers(0, EVENTS - 1), st.integers(0, STREAMS - 1)),
+    st.tuples(st.just("sync"), st.integers(0, EVENTS - 1), st.integers(0, THREADS - 1)),
+    st.tuples(st.just("stream sync"), st.integers(0, STREAMS - 1), st.integers(0, THREADS - 1)),
+    st.tuples(st.just("hand over"), st.integers(0, THREADS - 1)),
+)
+
+
+@dataclass
+class Graph:
+    """Every access with all that is before it; lanes remember what their next step follows."""
+
+    threads: list[set[int]] = field(default_factory=lambda: [set() for _ in range(THREADS)])
+    streams: list[set[int]] = field(default_factory=lambda: [set() for _ in range(STREAMS)])
+    events: dict[int, set[int]] = field(default_factory=dict)
+    accesses: list[tuple[set[int], range, bool]] = field(default_factory=list)
+
+    def add(self, before: set[int], low: int, size: int, *, is_write: bool) -> int:
+        self.accesses.append((set(before), range(low, low + size), is_write))
+        return len(self.accesses) - 1
+
+    def has_race(self) -> bool:
+        for second, (before, bytes_, is_write) in enumerate(self.accesses):
+            for first, (_, others, other_writes) in enumerate(self.accesses[:second]):
+                meets = set(bytes_) & set(others)
+                if meets and (is_write or other_writes) and first not in before:
+                    return True
+        return False
+
+
+def run(steps: list[tuple[object, ...]]) -> tuple[Recorder, Graph]:
+    recorder, graph = Recorder(), Graph()
+    recorder.shadow.add(0, 2 * BYTES)
+    threads = [recorder.add_thread(f"thread {i}") for i in range(THREADS)]
+    streams = [recorder.add_stream(f"stream {i}") for i in range(STREAMS)]
+    for number, (kind, *rest) in enumerate(steps):
+        stack = (("program.py", number, "main"),)
+        if kind == "issue":
+            thread, stream, low, size, is_write = rest
+            ranges = ((low, low + size),)
+            parts = ((), ranges) if is_write else (ranges, ())
+            label = recorder.label("op", stack)
+            recorder.issue(threads[thread], streams[stream], label, stack, *parts)
+            graph.streams[stream] |= graph.threads[thread]
+            access = graph.add(graph.streams[stream], low, size, is_write=is_write)
+            graph.streams[stream].add(access)
+        elif kind == "host":
+            thread, low, size, is_write = rest
+            ranges = ((low, low + size),)
+            parts = ((), ranges) if is_write else (ranges, ())
+            recorder.host(threads[thread], recorder.label("host", stack), stack, *parts)
+            access = graph.add(graph.threads[thread], low, size, is_write=is_write)
+            graph.threads[thread].add(access)
+        elif kind == "record":
+            event, thread, stream = rest
+            recorder.record(event, threads[thread], streams[stream], stack)
+            graph.events[event] = graph.streams[stream] | graph.threads[thread]
+        elif kind == "wait":
+            event, stream = rest
+            recorder.wait(streams[stream], event, stack)
+            graph.streams[stream] |= graph.events.get(event, set())
+        elif kind == "sync":
+            event, thread = rest
+            recorder.wait(threads[thread], event, stack)
+            graph.threads[thread] |= graph.events.get(event, set())
+        elif kind == "stream sync":
+            stream, thread = rest
+            recorder.wait_stream(threads[thread], streams[stream], stack)
+            graph.threads[thread] |= graph.streams[stream]
+        else:
+            (thread,) = rest
+            recorder.take(threads[1 - thread], recorder.hand_on(threads[thread]))
+            graph.threads[1 - thread] |= graph.threads[thread]
+    return recorder, graph
+
+
+@given(st.lists(step, max_size=14))
+def test_a_race_is_found_exactly_if_there_is_one(steps: list[tuple[object, ...]]) -> None:
+    recorder, graph = run(steps)
+    assert bool(recorder.conflicts) == graph.has_race()
+
+
+def test_legacy_default_stream_orders_blocking_streams_only() -> None:
+    recorder = Recorder()
+    recorder.shadow.add(0, 8)
+    host = recorder.add_thread("host")
+    default = recorder.add_stream("default", is_legacy=True)
+    blocking = recorder.add_stream("blocking", is_blocking=True)
+    other = recorder.add_stream("pool")
+    recorder.issue(host, default, "a@x:1#1", (), (), ((0, 4),))
+    recorder.issue(host, blocking, "b@x:2#1", (), (), ((0, 4),))
+    recorder.issue(host, default, "c@x:3#1", (), ((0, 4),), ())
+    assert not recorder.conflicts
+    recorder.issue(host, other, "d@x:4#1", (), ((0, 4),), ())
+    assert [conflict.second.label for conflict in recorder.conflicts.values()] == ["d@x:4#1"]
+
+
+def finding(steps: list[tuple[object, ...]]) -> str:
+    recorder, _ = run(steps)
+    (conflict,) = recorder.conflicts.values()
+    return finding_of(conflict, recorder.lanes, buffer="x").edge
+
+
+def test_the_edge_says_what_a_maintainer_would_write() -> None:
+    write, read = ("issue", 0, 0, 0, 4, True), ("host", 0, 0, 4, False)
+    assert finding([write, read]) == (
+        "record an event after program.py:0 on stream 0 and wait for it before program.py:1 "
+        "(event.synchronize())"
+    )
+    assert finding([("record", 0, 0, 0), write, ("sync", 0, 0), read]).startswith(
+        "thread 0 waits for stream 0 only up to program.py:0, which stands before program.py:1"
+    )
+    late = [write, read, ("stream sync", 0, 0)]
+    assert finding(late) == (
+        "the wait at program.py:2 stands too late: move it before program.py:1"
+    )
+    assert "hand over after program.py:0" in finding(
+        [("host", 0, 0, 4, True), ("host", 1, 0, 4, True)]
+    )
+
+
+def test_the_signature_is_of_the_places_not_of_the_run() -> None:
+    steps = [("issue", 0, 0, 0, 4, True), ("issue", 0, 1, 0, 4, False)]
+    signatures = []
+    for lead in ([], [("hand over", 0)]):
+        recorder, _ = run([*steps, *lead])
+        (conflict,) = recorder.conflicts.values()
+        signatures.append(finding_of(conflict, recorder.lanes, buffer="x").signature)
+    assert signatures[0] == signatures[1]
+
+
+def test_memory_that_is_no_more_has_no_history() -> None:
+    recorder = Recorder()
+    recorder.shadow.add(0, 8)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    recorder.issue(host, stream, "a@x:1#1", (), (), ((0, 8),))
+    recorder.shadow.remove(0)
+    recorder.shadow.add(0, 8)
+    recorder.host(host, "b@x:2#1", (), ((0, 8),), ())
+    assert not recorder.conflicts
