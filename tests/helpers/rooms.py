@@ -20,6 +20,7 @@ ROOMS = (
     "scenario",
     "history",
     "device",
+    "interpose",
     "oracles",
     "explore",
     "engine",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.interpose.explore import Judged, Verdict
+from racegate.interpose.explore import Judged, Search, Verdict
 from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome
@@ -27,11 +27,17 @@ def render(verdicts: Verdicts, command: str) -> str:
         lines.append("not covered by this verdict:")
         lines += [f"  {count} x {text}" for text, count in sorted(outcome.not_seen.items())]
     if verdicts.search is not None:
-        how = "every landing tried" if verdicts.search.is_complete else "not every landing tried"
-        lines.append(f"search: {verdicts.search.runs} runs, {how}")
+        lines.append(f"search: {verdicts.search.runs} runs{_coverage(verdicts.search)}")
         if not outcome.observations:
             lines.append("nothing was observed: mark values with racegate.interpose.observe")
     return "\n".join([*lines, _closing(outcome)])
+
+
+def _coverage(search: Search) -> str:
+    """Whether the findings that nothing showed were tried in every way."""
+    if all(judged.verdict is Verdict.DIVERGENT for judged in search.judged):
+        return ""
+    return ", every landing tried" if search.is_complete else ", not every landing tried"
 
 
 def _finding(index: int, finding: Finding, judged: Judged | None, command: str) -> list[str]:

@@ -8,8 +8,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.queue import Queue
@@ -23,6 +24,7 @@ RANGES_GUARDED_MAX = 16  # per operation
 LEGACY = 0
 _STANDARD = str(Path(os.__file__).parent)
 _OURS = str(Path(__file__).parent.parent)
+_CHILD = str(Path(_OURS) / "child.py")
 
 
 class Session:
@@ -53,7 +55,7 @@ class Session:
         self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._program_file: dict[str, bool] = {}
+        self._kinds: dict[CodeType, _File] = {}
         self._main = threading.get_ident()
         self.thread_lane()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
@@ -136,17 +138,23 @@ class Session:
 
     def is_program_file(self, name: str) -> bool:
         """Whether code of this file is the program's: not torch's, the standard library's, ours."""
-        known = self._program_file.get(name)
-        if known is None:
-            known = self._program_file[name] = _is_program_file(name)
-        return known
+        return _kind_of_file(name) is _File.PROGRAM
 
     def _walk(self, frame: FrameType | None) -> list[tuple[str, int, str]]:
+        """On the path of every event: code objects are looked up, not names."""
         frames: list[tuple[str, int, str]] = []
-        while frame is not None and len(frames) < FRAMES_MAX:
+        kinds = self._kinds
+        while frame is not None:
             code = frame.f_code
-            if self.is_program_file(code.co_filename):
+            kind = kinds.get(code)
+            if kind is None:
+                kind = kinds[code] = _kind_of_file(code.co_filename)
+            if kind is _File.PROGRAM:
                 frames.append((code.co_filename, frame.f_lineno, code.co_name))
+                if len(frames) == FRAMES_MAX:
+                    break
+            elif kind is _File.BELOW:
+                break
             frame = frame.f_back
         return frames
 
@@ -291,10 +299,21 @@ class Session:
         self.recorder.shadow.remove(base)
 
 
-def _is_program_file(name: str) -> bool:
+class _File(Enum):
+    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
+
+    PROGRAM = "program"
+    OTHER = "other"
+    BELOW = "below"
+
+
+def _kind_of_file(name: str) -> _File:
+    if name == _CHILD:
+        return _File.BELOW
     if name.startswith(("<", _OURS)):
-        return False
+        return _File.OTHER
     if name.startswith(_STANDARD) and "site-packages" not in name:
-        return False
+        return _File.OTHER
     parts = name.split(os.sep)
-    return not ("site-packages" in parts and {"torch", "numpy", "triton"} & set(parts))
+    is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
+    return _File.OTHER if is_known else _File.PROGRAM
