@@ -6,6 +6,7 @@ the first touch of any other kind, and when the host has waited for the operatio
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,3 +70,37 @@ class Guards:
     def _open(self, guard: _Guard) -> None:
         self._guards.remove(guard)
         self.set_pages(guard.low, guard.high, mode=_OPEN)
+
+
+class Snapshots:
+    """Registered memory shares its pages with others, so they stay open: its bytes are compared.
+
+    What an upload reads is kept until the host has waited; bytes that changed meanwhile, without a
+    write that was reported, were written below Python.
+    """
+
+    BYTES_MAX = 1 << 20  # of one upload
+
+    def __init__(self) -> None:
+        self._kept: dict[int, bytes] = {}
+
+    def add(self, low: int, high: int) -> None:
+        """The device will read [low, high)."""
+        if high - low <= self.BYTES_MAX:
+            self._kept[low] = ctypes.string_at(low, high - low)
+
+    def drop(self, low: int, high: int) -> None:
+        """A write of these bytes was reported, or the memory is no more."""
+        kept = self._kept
+        for start in [s for s, data in kept.items() if s < high and low < s + len(data)]:
+            del kept[start]
+
+    def take_changed(self) -> list[int]:
+        """The first changed byte of each upload's source; nothing is kept afterwards."""
+        kept, self._kept = self._kept, {}
+        changed = []
+        for low, data in kept.items():
+            now = ctypes.string_at(low, len(data))
+            if now != data:
+                changed.append(low + next(i for i, byte in enumerate(data) if now[i] != byte))
+        return changed

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from types import CodeType, FrameType
 
-from racegate.interpose.device.guards import Guards
+from racegate.interpose.device.guards import Guards, Snapshots
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.order.clocks import Clock, covers
@@ -41,6 +41,7 @@ class Session:
         self.spans = Spans()
         self.births = Births()
         self.guards = Guards()
+        self.snapshots = Snapshots()
         self.not_seen: Counter[str] = Counter()
         self.is_recording = True
         self.is_over = False
@@ -183,6 +184,8 @@ class Session:
                         span = self.spans.find(low)
                         if span is not None and span.is_whole_pages:
                             self.guards.close(low, high, lane, access.number, is_write=is_write)
+                        elif span is not None and span.place is Place.PINNED and not is_write:
+                            self.snapshots.add(low, high)
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
@@ -198,6 +201,8 @@ class Session:
                 self.recorder.host(self.thread_lane(), label, stack, reads, writes)
                 for low, high in (*reads, *writes):
                     self.guards.open(low, high)
+                for low, high in writes:
+                    self.snapshots.drop(low, high)
 
     def touched(self, thread: int, address: int, *, is_write: bool) -> None:
         """Code that nobody reports touched a byte that the device may be using."""
@@ -208,16 +213,22 @@ class Session:
         reads, writes = ((), byte) if is_write else (byte, ())
         self.recorder.host(self.thread_lane(thread), label, stack, reads, writes)
 
+    def _audit(self) -> None:
+        for address in self.snapshots.take_changed():
+            self.touched(threading.get_ident(), address, is_write=True)
+
     def wait_stream(self, stream: int) -> None:
         """The host waits for a stream."""
         with self.lock:
             self.drain()
+            self._audit()
             lane = self.stream_lane(stream)
             self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
 
     def wait_device(self) -> None:
         with self.lock:
             self.drain()
+            self._audit()
             stack, thread = self.stack(), self.thread_lane()
             for lane in self.recorder.streams():
                 self._arrive(self.recorder.wait_stream(thread, lane, stack))
@@ -226,6 +237,7 @@ class Session:
         """The host waits for an event."""
         with self.lock:
             self.drain()
+            self._audit()
             clock = self.recorder.wait(self.thread_lane(), event, self.stack())
             if clock is not None:
                 self._arrive(clock)
@@ -295,6 +307,9 @@ class Session:
         self.recorder.shadow.add(base, size)
 
     def memory_removed(self, base: int) -> None:
+        span = self.spans.find(base)
+        if span is not None:
+            self.snapshots.drop(span.base, span.end)
         self.spans.remove(base)
         self.recorder.shadow.remove(base)
 
