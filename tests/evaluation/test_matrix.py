@@ -259,7 +259,7 @@ class TestReport:
         assert all(tag != "b" for tag, _ in parsed.seen)
 
     def test_the_sums_are_in_the_text(self) -> None:
-        text = render_markdown(committed())
+        text = " ".join(render_markdown(committed()).split())
         missed = committed().totals.strategies[Strategy.EAGER].missed
         assert f"Misses {len(missed)}: {', '.join(missed)}" in text
 
