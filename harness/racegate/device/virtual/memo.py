@@ -46,8 +46,8 @@ class OpMemo:
         """
         uses = launch.uses
         inputs = tuple([(use.buffer.storage.content, use.rows, use.mask) for use in uses])
-        code = launch.kernel.__code__
-        made = self.content(code, launch.name, inputs, *launch.scalars.values())
+        kernel = _identity(launch.kernel)
+        made = self.content(kernel, launch.name, inputs, *launch.scalars.values())
         results = self._results.get(made)
         if results is None:
             compute()
@@ -74,3 +74,10 @@ class OpMemo:
                 self._bytes += values.nbytes
                 results.append((place, values, self.content("out", made, index)))
         return results
+
+
+def _identity(kernel: Callable[..., None]) -> Hashable:
+    """What tells a kernel from others: its code alone, or itself if it also depends on values that
+    it closes over.
+    """
+    return kernel if kernel.__closure__ or kernel.__defaults__ else kernel.__code__
