@@ -62,7 +62,7 @@ def _arrival(pick: Pick, themes: Themes, again: int) -> int:
     if Theme.CROWD in themes:
         return one_of(pick, (0, 0, 0, 1, 2))
     if Theme.REPEAT in themes:
-        return one_of(pick, (0, 1, 3, again - 1))
+        return one_of(pick, (0, 1, again - 1, again))
     return one_of(pick, (0, 0, 1, 2, 4, 7, 11))
 
 

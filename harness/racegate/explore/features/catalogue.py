@@ -381,16 +381,28 @@ def features_of(facts: Facts) -> frozenset[str]:
     return frozenset(feature.name for feature in FEATURES if feature.seen(facts))
 
 
+def clashing_setting(first: Feature, second: Feature) -> str | None:
+    """A setting of which two features need different values, if there is one."""
+    return next(
+        (
+            name
+            for name, values in first.needs.items()
+            if not values & second.needs.get(name, values)
+        ),
+        None,
+    )
+
+
 def why_impossible(first: Feature, second: Feature) -> str | None:
     """Why two features cannot occur in one run; None if they can."""
-    for name in first.needs.keys() & second.needs.keys():
-        if not first.needs[name] & second.needs[name]:
-            return (
-                f"{first.name} needs {name} = {_values(first, name)}, "
-                f"{second.name} needs {_values(second, name)}"
-            )
-    pair = (first.name, second.name)
-    return IMPOSSIBLE.get(pair, IMPOSSIBLE.get(pair[::-1]))
+    name = clashing_setting(first, second)
+    if name is None:
+        pair = (first.name, second.name)
+        return IMPOSSIBLE.get(pair, IMPOSSIBLE.get(pair[::-1]))
+    return (
+        f"{first.name} needs {name} = {_values(first, name)}, "
+        f"{second.name} needs {_values(second, name)}"
+    )
 
 
 def _values(feature: Feature, name: str) -> str:
