@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from racegate.check.checker import Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
 from racegate.explore.features.catalogue import features_of
 from racegate.explore.features.facts import facts_of
 from racegate.explore.features.table import FeatureCounter, FeatureTable
@@ -51,7 +52,7 @@ def measure_coverage(seed: int, count: int, *, on_scenario: Callable[[int], None
         except CheckError as error:
             not_proved.append(NotProved(index=index, verdict=None, message=str(error)))
             continue
-        reseeded += bool(checker.warnings)
+        reseeded += checker.scenario.model.seed != scenario.model.seed
         run = checker.execute()
         result = checker.judge(run)
         if result.verdict is not Verdict.PROVED:
