@@ -16,8 +16,8 @@ from racegate.explore.features.facts import Facts, facts_of
 from racegate.explore.features.table import (
     NAMES,
     POSSIBLE,
-    FeatureCounter,
     FeatureTable,
+    FeatureTotals,
     missing_pairs,
     wrong_pairs,
 )
@@ -46,7 +46,7 @@ def sample() -> tuple[Facts, ...]:
 
 @cache
 def sample_table() -> FeatureTable:
-    counter = FeatureCounter()
+    counter = FeatureTotals()
     for facts in sample():
         counter.add(features_of(facts))
     return counter.table()

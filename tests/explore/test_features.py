@@ -14,8 +14,8 @@ from racegate.explore.features.settings import SETTINGS, settings_of
 from racegate.explore.features.table import (
     NAMES,
     POSSIBLE,
-    FeatureCounter,
     FeatureTable,
+    FeatureTotals,
     missing_pairs,
     wrong_pairs,
 )
@@ -79,7 +79,7 @@ some_features = st.lists(st.sampled_from(NAMES), unique=True).map(frozenset)
 
 
 def table_of(runs: list[frozenset[str]]) -> FeatureTable:
-    counter = FeatureCounter()
+    counter = FeatureTotals()
     for names in runs:
         counter.add(names)
     return counter.table()
@@ -96,7 +96,7 @@ def test_tables_count_pairs_and_add_up(
         for second in ("gap", "k = 3", "depth = 1"):
             both = sum({first, second} <= names for names in some + more)
             assert table.count(first, second) == both
-    parts = FeatureCounter()
+    parts = FeatureTotals()
     for part in (table_of(some), table_of(more)):
         parts.add_table(msgspec.json.decode(msgspec.json.encode(part), type=FeatureTable))
     assert parts.table() == table
@@ -105,7 +105,7 @@ def test_tables_count_pairs_and_add_up(
 def test_a_table_of_other_features_is_refused() -> None:
     other = msgspec.structs.replace(table_of([]), features=NAMES[1:])
     with pytest.raises(ValueError, match="other features"):
-        FeatureCounter().add_table(other)
+        FeatureTotals().add_table(other)
 
 
 def test_missing_and_wrong_pairs_are_found() -> None:

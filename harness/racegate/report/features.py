@@ -1,71 +1,40 @@
-"""What generated scenarios reach, as a committed page."""
+"""What generated scenarios reach: a line for the terminal, and the committed page."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from itertools import combinations
+from rich.console import Console
 
-import msgspec
-
-from racegate.evaluation.coverage import Coverage
-from racegate.explore.features.catalogue import (
-    FEATURES,
-    IMPOSSIBLE,
-    clashing_setting,
-    why_impossible,
-)
-from racegate.explore.features.table import POSSIBLE, FeatureTable, missing_pairs
+from racegate.evaluation.coverage import RARE, Coverage, CoverageSummary, summarise
 from racegate.report.templating import render
 
-RARE = 3
+
+def print_pairs(console: Console, summary: CoverageSummary) -> None:
+    """How many pairs of features occurred, if any run was looked at."""
+    if summary.runs:
+        occurred = summary.possible - len(summary.missing)
+        console.print(
+            f"{len(summary.rows)} features in {summary.runs} scenarios without fault: "
+            f"{occurred} of {summary.possible} possible pairs occurred"
+        )
 
 
-class FeatureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """least: runs with the rarest possible pair of the feature; partner: the other one of it."""
+def print_coverage(console: Console, coverage: Coverage) -> None:
+    """How many pairs occurred, which did not, and what is not PROVED."""
+    summary = summarise(coverage.table)
+    print_pairs(console, summary)
+    for first, second in summary.missing:
+        console.print(f"missing: {first} and {second}", markup=False)
+    for item in coverage.not_proved:
+        where = f"scenario {item.index} of seed {coverage.seed}"
+        console.print(f"{where} is {item.verdict}: {item.message}", markup=False)
 
-    name: str
-    why: str
-    runs: int
-    least: int
-    partner: str
 
-
-def render_features(coverage: Coverage, *, command: str, environment: Mapping[str, str]) -> str:
+def render_features(coverage: Coverage, *, command: str) -> str:
     """The committed page. command: what made it."""
-    table = coverage.table
-    pairs = list(combinations(FEATURES, 2))
-    clashes = Counter(clashing_setting(first, second) for first, second in pairs)
-    clashes.pop(None)
     return render(
         "features.md.j2",
         coverage=coverage,
         command=command,
-        environment=environment,
-        rows=_rows(table),
-        pairs=len(pairs),
-        possible=len(POSSIBLE),
-        impossible=[pair for pair in pairs if why_impossible(*pair)],
-        missing=missing_pairs(table),
-        rare=sum(0 < table.count(*pair) < RARE for pair in POSSIBLE),
-        by_setting=dict(clashes.most_common()),
-        declared=IMPOSSIBLE,
+        summary=summarise(coverage.table),
+        rare_below=RARE,
     )
-
-
-def _rows(table: FeatureTable) -> list[FeatureRow]:
-    least: dict[str, tuple[int, str]] = {}
-    for first, second in POSSIBLE:
-        count = table.count(first, second)
-        for name, partner in ((first, second), (second, first)):
-            least[name] = min(least.get(name, (count, partner)), (count, partner))
-    return [
-        FeatureRow(
-            name=feature.name,
-            why=feature.why,
-            runs=table.runs_with(feature.name),
-            least=least[feature.name][0],
-            partner=least[feature.name][1],
-        )
-        for feature in FEATURES
-    ]

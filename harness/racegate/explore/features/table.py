@@ -22,8 +22,9 @@ POSSIBLE: tuple[Pair, ...] = tuple(
 
 
 class FeatureTable(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: looked at; features: names, in the catalogue's order
+    """Features and pairs of features of many runs.
 
+    runs: looked at; features: names, in the catalogue's order
     together: by feature, in how many runs it occurred, and then with each feature behind it
     """
 
@@ -41,7 +42,7 @@ class FeatureTable(msgspec.Struct, frozen=True, kw_only=True):
         return self.count(name, name)
 
 
-class FeatureCounter:
+class FeatureTotals:
     """Adds up runs, and tables of runs."""
 
     def __init__(self) -> None:
