@@ -207,7 +207,7 @@ HAPPENINGS = (
         why="pad rows overwrite what the next step looks back at",
         seen=lives.is_dummy_between,
     ),
-    # Preemption, abort, stop.
+    # SeenPreempt, abort, stop.
     _counted("preemption", "preemptions", "blocks go at once, frames in flight go on"),
     Feature(
         name="preempted for want of blocks",

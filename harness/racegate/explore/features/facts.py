@@ -94,7 +94,7 @@ class SeenFrame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preemption:
+class SeenPreempt:
     """is_forced: an event of the scenario; otherwise for want of blocks."""
 
     step: int
@@ -109,7 +109,7 @@ class Facts:
     scenario: Scenario
     result: EngineResult
     moments: tuple[SeenStep | SeenFrame, ...]
-    preemptions: tuple[Preemption, ...]
+    preemptions: tuple[SeenPreempt, ...]
 
     @property
     def steps(self) -> Iterator[SeenStep]:
@@ -170,7 +170,7 @@ def facts_of(scenario: Scenario, run: Run) -> Facts:
         result=run.result,
         moments=moments,
         preemptions=tuple(
-            Preemption(step=step, request=name, is_forced=(step, name) in forced)
+            SeenPreempt(step=step, request=name, is_forced=(step, name) in forced)
             for step, name in sorted(preempted | forced)
         ),
     )
