@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from racegate.explore.features.facts import Facts
-from racegate.scenario.spec import DrafterKind, LayerKind, Planning, Scenario, Zeroing
+from racegate.scenario.spec import DrafterKind, GraphMode, LayerKind, Planning, Scenario, Zeroing
 
 # Setting -> values that it may have.
 Needs = dict[str, frozenset[str]]
@@ -63,6 +63,18 @@ def only(**values: str | tuple[str, ...]) -> Needs:
     }
 
 
+def counted(name: str, counter: str, why: str, needs: Needs | None = None) -> Feature:
+    """A feature that the engine itself counts."""
+    return Feature(name=name, why=why, seen=lambda facts: facts.counted(counter), needs=needs or {})
+
+
+def happening(
+    name: str, why: str, seen: Callable[[Facts], bool], needs: Needs | None = None
+) -> Feature:
+    """A feature of what went on in a run."""
+    return Feature(name=name, why=why, seen=seen, needs=needs or {})
+
+
 def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) -> Feature:
     return Feature(
         name=f"{name} = {value}",
@@ -72,6 +84,15 @@ def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) ->
     )
 
 
+DRAFTED = only(k=K_VALUES[1:])
+DRAFTED_MORE = only(k=K_VALUES[2:])
+COLUMNS = only(cache_mode=("align", "offload"))
+ALIGN = only(cache_mode="align")
+OFFLOAD = only(cache_mode="offload")
+GRAPHS = only(graph_mode=str(GraphMode.FULL_DECODE))
+BEHIND = only(depth=("2", "3", "4"))
+WIDE_CHUNKS = DRAFTED | only(prefill_chunk_max="1 + k or more")
+
 SETTINGS = (
     _setting("depth", "1", "the synchronous control: counts are known before the next plan"),
     _setting("depth", "2", "production's default: one frame is always unknown to the plan"),
@@ -79,8 +100,8 @@ SETTINGS = (
     _setting("depth", "4", "buffers that alternate between two steps are not enough"),
     _setting("k", "0", "no drafts: widths of 1 and empty draft arrays", drafter="none"),
     _setting("k", "1", "a row is either right or wrong, nothing in between"),
-    _setting("k", "2", "odd width 3: never a multiple of a block"),
-    _setting("k", "3", "width 4: exactly one block of 4"),
+    _setting("k", "2", "width 3: rows and blocks end in different places"),
+    _setting("k", "3", "width 4: a row fills a block of 4"),
     _setting("k", K_MANY, "a step crosses more than one block or column"),
     _setting("drafter", str(DrafterKind.NONE), "nothing is verified", k="0"),
     _setting(
