@@ -73,9 +73,12 @@ def test_facts_agree_with_the_engines_own_counters() -> None:
         # The engine counts what it processed; what is in flight when its request ends is not.
         assert sum(e.accepted == 1 for e in drafted) >= counters["full_rejects"], name
         assert sum(e.accepted == 1 + e.drafts for e in drafted) >= counters["full_accepts"], name
-        assert sum(step.replayed > 0 for step in facts.steps) == counters["graph_replays"], name
-        padded = sum(s.replayed - len(s.rows) for s in facts.steps if s.replayed)
-        assert padded == counters["padded_rows"], name
+        # Dummy steps replay graphs too, and are no steps with a plan.
+        if not counters["dummy_steps"]:
+            replayed = [step for step in facts.steps if step.replayed]
+            assert len(replayed) == counters["graph_replays"], name
+            padded = sum(step.replayed - len(step.rows) for step in replayed)
+            assert padded == counters["padded_rows"], name
         if facts.scenario.engine.cache_mode is CacheMode.OFFLOAD:
             assert hits == counters["loads"], name
 

@@ -82,12 +82,14 @@ class SeenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFrame:
-    """A step's output, processed. delivered: by request, everything so far
+    """A step's output, processed. iteration: of the engine, in which that was
 
+    delivered: by request, everything so far
     state_blocks, published: as in a step, behind the processing
     """
 
     step: int
+    iteration: int
     delivered: Mapping[str, tuple[int, ...]]
     state_blocks: Mapping[str, tuple[int, ...]]
     published: frozenset[int]
@@ -162,9 +164,10 @@ def facts_of(scenario: Scenario, run: Run) -> Facts:
     """
     assert run.result is not None, "a run that stopped has no facts"
     forced = set(met(scenario, run.result, Preempt))
-    reader = _Reader(forced, replays_in(run.trace))
+    reader = _Reader(forced, replays_in(run.trace), _iterations(scenario, run))
     moments = tuple(reader.read(step, seen) for step, seen in _by_moment(run.observations))
     preempted = {(m.step, name) for m in moments if isinstance(m, SeenStep) for name in m.preempted}
+    preempted |= reader.unplanned
     return Facts(
         scenario=scenario,
         result=run.result,
@@ -194,20 +197,21 @@ def met(
         (event.step, event.request)
         for event in scenario.events
         if isinstance(event, kind)
+        and event.step < result.steps
         and f"{word} {event.request} @{event.step}" not in result.unmet_events
     ]
 
 
-def processed_at(facts: Facts) -> dict[int, int]:
-    """Step of a frame -> the iteration in which it was processed."""
-    planned = {step.step for step in facts.steps}
-    depth = facts.scenario.engine.depth
+def _iterations(scenario: Scenario, run: Run) -> dict[int, int]:
+    """Step of a frame -> the iteration of the engine in which it was processed."""
+    assert run.result is not None
+    planned = {seen.step for seen in run.observations if seen.boundary is Boundary.SCHEDULED}
     frames: deque[int] = deque()
     done: dict[int, int] = {}
-    for step in range(facts.result.steps):
+    for step in range(run.result.steps):
         if step in planned:
             frames.append(step)
-        if frames and (len(frames) >= depth or step not in planned):
+        if frames and (len(frames) >= scenario.engine.depth or step not in planned):
             done[frames.popleft()] = step
     return done
 
@@ -229,35 +233,58 @@ def _by_moment(observations: Sequence[Observation]) -> Iterator[tuple[int, Momen
 
 
 class _Reader:
-    """Reads moments in their order; remembers who has been admitted and not preempted since."""
+    """Reads moments in their order; remembers who has been admitted and not preempted since.
 
-    def __init__(self, forced: set[tuple[int, str]], replays: Mapping[int, int]) -> None:
+    unplanned: (step, request) preempted for want of blocks in a step without a plan, which nothing
+        observes; it is seen by what comes after
+    """
+
+    def __init__(
+        self,
+        forced: set[tuple[int, str]],
+        replays: Mapping[int, int],
+        iterations: Mapping[int, int],
+    ) -> None:
         self._forced = forced
         self._replays = replays
+        self._iterations = iterations
+        self._last: dict[str, SeenEntry] = {}
         self._admitted: set[str] = set()
+        self.unplanned: set[tuple[int, str]] = set()
 
     def read(self, step: int, moment: Moment) -> SeenStep | SeenFrame:
         if Boundary.PROCESSED not in moment:
             return self._issued(step, moment)
         seen = moment[Boundary.PROCESSED]
         live: Mapping[str, Counts] = seen.detail["counters"]
-        self._admitted -= {name for name, counts in live.items() if counts.is_waiting}
+        iteration = self._iterations[step]
+        self._forget(iteration)
+        waiting = {name for name, counts in live.items() if counts.is_waiting}
+        self.unplanned |= {(iteration, name) for name in waiting & self._admitted}
+        self._admitted -= waiting
         return SeenFrame(
             step=step,
+            iteration=iteration,
             delivered=seen.values["delivered"],
             state_blocks={name: counts.state_blocks for name, counts in live.items()},
             published=seen.detail["state_blocks_pool"].published,
         )
 
+    def _forget(self, step: int) -> None:
+        """Those that events preempted up to a step."""
+        gone = {place for place in self._forced if place[0] <= step}
+        self._forced = self._forced - gone
+        self._admitted -= {name for _, name in gone}
+
     def _issued(self, step: int, moment: Moment) -> SeenStep:
         scheduled = moment[Boundary.SCHEDULED]
         live: Mapping[str, Counts] = scheduled.detail["counters"]
         waiting = tuple(name for name, counts in live.items() if counts.is_waiting)
-        gone = {place for place in self._forced if place[0] <= step}
-        self._forced = self._forced - gone
-        self._admitted -= {name for _, name in gone} | {*scheduled.values["preempted"], *waiting}
+        self._forget(step)
+        self._admitted -= {*scheduled.values["preempted"], *waiting}
         entries = tuple(self._entries(step, moment))
         self._admitted |= {entry.request for entry in entries}
+        self._last |= {entry.request: entry for entry in entries}
         return SeenStep(
             step=step,
             entries=entries,
@@ -280,6 +307,10 @@ class _Reader:
         rows = {name: row for row, name in enumerate(prepared.values["rows"])}
         for name, tokens, drafts in scheduled.values["plan"]:
             planned = scheduled.detail["computed"][name]
+            is_decode = scheduled.detail["is_decode"][name]
+            if name in self._admitted and self._starts_again(name, planned, is_decode=is_decode):
+                self.unplanned.add((step - 1, name))
+                self._admitted.discard(name)
             yield SeenEntry(
                 step=step,
                 request=name,
@@ -289,8 +320,13 @@ class _Reader:
                 planned=planned,
                 computed=int(computed[rows[name]]),
                 accepted=int(accepted[rows[name]]),
-                is_decode=scheduled.detail["is_decode"][name],
+                is_decode=is_decode,
                 is_discarded=bool(prepared.values["discarded"][rows[name]]),
                 hit=None if name in self._admitted else planned,
                 blocks=scheduled.values["block_table"][name],
             )
+
+    def _starts_again(self, name: str, planned: int, *, is_decode: bool) -> bool:
+        """Whether an entry does not go on where the last one of its request ended."""
+        last = self._last[name]
+        return not is_decode and (last.is_decode or planned != last.planned + last.tokens)

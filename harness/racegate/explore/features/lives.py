@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from racegate.explore.features.facts import DELIVERED_ALL, Facts, met, processed_at
+from racegate.explore.features.facts import DELIVERED_ALL, Facts, met
 from racegate.explore.features.prefixes import admissions
 from racegate.scenario.spec import Abort, Dummy, Rotate
 
@@ -57,7 +57,8 @@ def ending_frames(facts: Facts) -> dict[str, int]:
 
 def ends_late(facts: Facts) -> bool:
     """A request ends with a frame from before its preemption, while it waits to resume."""
-    ended, done = ending_frames(facts), processed_at(facts)
+    ended = ending_frames(facts)
+    done = {frame.step: frame.iteration for frame in facts.frames}
     return any(
         p.request in ended and ended[p.request] < p.step <= done[ended[p.request]]
         for p in facts.preemptions

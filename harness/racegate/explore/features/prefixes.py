@@ -10,7 +10,6 @@ from racegate.explore.features.facts import (
     SeenEntry,
     SeenFrame,
     SeenStep,
-    processed_at,
 )
 from racegate.scenario.spec import CacheMode
 
@@ -48,7 +47,7 @@ def loads_under_save(facts: Facts) -> bool:
     engine = facts.scenario.engine
     if engine.cache_mode is not CacheMode.OFFLOAD:
         return False
-    done = processed_at(facts)
+    done = {frame.step: frame.iteration for frame in facts.frames}
     saves = [
         e.step for e in facts.entries if e.is_discarded and not e.settled % engine.state_interval
     ]
