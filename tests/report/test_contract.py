@@ -162,6 +162,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain --pair, if a path orders it": ("explain", str(SCRIPT), "--pair", *ORDER),
     "faults list": ("faults", "list"),
     "scenarios list": ("scenarios", "list", "--scenarios", str(SCENARIOS)),
+    "scenarios features": ("scenarios", "features", "--count", "2"),
     "bench": ("bench", "--seconds", "0.01"),
 }
 
@@ -198,6 +199,7 @@ FILES = {
     "faults mutate": "reports/faults/mutants.json",
     "faults halffixes": "reports/faults/halffixes.json",
     "faults effort": "reports/search/effort.json",
+    "scenarios features": "reports/search/features.json",
     "files *.witness.json": str(ONE.relative_to(ROOT)),
 }
 

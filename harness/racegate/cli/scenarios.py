@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.cli.options import (
+    JsonOption,
+    ScenariosOption,
+    SeedOption,
+    progress_bar,
+    stdout_console,
+    write_json,
+    write_text,
+)
+from racegate.evaluation.coverage import measure_coverage
+from racegate.history.finding import Verdict, exit_code
+from racegate.report.features import print_coverage, render_features
 from racegate.scenario.files import ScenarioEntry, load_all, scenario_paths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The scenario scripts.")
@@ -33,3 +45,28 @@ def scenarios_list(scenarios: ScenariosOption = Path("scenarios"), json: JsonOpt
     for row in rows:
         table.add_row(row.name, row.title, row.origin)
     stdout_console().print(table)
+
+
+@app.command("features")
+def scenarios_features(
+    seed: SeedOption = 0,
+    count: Annotated[int, typer.Option(min=1, help="Generated scenarios.")] = 3000,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """What generated scenarios reach: features, and pairs of features. All have to be PROVED."""
+    with progress_bar() as progress:
+        task = progress.add_task("scenarios", total=count)
+        coverage = measure_coverage(
+            seed, count, on_scenario=lambda index: progress.update(task, completed=index)
+        )
+    if json is not None:
+        write_json(json, coverage)
+    if markdown is not None:
+        command = f"racegate scenarios features --seed {seed} --count {count} --markdown {markdown}"
+        write_text(markdown, render_features(coverage, command=command))
+    if json != "-":
+        print_coverage(stdout_console(), coverage)
+    raise SystemExit(exit_code([Verdict.PROVED, *(item.verdict for item in coverage.not_proved)]))

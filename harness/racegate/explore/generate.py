@@ -2,54 +2,41 @@
 
 Every choice is an index into options with the simplest first, so that smaller choices are simpler
 scenarios. Lengths cluster at the boundaries where the public bugs live: 1, k + 1, the block edge
-and one before it.
+and one before it. What a scenario is about is drawn first (`swarm`), then its settings, requests
+and events; what it really went through is another matter (`features`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeVar
 
 import msgspec
 
+from racegate.explore.drawn import draw_events, draw_requests
+from racegate.explore.swarm import Pick, Theme, Themes, draw_themes, one_of
 from racegate.history.schedule import FORCED, Hold, Schedule
 from racegate.scenario.spec import (
-    Abort,
-    Budget,
     CacheMode,
     DrafterKind,
-    DraftLimit,
-    Dummy,
     EngineSpec,
-    Event,
-    Gap,
     GraphMode,
     LayerKind,
     ModelSpec,
     Numerics,
     Planning,
-    Preempt,
-    Request,
-    Rotate,
     Scenario,
     Zeroing,
 )
 
-# Picks a number below its argument.
-Pick = Callable[[int], int]
-
-T = TypeVar("T")
-
 STEPS_MAX = 400
-MODEL_LEN_MAX = 40
-STEP_LAST = 14  # of events and arrivals: later ones would often meet an idle engine
+STEP_LAST = 14  # of holds: later steps are often not reached
 
 _LAYERS = (
     (LayerKind.MAMBA2, LayerKind.GATED_DELTA, LayerKind.ATTENTION),
     (LayerKind.GATED_DELTA,),
     (LayerKind.MAMBA2, LayerKind.ATTENTION),
     (LayerKind.ATTENTION, LayerKind.GATED_DELTA, LayerKind.MAMBA2),
+    (LayerKind.ATTENTION,),
 )
 _DRAFTERS = (
     DrafterKind.SCRIPTED,
@@ -59,10 +46,8 @@ _DRAFTERS = (
     DrafterKind.EXTRACT_HIDDEN_STATES,
     DrafterKind.NONE,
 )
-
-
-_GRAPH_MODES = (GraphMode.EAGER, GraphMode.EAGER, GraphMode.FULL_DECODE)
-_CAPTURED = ((1, 2, 4, 8), (4,), (2, 3), (8,))
+# Their drafts are right by chance: one of so many.
+_LUCKY = (DrafterKind.MTP, DrafterKind.EXTRACT_HIDDEN_STATES)
 
 
 def seeded(seed: int, index: int) -> Pick:
@@ -70,140 +55,90 @@ def seeded(seed: int, index: int) -> Pick:
     return Random(f"{seed}/{index}").randrange
 
 
-def one_of(pick: Pick, options: Sequence[T]) -> T:
-    """One of the options, by a pick."""
-    return options[pick(len(options))]
-
-
 def generate(pick: Pick, *, name: str) -> Scenario:
-    """A scenario; not every one is valid (pools may be too small), see `validate`."""
-    engine = _engine(pick)
-    drafts = engine.draft_len_max
-    needs_luck = engine.drafter in (DrafterKind.MTP, DrafterKind.EXTRACT_HIDDEN_STATES)
-    model = ModelSpec(
-        layers=one_of(pick, _LAYERS),
-        seed=pick(1000),
-        vocab_size=5 if needs_luck else 97,
-        conv_width=one_of(pick, (4, 2, 3)),
-        numerics=Numerics.EXACT,
-    )
-    requests = _requests(pick, engine, vocab_size=model.vocab_size)
-    events = _events(pick, requests, engine, drafts=drafts)
+    """A valid scenario; the first request is never aborted, so that something runs."""
+    themes = draw_themes(pick)
+    engine = _engine(pick, themes)
+    model = _model(pick, themes, engine.drafter)
+    requests = draw_requests(pick, themes, engine, vocab_size=model.vocab_size)
     return Scenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=_with_graphs(pick, engine),
+        engine=engine,
         requests=requests,
-        events=events,
+        events=draw_events(pick, themes, engine, requests),
     )
 
 
-def _engine(pick: Pick) -> EngineSpec:
+def _model(pick: Pick, themes: Themes, drafter: DrafterKind) -> ModelSpec:
+    vocab_size = one_of(pick, (5, 2) if drafter in _LUCKY else (97, 97, 5))
+    return ModelSpec(
+        layers=one_of(pick, _LAYERS),
+        seed=pick(1000),
+        vocab_size=2 if Theme.TURNS in themes else vocab_size,
+        conv_width=one_of(pick, (4, 2, 3)),
+        numerics=one_of(pick, (Numerics.EXACT, Numerics.EXACT, Numerics.EXACT, Numerics.FLOAT32)),
+    )
+
+
+def _engine(pick: Pick, themes: Themes) -> EngineSpec:
     drafter = one_of(pick, _DRAFTERS)
-    drafts = one_of(pick, (3, 3, 2, 1))
+    k = one_of(pick, (3, 2, 1, 5))
     if drafter is DrafterKind.NONE:
-        drafts = 0
+        k = 0
     elif drafter is DrafterKind.EXTRACT_HIDDEN_STATES:
-        drafts = 1
+        k = 1
     block_size = one_of(pick, (4, 2))
     interval = block_size * one_of(pick, (2, 1))
-    cache_mode = one_of(pick, (CacheMode.NONE, CacheMode.NONE, CacheMode.ALIGN, CacheMode.OFFLOAD))
+    cache_mode = one_of(pick, (CacheMode.NONE, CacheMode.ALIGN, CacheMode.OFFLOAD))
+    # A chunk that cannot reach the next boundary would never be planned.
     least = interval if cache_mode.has_columns else 1
-    blocks_for_one = -(-MODEL_LEN_MAX // block_size) + 2
-    states_for_one = -(-MODEL_LEN_MAX // interval) + drafts + 3
-    if cache_mode is CacheMode.NONE:
-        states_for_one = 2 * (1 + drafts) + 1
-    return EngineSpec(
-        depth=one_of(pick, (2, 2, 1, 3)),
-        draft_len_max=drafts,
+    rows_max = one_of(pick, (3, 2, 1) if Theme.QUEUE in themes else (8, 6))
+    chunks = (1 + k, max(1, k)) if Theme.CHUNKS in themes else (64, 8, 5, 3)
+    engine = EngineSpec(
+        depth=one_of(pick, (2, 2, 1, 3, 4)),
+        draft_len_max=k,
         drafter=drafter,
         cache_mode=cache_mode,
-        rows_max=one_of(pick, (8, 4, 3, 2)),
-        tokens_per_step_max=max(least, one_of(pick, (64, 16, 8))),
-        prefill_chunk_max=max(least, one_of(pick, (64, 8, 5, 3))),
+        rows_max=rows_max,
+        tokens_per_step_max=max(least, one_of(pick, (64, 64, 16, 8))),
+        prefill_chunk_max=max(least, one_of(pick, chunks)),
         block_size=block_size,
-        blocks=one_of(pick, (96, 40, blocks_for_one)),
-        state_blocks=one_of(pick, (96, 40, states_for_one)),
         state_interval=interval,
-        model_len_max=MODEL_LEN_MAX,
+        model_len_max=one_of(pick, (24, 28) if Theme.LONG in themes else (40, 32)),
         zeroing=one_of(pick, (Zeroing.NONE, Zeroing.NONE, Zeroing.FRESH)),
         planning=one_of(pick, (Planning.INLINE, Planning.INLINE, Planning.SIDE_STREAM)),
+    )
+    return _with_graphs(pick, _with_pools(pick, themes, engine))
+
+
+def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
+    """Room for all requests or, under pressure, for one as long as it may be and little more."""
+    k = engine.draft_len_max
+    blocks = -(-engine.model_len_max // engine.block_size) + 1
+    state_blocks = 2 + k
+    if engine.cache_mode.has_columns:
+        state_blocks = -(-engine.model_len_max // engine.state_interval) + k + 1
+    tight = one_of(pick, ((False, True), (True, False), (True, True)))
+    if Theme.PRESSURE not in themes:
+        # A prefix that comes again has to be lost in between, now and then.
+        tight = (False, Theme.REPEAT in themes and pick(3) > 0)
+    return msgspec.structs.replace(
+        engine,
+        blocks=blocks + pick(4) if tight[0] else 96,
+        state_blocks=state_blocks + pick(2 + k) if tight[1] else 96,
     )
 
 
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Drawn last, so that what is drawn before is what it was before there were graphs."""
-    mode = one_of(pick, _GRAPH_MODES)
+    mode = one_of(pick, (GraphMode.EAGER, GraphMode.EAGER, GraphMode.FULL_DECODE))
     if mode is GraphMode.EAGER:
         return engine
-    return msgspec.structs.replace(engine, graph_mode=mode, capture_rows=one_of(pick, _CAPTURED))
-
-
-def _requests(pick: Pick, engine: EngineSpec, *, vocab_size: int) -> tuple[Request, ...]:
-    drafts, edge = engine.draft_len_max, engine.block_size
-    requests: list[Request] = []
-    for index in range(1 + pick(6)):
-        length = one_of(pick, (1, drafts + 1, drafts + 2, edge, edge - 1, edge + 1, 7, 13, 20))
-        prompt = tuple(pick(vocab_size) for _ in range(max(1, length)))
-        if requests and pick(3) == 2:
-            other = requests[pick(len(requests))].prompt
-            shared = min(len(other), len(prompt))
-            prompt = other[:shared] + prompt[shared:]
-        max_tokens = 1 + pick(14)
-        stop_after = 1 + pick(max_tokens) if pick(4) == 3 else None
-        requests.append(
-            Request(
-                name=f"R{index}",
-                arrive=one_of(pick, (0, 0, 1, 2, 4, 7, 11)),
-                prompt=prompt,
-                max_tokens=max_tokens,
-                stop_after=stop_after,
-                accepts=tuple(1 + pick(1 + drafts) for _ in range(1 + pick(5))),
-                temperature=one_of(pick, (0.0, 0.0, 0.0, 0.7, 1.0)),
-                seed=pick(1 << 16),
-                grammar_modulus=one_of(pick, (0, 0, 0, 0, 2, 5)),
-            )
-        )
-    return tuple(requests)
-
-
-def _events(
-    pick: Pick, requests: Sequence[Request], engine: EngineSpec, *, drafts: int
-) -> tuple[Event, ...]:
-    events: dict[tuple[type, int, str | None], Event] = {}
-    for _ in range(one_of(pick, (0, 1, 2, 4, 6))):
-        event = _event(pick, requests, engine, drafts=drafts)
-        events.setdefault((type(event), event.step, getattr(event, "request", None)), event)
-    return tuple(events.values())
-
-
-def _event(pick: Pick, requests: Sequence[Request], engine: EngineSpec, *, drafts: int) -> Event:
-    step = 1 + pick(STEP_LAST)
-    name = requests[pick(len(requests))].name
-    kind = pick(7)
-    if kind == 0:
-        return DraftLimit(step=step, request=name, drafts=pick(1 + drafts))
-    if kind == 1:
-        return Gap(step=step, request=name, steps=1 + pick(2))
-    if kind == 2:
-        return Budget(step=step, tokens=min(engine.tokens_per_step_max, pick(9)))
-    if kind == 3:
-        return Preempt(step=step, request=name)
-    if kind == 4:
-        return Dummy(step=step, rows=1 + pick(engine.rows_max))
-    if len(requests) < 2:
-        return Preempt(step=step, request=name)
-    if kind == 5:
-        # The first request always runs: a scenario in which all give up before they start would
-        # exercise nothing.
-        others = [request.name for request in requests[1:]]
-        return Abort(step=step, request=name if name in others else others[0])
-    first = pick(len(requests))
-    count = 2 + pick(min(2, len(requests) - 1))
-    names = [requests[(first + i) % len(requests)].name for i in range(count)]
-    return Rotate(step=step, requests=tuple(dict.fromkeys(names)))
+    own = tuple(sorted({1, engine.rows_max}))
+    sizes = one_of(pick, ((1, 2, 4, 8), own, (2, 3), (4,)))
+    return msgspec.structs.replace(engine, graph_mode=mode, capture_rows=sizes)
 
 
 _HELD = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from racegate.explore.generate import Pick, generate, generate_holds
+from racegate.explore.generate import generate, generate_holds
+from racegate.explore.swarm import Pick
 from racegate.history.schedule import Schedule
 from racegate.scenario.spec import Scenario
 from racegate.scenario.validation import validate

@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
+from racegate.explore.features.table import FeatureTable, FeatureTotals
 from racegate.history.witness import WitnessError, load_witness, save
 from racegate.jobs.generated import CampaignSpec, Found, Report
 from racegate.scenario.errors import BadInputError
 
 STATE_FILE = "campaign.json"
-STATE_SCHEMA = "racegate.campaign/2"
+STATE_SCHEMA = "racegate.campaign/3"
 
 
 class CampaignError(BadInputError):
@@ -32,6 +33,7 @@ class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     done: scenarios looked at, which are the first so many of the seed
     exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
         at all, and how many had each setting
+    features: pairs of features, of scenarios without fault
     """
 
     schema: str
@@ -42,6 +44,7 @@ class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     verdicts: dict[str, int]
     exercised: dict[str, int]
     scenarios_with: dict[str, int]
+    features: FeatureTable
     seconds: float
     selfcheck: SelfCheck = SelfCheck()
 
@@ -71,6 +74,7 @@ class _Totals:
     verdicts: Counter[str] = field(default_factory=Counter)
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
+    features: FeatureTotals = field(default_factory=FeatureTotals)
     selfcheck: SelfCheck = field(default_factory=SelfCheck)
 
     def add(self, report: Report) -> None:
@@ -80,6 +84,8 @@ class _Totals:
         self.exercised.update(report.exercised)
         self.scenarios_with.update(name for name, count in report.exercised.items() if count)
         self.scenarios_with.update(report.settings)
+        if report.features:
+            self.features.add(report.features)
 
 
 class Campaign:
@@ -110,6 +116,11 @@ class Campaign:
                 f"{path}: of a campaign with seed {state.seed}, fault {state.fault}; use the same "
                 "or another folder"
             )
+        features = FeatureTotals()
+        try:
+            features.add_table(state.features)
+        except ValueError as error:
+            raise CampaignError(f"{path}: {error}; use another folder") from error
         return _Totals(
             done=state.done,
             schedules=state.schedules,
@@ -117,6 +128,7 @@ class Campaign:
             verdicts=Counter(state.verdicts),
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
+            features=features,
             selfcheck=state.selfcheck,
         )
 
@@ -165,6 +177,7 @@ class Campaign:
             verdicts=dict(sorted(totals.verdicts.items())),
             exercised=dict(sorted(totals.exercised.items())),
             scenarios_with=dict(sorted(totals.scenarios_with.items())),
+            features=totals.features.table(),
             seconds=totals.seconds + seconds,
             selfcheck=totals.selfcheck,
         )

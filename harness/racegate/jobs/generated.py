@@ -11,11 +11,14 @@ import msgspec
 from racegate.check.checker import Checker
 from racegate.check.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.check.sharing import SharedRuns
+from racegate.explore.features.catalogue import features_of
+from racegate.explore.features.facts import facts_of
 from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import Verdict, signature_of
 from racegate.history.outcome import RunResult
+from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import Witness
 from racegate.repro.minimise import minimise, witness_of
@@ -49,13 +52,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario looked at. selfcheck: with the canaries, of a worker's first"""
+    """One scenario looked at. selfcheck: with the canaries, of a worker's first
+
+    features: of the eager run, by name; none with a fault
+    """
 
     index: int
     schedules: int
     verdict: str
     exercised: dict[str, int]
     settings: tuple[str, ...]
+    features: tuple[str, ...]
     found: Found | None
     selfcheck: SelfCheck
 
@@ -91,7 +98,10 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
     scenario = generate(seeded(spec.seed, index), name=f"generated-{spec.seed}-{index}")
     checker = Checker(scenario)
     twice = _twice(spec, index, checker, fault) if is_run_twice(spec.seed, index) else []
-    result = search(checker, fault=fault, budget=LADDER_BUDGET, seed=spec.seed + index)
+    eager: list[Run] = []
+    result = search(
+        checker, fault=fault, budget=LADDER_BUDGET, seed=spec.seed + index, on_eager=eager.append
+    )
     schedules = result.stats.schedules
     if spec.holds_each and signature_of(result.findings) is None:
         result, more = _with_drawn_holds(spec, index, checker, fault, result)
@@ -107,6 +117,7 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         verdict=result.verdict,
         exercised=result.stats.exercised,
         settings=_settings_of(checker.scenario) + _idle(result),
+        features=_features(checker, fault, eager[0]),
         found=found,
         selfcheck=together(run.again() for run in twice),
     )
@@ -125,6 +136,13 @@ def _drawn(spec: CampaignSpec, index: int, number: int) -> Schedule:
 
 def _idle(result: RunResult) -> tuple[str, ...]:
     return () if result.stats.boundaries else (NOTHING_HAPPENED,)
+
+
+def _features(checker: Checker, fault: Fault | None, run: Run) -> tuple[str, ...]:
+    """What a run without fault reached; one that a defect stopped or turned says nothing of it."""
+    if fault is not None or run.result is None:
+        return ()
+    return tuple(sorted(features_of(facts_of(checker.scenario, run))))
 
 
 def _settings_of(scenario: Scenario) -> tuple[str, ...]:

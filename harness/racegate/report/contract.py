@@ -20,6 +20,7 @@ from msgspec import inspect as types
 
 from racegate.ab.summary import AbReport
 from racegate.bench.virtual import BenchResult
+from racegate.evaluation.coverage import Coverage
 from racegate.evaluation.matrix import Matrix
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
@@ -95,6 +96,7 @@ CONTRACT = (
     Printed(what="faults halffixes", struct=HalffixesObject),
     Printed(what="faults effort", struct=EffortObject),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
+    Printed(what="scenarios features", struct=Coverage),
     Printed(what="files *.witness.json", struct=Witness),
 )
 

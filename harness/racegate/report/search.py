@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Column, Table
 
+from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
 from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
+from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import print_run, print_selfcheck
 from racegate.repro.explain import Explanation, Racing
@@ -104,6 +106,7 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     for name, count in state.scenarios_with.items():
         table.add_row(name, str(count), str(state.exercised.get(name, "")))
     console.print(table)
+    print_pairs(console, summarise(state.features))
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):
         console.print(f"[yellow]worker {worker} ended without its last canaries[/yellow]")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -82,11 +82,16 @@ def search(
     budget: int = BUDGET,
     seed: int = 0,
     is_audited: bool = False,
+    on_eager: Callable[[Run], None] = lambda run: None,
 ) -> RunResult:
-    """The result of the first run that went wrong, or of the eager run with the verdict of all."""
+    """The result of the first run that went wrong, or of the eager run with the verdict of all.
+
+    on_eager: is given the eager run, which comes first
+    """
     started = time.perf_counter()
     subject = CheckSubject(checker, fault, is_audited=is_audited)
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
+    on_eager(climbed.first.value.run)
     if climbed.wrong is None:
         result = climbed.first.value.result
         verdict = _verdict_without_divergence(climbed, result.verdict)

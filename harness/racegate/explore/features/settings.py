@@ -1,0 +1,144 @@
+"""What a feature is, and the settings that every scenario has one value of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from racegate.explore.features.facts import Facts
+from racegate.scenario.spec import DrafterKind, GraphMode, LayerKind, Planning, Scenario, Zeroing
+
+# Setting -> values that it may have.
+Needs = dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """One thing that a scenario is, or that happens in its run.
+
+    why: what a runner engineer fears there; needs: settings without which it cannot be
+    """
+
+    name: str
+    why: str
+    seen: Callable[[Facts], bool]
+    needs: Needs = field(default_factory=dict)
+
+
+K_MANY = "4 or more"
+K_VALUES = ("0", "1", "2", "3", K_MANY)
+
+
+def settings_of(scenario: Scenario) -> dict[str, str]:
+    """What a scenario is set to, as far as features tell settings apart."""
+    engine, layers = scenario.engine, set(scenario.model.layers)
+    kinds = "hybrid"
+    if LayerKind.ATTENTION not in layers:
+        kinds = "recurrent only"
+    elif layers == {LayerKind.ATTENTION}:
+        kinds = "attention only"
+    k = engine.draft_len_max
+    is_column_block = engine.cache_mode.has_columns and engine.state_interval == engine.block_size
+    return {
+        "depth": str(engine.depth),
+        "k": str(k) if k < 4 else K_MANY,
+        "drafter": str(engine.drafter),
+        "cache_mode": str(engine.cache_mode),
+        "numerics": str(scenario.model.numerics),
+        "graph_mode": str(engine.graph_mode),
+        "zeroing": str(engine.zeroing),
+        "planning": str(engine.planning),
+        "layers": kinds,
+        "conv_width": str(scenario.model.conv_width),
+        "state_interval": "1 block" if is_column_block else "more",
+        "prefill_chunk_max": "below 1 + k" if engine.prefill_chunk_max <= k else "1 + k or more",
+    }
+
+
+def only(**values: str | tuple[str, ...]) -> Needs:
+    """Settings with the values that they may have."""
+    return {
+        name: frozenset((value,) if isinstance(value, str) else value)
+        for name, value in values.items()
+    }
+
+
+def counted(name: str, counter: str, why: str, needs: Needs | None = None) -> Feature:
+    """A feature that the engine itself counts."""
+    return Feature(name=name, why=why, seen=lambda facts: facts.counted(counter), needs=needs or {})
+
+
+def happening(
+    name: str, why: str, seen: Callable[[Facts], bool], needs: Needs | None = None
+) -> Feature:
+    """A feature of what went on in a run."""
+    return Feature(name=name, why=why, seen=seen, needs=needs or {})
+
+
+def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) -> Feature:
+    return Feature(
+        name=f"{name} = {value}",
+        why=why,
+        seen=lambda facts: settings_of(facts.scenario)[name] == value,
+        needs=only(**{name: value}, **needs),
+    )
+
+
+DRAFTED = only(k=K_VALUES[1:])
+DRAFTED_MORE = only(k=K_VALUES[2:])
+COLUMNS = only(cache_mode=("align", "offload"))
+ALIGN = only(cache_mode="align")
+OFFLOAD = only(cache_mode="offload")
+GRAPHS = only(graph_mode=str(GraphMode.FULL_DECODE))
+BEHIND = only(depth=("2", "3", "4"))
+WIDE_CHUNKS = DRAFTED | only(prefill_chunk_max="1 + k or more")
+
+SETTINGS = (
+    _setting("depth", "1", "the synchronous control: counts are known before the next plan"),
+    _setting("depth", "2", "production's default: one frame is always unknown to the plan"),
+    _setting("depth", "3", "the optimism of two frames adds up, and only one is corrected"),
+    _setting("depth", "4", "buffers that alternate between two steps are not enough"),
+    _setting("k", "0", "no drafts: widths of 1 and empty draft arrays", drafter="none"),
+    _setting("k", "1", "a row is either right or wrong, nothing in between"),
+    _setting("k", "2", "width 3: rows and blocks end in different places"),
+    _setting("k", "3", "width 4: a row fills a block of 4"),
+    _setting("k", K_MANY, "a step crosses more than one block or column"),
+    _setting("drafter", str(DrafterKind.NONE), "nothing is verified", k="0"),
+    _setting(
+        "drafter",
+        str(DrafterKind.SCRIPTED),
+        "counts as the script wants, inputs checked",
+        k=K_VALUES[1:],
+    ),
+    _setting(
+        "drafter",
+        str(DrafterKind.MTP),
+        "a real layer with a cache of its own, k passes",
+        k=K_VALUES[1:],
+    ),
+    _setting(
+        "drafter",
+        str(DrafterKind.EXTRACT_HIDDEN_STATES),
+        "its valid count is 1 on discarded rows too",
+        k="1",
+    ),
+    _setting("cache_mode", "none", "1 + k state slots in place, picked by the accepted count"),
+    _setting("cache_mode", "align", "states move between columns; the host decides where"),
+    _setting("cache_mode", "offload", "prefixes leave and return on streams of their own"),
+    _setting("numerics", "exact", "every bit counts"),
+    _setting("numerics", "float32", "the kernels that users run, near ties included"),
+    _setting(
+        "graph_mode", "full_decode", "captured launches read whatever stands in their buffers"
+    ),
+    _setting("zeroing", str(Zeroing.FRESH), "a kernel that writes blocks the host just took"),
+    _setting("planning", str(Planning.SIDE_STREAM), "positions and slots from another stream"),
+    _setting("layers", "attention only", "no recurrent state: all that counts select is gone"),
+    _setting("layers", "recurrent only", "no cache entries: only states tell"),
+    _setting("conv_width", "2", "a window of one input, shorter than a row of drafts"),
+    _setting(
+        "state_interval", "1 block", "every block ends a column", cache_mode=("align", "offload")
+    ),
+    _setting(
+        "prefill_chunk_max", "below 1 + k", "chunks are shorter than decode rows", k=K_VALUES[1:]
+    ),
+)

@@ -1,0 +1,165 @@
+"""The catalogue of features, the table of pairs, and what the generator promises of itself."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import msgspec
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from racegate.explore.features.catalogue import FEATURES, IMPOSSIBLE, why_impossible
+from racegate.explore.features.settings import SETTINGS, settings_of
+from racegate.explore.features.table import (
+    NAMES,
+    POSSIBLE,
+    FeatureTable,
+    FeatureTotals,
+    missing_pairs,
+    wrong_pairs,
+)
+from racegate.explore.generate import generate, seeded
+from racegate.explore.strategies import scenarios
+from racegate.explore.swarm import Theme, draw_themes
+from racegate.scenario.spec import Abort, Numerics, Scenario
+from racegate.scenario.validation import validate
+
+BY_NAME = {feature.name: feature for feature in FEATURES}
+
+
+def drawn(index: int) -> Scenario:
+    return generate(seeded(3, index), name="drawn")
+
+
+def test_every_feature_has_a_name_of_its_own_and_a_reason() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert all(feature.why for feature in FEATURES)
+
+
+def test_needs_name_settings_and_values_that_exist() -> None:
+    values: dict[str, set[str]] = {}
+    for index in range(400):
+        for name, value in settings_of(drawn(index)).items():
+            values.setdefault(name, set()).add(value)
+    for feature in FEATURES:
+        for name, needed in feature.needs.items():
+            assert needed <= values[name], f"{feature.name} needs {name} = {needed - values[name]}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ("depth = 1", "depth = 2", "depth = 1 needs depth = 1, depth = 2 needs 2"),
+        ("save", "cache_mode = align", "save needs cache_mode = offload, cache_mode = align needs"),
+        ("k = 0", "drafter = mtp", "k = 0 needs k = 0, drafter = mtp needs 1 or 2 or 3 or 4"),
+        ("stale frame", "depth = 1", "stale frame needs depth = 2 or 3 or 4"),
+    ],
+)
+def test_impossible_pairs_say_why(first: str, second: str, reason: str) -> None:
+    said = why_impossible(BY_NAME[first], BY_NAME[second])
+    assert said is not None
+    assert said.startswith(reason)
+    assert (first, second) not in POSSIBLE
+    assert (second, first) not in POSSIBLE
+
+
+def test_declared_pairs_are_of_features_and_follow_from_no_setting() -> None:
+    for (first, second), reason in IMPOSSIBLE.items():
+        assert why_impossible(BY_NAME[first], BY_NAME[second]) == reason
+    pairs = {frozenset(pair) for pair in IMPOSSIBLE}
+    assert len(pairs) == len(IMPOSSIBLE)
+
+
+def test_most_pairs_are_possible() -> None:
+    assert len(POSSIBLE) > 0.9 * len(list(combinations(FEATURES, 2)))
+
+
+some_features = st.lists(st.sampled_from(NAMES), unique=True).map(frozenset)
+
+
+def table_of(runs: list[frozenset[str]]) -> FeatureTable:
+    counter = FeatureTotals()
+    for names in runs:
+        counter.add(names)
+    return counter.table()
+
+
+@settings(max_examples=30)
+@given(st.lists(some_features, max_size=3), st.lists(some_features, max_size=3))
+def test_tables_count_pairs_and_add_up(
+    some: list[frozenset[str]], more: list[frozenset[str]]
+) -> None:
+    table = table_of(some + more)
+    assert table.runs == len(some + more)
+    for first in ("depth = 1", "gap", "graphs of two sizes"):
+        for second in ("gap", "k = 3", "depth = 1"):
+            both = sum({first, second} <= names for names in some + more)
+            assert table.count(first, second) == both
+    parts = FeatureTotals()
+    for part in (table_of(some), table_of(more)):
+        parts.add_table(msgspec.json.decode(msgspec.json.encode(part), type=FeatureTable))
+    assert parts.table() == table
+
+
+def test_a_table_of_other_features_is_refused() -> None:
+    other = msgspec.structs.replace(table_of([]), features=NAMES[1:])
+    with pytest.raises(ValueError, match="other features"):
+        FeatureTotals().add_table(other)
+
+
+def test_missing_and_wrong_pairs_are_found() -> None:
+    empty = table_of([])
+    assert missing_pairs(empty) == list(POSSIBLE)
+    assert wrong_pairs(empty) == []
+    table = table_of([frozenset({"depth = 1", "gap"}), frozenset({"save", "cache_mode = align"})])
+    assert len(missing_pairs(table)) == len(POSSIBLE) - 1
+    assert wrong_pairs(table) == [("cache_mode = align", "save")]
+
+
+def test_a_draw_depends_on_seed_and_index_only() -> None:
+    again = [drawn(index) for index in range(60)]
+    assert again == [drawn(index) for index in range(60)]
+    assert len({msgspec.json.encode(scenario) for scenario in again}) == 60
+    assert drawn(0) != generate(seeded(4, 0), name="drawn")
+
+
+def test_every_draw_is_valid_and_runs_something() -> None:
+    for index in range(1000):
+        scenario = validate(drawn(index))
+        aborted = {event.request for event in scenario.events if isinstance(event, Abort)}
+        assert scenario.requests[0].name not in aborted
+
+
+def test_float_numerics_sample_at_random_too() -> None:
+    floats = [s for s in map(drawn, range(200)) if s.model.numerics is Numerics.FLOAT32]
+    assert sum(any(r.temperature for r in s.requests) for s in floats) > 5
+
+
+def test_themes_leave_each_other_out() -> None:
+    drawn_themes = [draw_themes(seeded(3, index)) for index in range(400)]
+    for theme in Theme:
+        assert 0.1 < sum(theme in themes for themes in drawn_themes) / 400 < 0.45
+    assert min(map(len, drawn_themes)) <= 2
+
+
+def test_the_simplest_scenario_is_about_nothing() -> None:
+    simplest = generate(lambda count: 0, name="simplest")
+    assert len(simplest.requests) == 1
+    assert simplest.events == ()
+    assert simplest.engine.blocks == simplest.engine.state_blocks == 96
+    assert settings_of(simplest)["cache_mode"] == "none"
+
+
+def test_shrinking_keeps_only_the_theme_that_is_needed() -> None:
+    small = find(scenarios(), lambda s: any(isinstance(event, Abort) for event in s.events))
+    assert len(small.requests) == 2
+    assert [type(event) for event in small.events] == [Abort]
+    assert small.engine.depth == 2
+    assert not any(request.temperature or request.grammar_modulus for request in small.requests)
+
+
+def test_settings_are_features_of_one_setting_each() -> None:
+    for feature in SETTINGS:
+        name, _, value = feature.name.partition(" = ")
+        assert feature.needs[name] == frozenset({value})
