@@ -9,6 +9,7 @@ from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     EVENTS_MAX,
     REQUESTS_MAX,
+    ROWS_MAX,
     STATE_BYTES_MAX,
     STEPS_MAX,
     TOKENS_MAX,
@@ -67,7 +68,7 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
     limits = {
         "depth": (1, DEPTH_MAX),
         "draft_len_max": (0, DRAFT_LEN_MAX),
-        "rows_max": (1, 64),
+        "rows_max": (1, ROWS_MAX),
         "tokens_per_step_max": (1, 4096),
         "prefill_chunk_max": (1, 4096),
         "block_size": (1, 256),

@@ -57,6 +57,11 @@ class VirtualSnapshot:
         """Whether the stream got there."""
         return self._arrays is not None
 
+    @property
+    def is_readable(self) -> bool:
+        """Nothing has to end first: what is done is readable."""
+        return self.is_done
+
     def arrays(self) -> list[np.ndarray]:
         """One per part that was asked for."""
         assert self._arrays is not None, "the stream has not got here"
