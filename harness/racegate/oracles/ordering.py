@@ -17,8 +17,7 @@ from operator import attrgetter
 
 import msgspec
 
-from racegate.device.masks import rows_of
-from racegate.history.trace import Access, HostAccess, OpRecord, Queried, Trace
+from racegate.history.trace import Access, HostAccess, OpRecord, Queried, Trace, rows_of
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, gc=False):

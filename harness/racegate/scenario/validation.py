@@ -121,7 +121,7 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
     require(
         1 <= len(scenario.requests) <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}"
     )
-    names = [request.name for request in scenario.requests]
+    names: set[str] = set()
     total = sum(len(request.prompt) + request.max_tokens for request in scenario.requests)
     require(total <= TOKENS_MAX, "$.requests", f"{total} tokens in all, at most {TOKENS_MAX}")
     for index, request in enumerate(scenario.requests):
@@ -131,7 +131,8 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
             f"{path}.name",
             "must be letters, digits, '_', '-' or '.'",
         )
-        require(request.name not in names[:index], f"{path}.name", f"{request.name!r} stands twice")
+        require(request.name not in names, f"{path}.name", f"{request.name!r} stands twice")
+        names.add(request.name)
         require(
             0 <= request.arrive < scenario.steps_max, f"{path}.arrive", "must be 0..steps_max-1"
         )

@@ -68,7 +68,11 @@ class VirtualSnapshot:
         return self._arrays
 
     def fill(self, arrays: list[np.ndarray]) -> None:
-        """The stream got there, and this is what stood in the memory."""
+        """The stream got there, and this is what stood in the memory. It never changes again, so
+        that a checkpoint does not have to keep it.
+        """
+        for array in arrays:
+            array.setflags(write=False)
         self._arrays = arrays
 
 

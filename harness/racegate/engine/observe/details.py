@@ -79,11 +79,8 @@ def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -
 
 
 def _scheduler_detail(scheduler: Scheduler, promises: Promises) -> dict[str, object]:
-    live = (Status.RUNNING, Status.WAITING)
     counters = {
-        name: _counters(tracked, promises.of(tracked))
-        for name, tracked in scheduler.requests.items()
-        if tracked.status in live
+        tracked.name: _counters(tracked, promises.of(tracked)) for tracked in scheduler.live
     }
     held = set().union(*(view.blocks for view in counters.values()))
     state_held = set().union(*(view.state_blocks for view in counters.values()))
@@ -140,7 +137,9 @@ def _up_to_last(
     table: np.ndarray,  # [R, C] int32
     rows: int,
 ) -> np.ndarray:
-    """[r, C] int32: the first `rows` rows, and those up to the last that names a block."""
+    """[r, C] int32: the first `rows` rows, and those up to the last that names a block; one more,
+    if there is one, stands for the others, which name none.
+    """
     named = np.flatnonzero(table.any(axis=1))
-    kept: np.ndarray = table[: max([rows, *(named[-1:] + 1)])].copy()
+    kept: np.ndarray = table[: 1 + max([rows, *(named[-1:] + 1)])].copy()
     return kept
