@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from racegate.check.checker import Checker
-from racegate.device.masks import rows_of
 from racegate.device.protocol import writes
 from racegate.engine.model.graphs import captured_sizes
 from racegate.engine.model.padding import Padding, is_uniform_decode
@@ -20,7 +19,7 @@ from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import Verdict
 from racegate.history.observe import Observation
 from racegate.history.schedule import LATE, Schedule, parse_schedule
-from racegate.history.trace import OpRecord, Trace
+from racegate.history.trace import OpRecord, Trace, rows_of
 from racegate.oracles.stepwise import find_divergence
 from racegate.scenario.spec import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
 from support import NAMES, checker, scenario

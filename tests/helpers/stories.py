@@ -6,6 +6,7 @@ oracles is used here.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -181,6 +182,76 @@ def astuple_of(pair: Pair) -> tuple[int, int, int, bool, int, bool]:
     return (pair.row, pair.storage, *kinds)
 
 
+def listed_pairs(story: Story) -> list[tuple[int, int, int, bool, int, bool]]:
+    """The nearest pairs as (storage, rows, first, first_writes, second, second_writes), in the
+    order of an oracle that goes through every storage access by access: writes before reads, the
+    earlier first.
+    """
+    known = list(enumerate(touches(story)))
+    listed = []
+    for storage in dict.fromkeys(access.storage for _, (_, access) in known):
+        cells: dict[int, dict[int, tuple[int, int, bool]]] = {}  # row -> lane, -1 for the write
+        for number, (place, access) in known:
+            if access.storage == storage:
+                listed += _nearest(story, cells, number, place, access)
+    return listed
+
+
+def _nearest(
+    story: Story,
+    cells: dict[int, dict[int, tuple[int, int, bool]]],
+    number: int,
+    place: int,
+    access: Access,
+) -> list[tuple[int, int, int, bool, int, bool]]:
+    """The pairs that an access makes with what was near, which it becomes part of."""
+    rows: dict[tuple[bool, int, int], int] = {}  # (is a read, number, place) -> rows
+    for row in (row for row in range(access.rows.bit_length()) if access.rows >> row & 1):
+        cell = cells.setdefault(row, {})
+        for old_number, old_place, is_write in cell.values():
+            is_pair = is_write or access.is_write
+            if is_pair and old_place != place and not story.is_before(old_place, place):
+                key = (not is_write, old_number, old_place)
+                rows[key] = rows.get(key, 0) | 1 << row
+        if access.is_write:
+            cell.clear()
+        lane = story.recorder.events[place].lane  # type: ignore[union-attr]
+        cell[-1 if access.is_write else lane] = (number, place, access.is_write)
+    return [
+        (access.storage, rows[key], key[2], not key[0], place, access.is_write)
+        for key in sorted(rows)
+    ]
+
+
+def wide_story(seed: int) -> Story:
+    """A story of 100 to 250 statements about memory of many rows, most of them about few rows."""
+    draw = random.Random(seed)
+    rows = draw.choice((8, 60, 300))
+    story = Story()
+    for _ in range(draw.randrange(100, 250)):
+        lane = draw.choice((S0, S1, S2))
+        what = draw.choices(("op", "host", "record", "wait"), (12, 2, 2, 1))[0]
+        if what == "op":
+            story.op(lane, *(_wide_access(draw, rows) for _ in range(draw.randrange(1, 4))))
+        elif what == "host":
+            story.host(_wide_access(draw, rows))
+        elif what == "record":
+            story.record(lane)
+        else:
+            story.wait(draw.choice((HOST, S0, S1, S2)))
+    return story
+
+
+def _wide_access(draw: random.Random, rows: int) -> Access:
+    """One row, some scattered ones, or many in a row."""
+    count = draw.choices((1, 8, 100), (12, 4, 1))[0]
+    mask = ((1 << count) - 1) << draw.randrange(rows)
+    if count == 8:
+        mask = sum(1 << row for row in draw.sample(range(rows), 8))
+    storage = draw.randrange(STORAGES)
+    return Access(f"b{storage}", storage, mask, draw.random() < 0.5)
+
+
 masks = st.integers(1, (1 << ROWS) - 1)
 accesses = st.builds(
     lambda rows, storage, is_write: Access(f"b{storage}", storage, rows, is_write),
@@ -219,3 +290,4 @@ def told(program: Sequence[Statement]) -> Story:
 
 
 stories = st.lists(statements, min_size=2, max_size=24).map(told)
+wide_stories = st.integers(0, 1 << 32).map(wide_story)

@@ -6,7 +6,20 @@ from hypothesis import given, settings
 
 from racegate.history.trace import HOST
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
-from stories import S0, S1, S2, Pair, Story, all_pairs, nearest_pairs, read, stories, write
+from stories import (
+    S0,
+    S1,
+    S2,
+    Pair,
+    Story,
+    all_pairs,
+    listed_pairs,
+    nearest_pairs,
+    read,
+    stories,
+    wide_stories,
+    write,
+)
 
 
 def conflicts_of(story: Story) -> int:
@@ -180,6 +193,34 @@ def _pair(conflict: Conflict, places: dict[int, int], row: int, storage: int) ->
 @settings(max_examples=250)
 def test_it_reports_the_nearest_unordered_pairs_and_no_others(story: Story) -> None:
     assert pairs_of(story) == nearest_pairs(story)
+
+
+def listed(story: Story) -> list[tuple[int, int, int, bool, int, bool]]:
+    """What the oracle reports, as it reports it."""
+    places = {id(event): place for place, event in enumerate(story.recorder.events)}
+    return [
+        (
+            int(conflict.buffer.removeprefix("b")),
+            conflict.rows,
+            places[id(conflict.first)],
+            conflict.first_writes,
+            places[id(conflict.second)],
+            conflict.second_writes,
+        )
+        for conflict in find_conflicts(story.trace())
+    ]
+
+
+@given(stories)
+@settings(max_examples=250)
+def test_it_lists_them_in_the_order_of_accesses(story: Story) -> None:
+    assert listed(story) == listed_pairs(story)
+
+
+@given(wide_stories)
+@settings(max_examples=40, deadline=None)
+def test_so_it_does_where_many_accesses_of_few_rows_are_indexed(story: Story) -> None:
+    assert listed(story) == listed_pairs(story)
 
 
 @given(stories)

@@ -12,7 +12,15 @@ import pytest
 
 from racegate.scenario.config import resolve
 from racegate.scenario.files import FILE_BYTES_MAX, load, parse
-from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario, ScenarioError
+from racegate.scenario.spec import (
+    REQUESTS_MAX,
+    TOKENS_MAX,
+    DrafterKind,
+    EngineSpec,
+    Request,
+    Scenario,
+    ScenarioError,
+)
 from racegate.scenario.validation import validate
 
 GOOD = """
@@ -183,11 +191,11 @@ def _request(name: str, **values: Any) -> Request:
 
 
 def test_sizes_are_bounded() -> None:
-    many = tuple(_request(f"R{i}") for i in range(300))
+    many = tuple(_request(f"R{i}") for i in range(REQUESTS_MAX + 1))
     with pytest.raises(ScenarioError, match=r"\$\.requests: must hold"):
         validate(Scenario(name="x", title="t", requests=many))
     engine = EngineSpec(model_len_max=8192, blocks=4096)
-    long = tuple(_request(f"R{i}", prompt=(1,) * 8000) for i in range(9))
+    long = tuple(_request(f"R{i}", prompt=(1,) * 8000) for i in range(TOKENS_MAX // 8000 + 1))
     with pytest.raises(ScenarioError, match="tokens in all"):
         validate(Scenario(name="x", title="t", engine=engine, requests=long))
 

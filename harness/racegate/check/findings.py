@@ -11,13 +11,12 @@ from fnmatch import fnmatchcase
 import msgspec
 import numpy as np
 
-from racegate.device.masks import rows_of
 from racegate.device.protocol import DeadlockError
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.observe import Boundary
 from racegate.history.run import Run
-from racegate.history.trace import Misowned
+from racegate.history.trace import Misowned, rows_of
 from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.ordering import Conflict

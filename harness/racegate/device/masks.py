@@ -19,13 +19,3 @@ def mask_of(rows: Iterable[int]) -> int:
         if row >= 0:
             mask |= 1 << row
     return mask
-
-
-def rows_of(mask: int) -> list[int]:
-    """The rows in a mask, ascending."""
-    rows = []
-    while mask:
-        lowest = mask & -mask
-        rows.append(lowest.bit_length() - 1)
-        mask ^= lowest
-    return rows

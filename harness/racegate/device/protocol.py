@@ -52,6 +52,11 @@ class Snapshot(Protocol):
         """Whether the stream got there; true once the device has finished."""
         ...
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether arrays() may be asked for before the device has finished."""
+        ...
+
     def arrays(self) -> list[np.ndarray]:
         """One per part that was asked for."""
         ...

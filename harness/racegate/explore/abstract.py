@@ -12,10 +12,9 @@ from random import Random
 
 import msgspec
 
-from racegate.device.masks import rows_of
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Step, Stepper
-from racegate.history.trace import HOST, Access, HostAccess, OpRecord
+from racegate.history.trace import HOST, Access, HostAccess, OpRecord, rows_of
 
 Outcome = tuple[int, ...]
 Cell = tuple[int, int]  # (storage, row)

@@ -9,10 +9,12 @@ host are its issue count.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 Owner = tuple[str, int]  # (request, step) of the value in a cell
 Clock = tuple[int, ...]  # per lane
 HOST = 0
+_FEW_ROWS = 16  # are taken off a mask one by one: that costs as much as its length, every time
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
@@ -118,3 +120,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[str, ...]
     events: tuple[TraceEvent, ...]
     holds: tuple[HoldOutcome, ...] = ()
+
+
+def rows_of(mask: int) -> list[int]:
+    """The rows in a mask, ascending."""
+    if mask.bit_count() > _FEW_ROWS:
+        octets = np.frombuffer(mask.to_bytes(mask.bit_length() // 8 + 1, "little"), np.uint8)
+        found: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
+        return found
+    rows = []
+    while mask:
+        lowest = mask & -mask
+        rows.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return rows

@@ -10,10 +10,10 @@ from datetime import datetime
 from pathlib import Path
 
 from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
-from racegate.scenario.spec import EngineSpec, Expect, ScenarioError
+from racegate.scenario.spec import REQUESTS_MAX, EngineSpec, Expect, ScenarioError
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-LOG_ROWS_MAX = 256
+LOG_ROWS_MAX = REQUESTS_MAX
 LOG_BYTES_MAX = 1 << 26
 
 

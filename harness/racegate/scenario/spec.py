@@ -15,10 +15,11 @@ from racegate.scenario.errors import BadInputError
 
 # A hostile or mistyped file must not exhaust the machine: a run's memory and time are bounded by
 # these.
-STEPS_MAX = 2_000
-REQUESTS_MAX = 256
+STEPS_MAX = 20_000
+REQUESTS_MAX = 2_000
 EVENTS_MAX = 2_000
-TOKENS_MAX = 1 << 16
+ROWS_MAX = 256
+TOKENS_MAX = 1 << 17
 DRAFT_LEN_MAX = 8
 DEPTH_MAX = 4
 STATE_BYTES_MAX = 1 << 28

@@ -9,6 +9,7 @@ from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     EVENTS_MAX,
     REQUESTS_MAX,
+    ROWS_MAX,
     STATE_BYTES_MAX,
     STEPS_MAX,
     TOKENS_MAX,
@@ -67,7 +68,7 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
     limits = {
         "depth": (1, DEPTH_MAX),
         "draft_len_max": (0, DRAFT_LEN_MAX),
-        "rows_max": (1, 64),
+        "rows_max": (1, ROWS_MAX),
         "tokens_per_step_max": (1, 4096),
         "prefill_chunk_max": (1, 4096),
         "block_size": (1, 256),
@@ -120,7 +121,7 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
     require(
         1 <= len(scenario.requests) <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}"
     )
-    names = [request.name for request in scenario.requests]
+    names: set[str] = set()
     total = sum(len(request.prompt) + request.max_tokens for request in scenario.requests)
     require(total <= TOKENS_MAX, "$.requests", f"{total} tokens in all, at most {TOKENS_MAX}")
     for index, request in enumerate(scenario.requests):
@@ -130,7 +131,8 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
             f"{path}.name",
             "must be letters, digits, '_', '-' or '.'",
         )
-        require(request.name not in names[:index], f"{path}.name", f"{request.name!r} stands twice")
+        require(request.name not in names, f"{path}.name", f"{request.name!r} stands twice")
+        names.add(request.name)
         require(
             0 <= request.arrive < scenario.steps_max, f"{path}.arrive", "must be 0..steps_max-1"
         )

@@ -55,6 +55,8 @@ class CudaSnapshot:
 
     __slots__ = ("_copies", "is_done")
 
+    is_readable = False
+
     def __init__(self, copies: list[tuple[np.ndarray, np.ndarray | None]]) -> None:
         self._copies = copies
         self.is_done = False

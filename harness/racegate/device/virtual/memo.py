@@ -13,8 +13,8 @@ from types import EllipsisType
 import numpy as np
 
 from racegate.device.launches import Launch
-from racegate.device.masks import rows_of
 from racegate.device.uses import Use
+from racegate.history.trace import rows_of
 
 # Cleared when full: a bound on memory, not a policy.
 RESULT_BYTES_MAX = 1 << 28

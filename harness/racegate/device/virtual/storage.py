@@ -57,13 +57,22 @@ class VirtualSnapshot:
         """Whether the stream got there."""
         return self._arrays is not None
 
+    @property
+    def is_readable(self) -> bool:
+        """Nothing has to end first: what is done is readable."""
+        return self.is_done
+
     def arrays(self) -> list[np.ndarray]:
         """One per part that was asked for."""
         assert self._arrays is not None, "the stream has not got here"
         return self._arrays
 
     def fill(self, arrays: list[np.ndarray]) -> None:
-        """The stream got there, and this is what stood in the memory."""
+        """The stream got there, and this is what stood in the memory. It never changes again, so
+        that a checkpoint does not have to keep it.
+        """
+        for array in arrays:
+            array.setflags(write=False)
         self._arrays = arrays
 
 

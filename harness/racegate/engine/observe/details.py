@@ -5,6 +5,7 @@ counters and tables.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from racegate.engine.observe.probe import Preparation
 from racegate.engine.scheduling.scheduler import Scheduler
@@ -78,15 +79,15 @@ def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -
 
 
 def _scheduler_detail(scheduler: Scheduler, promises: Promises) -> dict[str, object]:
-    live = (Status.RUNNING, Status.WAITING)
+    counters = {
+        tracked.name: _counters(tracked, promises.of(tracked)) for tracked in scheduler.live
+    }
+    held = set().union(*(view.blocks for view in counters.values()))
+    state_held = set().union(*(view.state_blocks for view in counters.values()))
     return {
-        "counters": {
-            name: _counters(tracked, promises.of(tracked))
-            for name, tracked in scheduler.requests.items()
-            if tracked.status in live
-        },
-        "blocks_pool": scheduler.tables.attention.view(),
-        "state_blocks_pool": scheduler.tables.state.view(),
+        "counters": counters,
+        "blocks_pool": scheduler.tables.attention.view(held),
+        "state_blocks_pool": scheduler.tables.state.view(state_held),
     }
 
 
@@ -114,10 +115,11 @@ def prepared_detail(
 ) -> dict[str, object]:
     """Rows, tables and what the step looked back at. threshold: see region."""
     entries, prev = view.entries, preparation.prev
+    rows = len(view.rows)
     return {
         "row_of": dict(preparation.row_of),
-        "block_table": inputs.block_table.cpu.peek(),
-        "state_table": inputs.state_table.cpu.peek(),
+        "block_table": _up_to_last(inputs.block_table.cpu.peek(), rows),
+        "state_table": _up_to_last(inputs.state_table.cpu.peek(), rows),
         "blocks": {entry.request: entry.blocks for entry in entries},
         "state_blocks": {entry.request: entry.state_blocks for entry in entries},
         "prev_positions": view.prev_positions,
@@ -129,3 +131,15 @@ def prepared_detail(
         ],
         "prefill_len": [entry.prefill_len for entry in entries],
     }
+
+
+def _up_to_last(
+    table: np.ndarray,  # [R, C] int32
+    rows: int,
+) -> np.ndarray:
+    """[r, C] int32: the first `rows` rows, and those up to the last that names a block; one more,
+    if there is one, stands for the others, which name none.
+    """
+    named = np.flatnonzero(table.any(axis=1))
+    kept: np.ndarray = table[: 1 + max([rows, *(named[-1:] + 1)])].copy()
+    return kept

@@ -4,7 +4,7 @@ DEFINITION section 7, fresh_dirty and loaded_kv.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,25 @@ def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
     if memory.draft_cache is not None:
         caches["draft_kv"] = memory.draft_cache
     return caches
+
+
+class BlockRows:
+    """The blocks that some tables name, and in which row of a copy of just these each is.
+
+    blocks: [n] int64, ascending
+    """
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, tables: Iterable[Sequence[int]]) -> None:
+        self.blocks = np.array(sorted(set().union(*tables)), np.int64)
+
+    def rows_of(
+        self,
+        blocks: np.ndarray,  # [...] int64
+    ) -> np.ndarray:
+        """[...] int64: where each of these blocks is; the tables have to name it."""
+        return np.searchsorted(self.blocks, blocks)
 
 
 class FreshTaken:

@@ -1,11 +1,13 @@
 """The probe that takes observations, without disturbing what it observes. DEFINITION section 7.
 
 Device values are copied by snapshots in stream order, which are not part of the program: they wait
-for nothing and nothing waits for them. They are read when the device has finished.
+for nothing and nothing waits for them. They are read when the device has finished, or, where it
+lets the host read them before that, as soon as they are there: then only what is observed is kept.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +21,7 @@ from racegate.engine.observe.details import (
 )
 from racegate.engine.observe.probe import Memory, Preparation
 from racegate.engine.observe.probe_blocks import (
+    BlockRows,
     FreshTaken,
     Parts,
     as_entries,
@@ -40,6 +43,7 @@ class _Taken:
     """One step's snapshots, until the device has finished.
 
     windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
+    blocks, state_blocks: those of the plan's tables, which are copied of the pools
     inputs, forwarded, sampled: by name, once the device got there
     """
 
@@ -47,6 +51,8 @@ class _Taken:
     windows: np.ndarray
     computed_host: np.ndarray
     backup: np.ndarray
+    blocks: BlockRows
+    state_blocks: BlockRows
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
     forwarded: dict[str, np.ndarray] = field(default_factory=dict)
     sampled: dict[str, np.ndarray] = field(default_factory=dict)
@@ -66,7 +72,8 @@ class RecordingProbe:
         self._fresh: dict[int, FreshTaken] = {}
         self._observations: list[Observation | tuple[int, Boundary]] = []
         self._taken: dict[int, _Taken] = {}
-        self._snapshots: list[tuple[dict[str, np.ndarray], list[str], Snapshot]] = []
+        self._snapshots: deque[tuple[dict[str, np.ndarray], list[str], Snapshot]] = deque()
+        self._unresolved: deque[int] = deque()  # places in the observations
         self._promises = Promises()
         self._computed_host = np.zeros(0, np.int32)
         self._backup = np.zeros(0, np.int32)
@@ -110,7 +117,14 @@ class RecordingProbe:
         """What the forward pass is about to read."""
         memory, rows, tokens = self._memory, view.shape.rows, view.shape.tokens
         inputs, work = memory.inputs, memory.work
-        taken = _Taken(view, self._windows(view), self._computed_host, self._backup)
+        taken = _Taken(
+            view,
+            self._windows(view),
+            self._computed_host,
+            self._backup,
+            BlockRows(entry.blocks for entry in view.entries),
+            BlockRows(entry.state_blocks for entry in view.entries),
+        )
         self._taken[view.shape.step] = taken
         parts: Parts = {
             "computed": (work.computed, rows),
@@ -124,7 +138,7 @@ class RecordingProbe:
         if self._is_offload:
             parts |= loaded_parts(view, self._engine, caches_of(memory))
         self._take(taken.inputs, parts | self._recurrent(taken))
-        self._observations.append((view.shape.step, Boundary.INPUTS))
+        self._add_unresolved(view.shape.step, Boundary.INPUTS)
 
     def forwarded(self, view: StepView) -> None:
         """The states that the pass left."""
@@ -142,12 +156,13 @@ class RecordingProbe:
             "next_token": (outputs.next_token, rows),
             "drafts": (outputs.drafts, rows),
         }
-        parts |= {name: (cache, None) for name, cache in caches_of(memory).items()}
+        blocks, state_blocks = taken.blocks.blocks, taken.state_blocks.blocks
+        parts |= {name: (cache, blocks) for name, cache in caches_of(memory).items()}
         if self._has_columns:
             states = memory.model.states
-            parts |= {f"pool.{index}": (pool, None) for index, pool in states.items()}
+            parts |= {f"pool.{index}": (pool, state_blocks) for index, pool in states.items()}
         self._take(taken.sampled, parts)
-        self._observations.append((view.shape.step, Boundary.SAMPLED))
+        self._add_unresolved(view.shape.step, Boundary.SAMPLED)
 
     def processed(self, plan: StepPlan, scheduler: Scheduler) -> None:
         """What the scheduler made of an output."""
@@ -161,6 +176,9 @@ class RecordingProbe:
         }
         detail = processed_detail(plan, scheduler, self._promises)
         self._add(plan.step, Boundary.PROCESSED, values, detail)
+        while self._snapshots and self._snapshots[0][2].is_readable:
+            self._read_snapshot()
+        self._resolve_read()
 
     @property
     def count(self) -> int:
@@ -169,19 +187,38 @@ class RecordingProbe:
 
     def observations(self, *, first: int = 0) -> tuple[Observation, ...]:
         """What was observed, in order, from the `first` on and up to where the device got."""
-        for target, names, snapshot in self._snapshots:
-            if snapshot.is_done:
-                target.update(zip(names, snapshot.arrays(), strict=True))
-        observations = []
-        for item in self._observations[first:]:
-            if not isinstance(item, Observation):
-                step, boundary = item
-                taken = self._taken[step]
-                if not (taken.inputs if boundary is Boundary.INPUTS else taken.sampled):
-                    break
-                item = self._resolve(step, boundary)
-            observations.append(item)
-        return tuple(observations)
+        while self._snapshots and self._snapshots[0][2].is_done:
+            self._read_snapshot()
+        self._resolve_read()
+        end = self._unresolved[0] if self._unresolved else len(self._observations)
+        return tuple(
+            [item for item in self._observations[first:end] if isinstance(item, Observation)]
+        )
+
+    def _read_snapshot(self) -> None:
+        """Takes the values of the oldest one, and lets it go."""
+        target, names, snapshot = self._snapshots.popleft()
+        target.update(zip(names, snapshot.arrays(), strict=True))
+
+    def _resolve_read(self) -> None:
+        """Makes observations of what was read."""
+        while self._unresolved:
+            place = self._unresolved[0]
+            item = self._observations[place]
+            assert not isinstance(item, Observation), "it is resolved once"
+            step, boundary = item
+            taken = self._taken[step]
+            if not (taken.inputs if boundary is Boundary.INPUTS else taken.sampled):
+                return
+            self._observations[place] = self._resolve(step, boundary)
+            self._unresolved.popleft()
+            if boundary is Boundary.SAMPLED:
+                del self._taken[step]
+                self._fresh.pop(step, None)
+
+    def _add_unresolved(self, step: int, boundary: Boundary) -> None:
+        self._unresolved.append(len(self._observations))
+        self._observations.append((step, boundary))
 
     def _add(
         self, step: int, boundary: Boundary, values: dict[str, object], detail: dict[str, object]
@@ -230,6 +267,9 @@ class RecordingProbe:
                 "discarded": view.discarded,
                 "backup_token": taken.backup,
             }
+        for value in values.values():  # a checkpoint does not have to keep what cannot change
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
         return Observation(step=step, boundary=boundary, values=values, detail=detail)
 
     def _inputs_values(self, taken: _Taken) -> dict[str, object]:
@@ -308,7 +348,7 @@ class RecordingProbe:
             place = positions[first:end]
             table = np.array(entry.blocks, np.int64)
             column = np.clip(place // size, 0, len(table) - 1)
-            found = flat[table[column] * size + place % size]
+            found = flat[taken.blocks.rows_of(table[column]) * size + place % size]
             kept = (place >= 0) & (place < final[row])
             result[first:end][kept] = found[kept]
         return result
@@ -324,7 +364,8 @@ class RecordingProbe:
             column = boundary // interval - 1
             is_kept = bool(view.is_decode[row]) or boundary == final[row]
             if boundary > before[row] and is_kept and column < len(entry.state_blocks):
-                result[row] = pool[entry.state_blocks[column]]
+                block = np.array(entry.state_blocks[column])
+                result[row] = pool[taken.state_blocks.rows_of(block)]
         return result
 
 

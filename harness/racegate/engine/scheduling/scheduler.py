@@ -41,6 +41,11 @@ class Scheduler:
         self.requests = {
             request.name: Tracked(request, list(request.prompt)) for request in scenario.requests
         }
+        self._arrivals: dict[int, list[Tracked]] = {}
+        for tracked in self.requests.values():
+            self._arrivals.setdefault(tracked.request.arrive, []).append(tracked)
+        self._place = {name: place for place, name in enumerate(self.requests)}
+        self._unfinished = len(self.requests)
         self._running: list[Tracked] = []
         self._waiting: deque[Tracked] = deque()
         self._ended: list[str] = []
@@ -55,7 +60,12 @@ class Scheduler:
     @property
     def is_done(self) -> bool:
         """Whether every request has ended."""
-        return all(tracked.status is Status.FINISHED for tracked in self.requests.values())
+        return self._unfinished == 0
+
+    @property
+    def live(self) -> list[Tracked]:
+        """Requests that have arrived and not ended, in the order of the scenario."""
+        return sorted((*self._running, *self._waiting), key=lambda t: self._place[t.name])
 
     def begin_step(self, step: int) -> None:
         """Forced preemptions and arrivals of a step."""
@@ -66,8 +76,8 @@ class Scheduler:
                 self._preempt(tracked)
             else:
                 self.unmet_events.append(f"preempt {event.request} @{step}")
-        for tracked in self.requests.values():
-            if tracked.request.arrive == step and tracked.status is Status.PENDING:
+        for tracked in self._arrivals.get(step, ()):
+            if tracked.status is Status.PENDING:
                 tracked.status = Status.WAITING
                 self._waiting.append(tracked)
 
@@ -276,6 +286,7 @@ class Scheduler:
         self._tables.release(tracked)
         tracked.finish = finish
         tracked.status = Status.FINISHED
+        self._unfinished -= 1
         self._ended.append(tracked.name)
 
     def _budget(self, step: int) -> int:

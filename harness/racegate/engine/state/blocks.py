@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -12,15 +13,18 @@ Key = tuple[int, ...]  # the tokens a published block's content depends on
 
 
 class PoolView(msgspec.Struct, frozen=True, gc=False):
-    """A pool at one moment."""
+    """Some blocks of a pool at one moment. blocks: which, ascending; holder_counts: of each"""
 
+    blocks: tuple[int, ...]
     holder_counts: tuple[int, ...]
     free: frozenset[int]
     published: frozenset[int]
 
     def holders(self, block: int) -> int:
         """How many requests hold a block."""
-        return self.holder_counts[block]
+        place = bisect_left(self.blocks, block)
+        assert self.blocks[place : place + 1] == (block,), f"block {block} was not looked at"
+        return self.holder_counts[place]
 
     def is_free(self, block: int) -> bool:
         """Whether the block may be taken."""
@@ -47,9 +51,15 @@ class BlockPool:
         """Blocks that may be taken."""
         return len(self._free)
 
-    def view(self) -> PoolView:
-        """The pool as it is now."""
-        return PoolView(tuple(self._holders), frozenset(self._free), frozenset(self._key_of))
+    def view(self, blocks: Iterable[int]) -> PoolView:
+        """Some blocks as they are now."""
+        viewed = tuple(sorted(blocks))
+        return PoolView(
+            viewed,
+            tuple([self._holders[block] for block in viewed]),
+            frozenset([block for block in viewed if block in self._free]),
+            frozenset([block for block in viewed if block in self._key_of]),
+        )
 
     def free_without(self, shared: Sequence[int]) -> int:
         """Free blocks that remain when some published ones are taken out of the free list."""
