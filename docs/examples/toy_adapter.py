@@ -31,7 +31,8 @@ class Device:
         self.action = "host:start"
         self.late = None  # the hold of the copy that has not landed, and what it brings
         self.memory = {}  # row -> (count, owner), pinned
-        self.previous = {}
+        self.previous = {}  # owner -> what it read last
+        self.moves = 0
         say("buffer", name="count", rows=8)
 
     def begin(self, action):
@@ -57,6 +58,7 @@ class Device:
         self.touch(buffer, source, False)
         self.touch(buffer, target, True)
         self.memory[target] = self.memory.get(source, (0, None))
+        self.moves += 1
 
     def read(self, buffer, row, owner):
         if self.plant == "wrong_row":
@@ -94,9 +96,13 @@ def run(ask):
             say("observation", step=step, boundary="processed", values=values)
         step += 1
     device.reach("forced")
-    finished = {r["name"]: "max_tokens" for r in requests}
-    holds = [device.outcomes[text] for text in ask["holds"]]
-    return {"delivered": runner.tokens, "finished": finished, "steps": step, "holds": holds}
+    return {
+        "delivered": runner.tokens,
+        "finished": {r["name"]: "max_tokens" for r in requests},
+        "steps": step,
+        "counters": {"condense_moves": device.moves},
+        "holds": [device.outcomes[text] for text in ask["holds"]],
+    }
 
 
 for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""A toy runner: requests in persistent rows, an accepted count that is copied to the host, condense.
+"""A toy runner: requests in persistent rows, an accepted count copied to the host, condense.
 
 What would be CUDA in a real runner goes through `device`: begin, wait, read, move, copy.
 """

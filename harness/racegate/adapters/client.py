@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.adapters.errors import AdapterError, EngineLostError, said
+from racegate.adapters.errors import AdapterError, EngineLostError, HugeLineError, said
 from racegate.adapters.process import EngineProcess, Limits
 from racegate.adapters.reader import HistoryError, HistoryReader, check_introduction
 from racegate.adapters.wire import (
@@ -223,11 +223,15 @@ class Adapter:
         except EngineLostError:
             self.restart()
             raise
+        except HugeLineError as error:
+            raise self._error(f"it writes {error}") from error
         raise self._error(f"more than {self._limits.lines} lines for one question")
 
     def _decoded(self, text: bytes, number: int) -> HistoryLine | Answer:
         try:
             return decode_line(text)
+        except msgspec.ValidationError as error:
+            raise self._error(f"line {number} is {_shown(text)}: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._error(
                 f"line {number} is {_shown(text)}: {error}. Standard output is for the protocol "

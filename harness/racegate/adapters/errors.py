@@ -17,6 +17,10 @@ class AdapterError(BrokenHarnessError):
     """
 
 
+class HugeLineError(Exception):
+    """A line that is longer than it may be: says how it begins."""
+
+
 class LossKind(StrEnum):
     """How an engine's process was lost.
 

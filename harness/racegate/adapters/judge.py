@@ -13,7 +13,6 @@ from racegate.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.adapters.errors import EngineLostError, LossKind
 from racegate.adapters.landings import Landings, first_change, landings_of
 from racegate.adapters.wire import (
-    HelloAnswer,
     Offer,
     Plant,
     RefusedAnswer,
@@ -53,6 +52,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         went wrong
     landings, landings_all: schedules tried besides the eager one, of how many
     not_seen: in words, what the verdict does not cover
+    refused: why the engine does not run this scenario, if it does not
     """
 
     engine: str
@@ -61,6 +61,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     landings: int
     landings_all: int
     not_seen: tuple[str, ...]
+    refused: str | None = None
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +202,7 @@ class Judge:
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = (*self._not_seen(), *(missing if conflicts and not wrong else ()))
-        is_complete = landings is not None and not missing
+        is_complete = landings is not None and tried == landings.number and not missing
         verdict = self._verdict(findings, unmet, is_complete=is_complete)
         result = self._result(schedule, plant, verdict, unmet, stats=stats)
         command = self._replay.text(schedule, plant)
@@ -257,7 +258,8 @@ class Judge:
     def _refused(self, reason: str, plant: Plant | None) -> Judgement:
         unmet = (f"the engine does not run this: {reason}",)
         result = self._result(EAGER, plant, Verdict.INCONCLUSIVE, unmet)
-        return self._judgement(result, not_seen=self._not_seen())
+        judged = self._judgement(result, not_seen=self._not_seen())
+        return msgspec.structs.replace(judged, refused=reason)
 
     def _result(
         self,

@@ -53,6 +53,8 @@ def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
     missing = []
     holds = []
     for op, seconds in points.items():
+        if Offer.HOLDS not in hello.offers:
+            break
         if not can_hold(hello, op):
             missing.append(f"the engine cannot hold {op}")
             continue
@@ -64,8 +66,7 @@ def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
 
 def can_hold(hello: HelloAnswer, op: str) -> bool:
     """Whether the engine says that it can hold this operation back."""
-    patterns = hello.holdable if Offer.HOLDS in hello.offers else ()
-    return any(fnmatchcase(op, pattern) for pattern in patterns)
+    return Offer.HOLDS in hello.offers and any(fnmatchcase(op, p) for p in hello.holdable)
 
 
 def first_change(eager: Run, held: Run, schedule: Schedule) -> list[Finding]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.adapters.errors import AdapterError, CommandError, EngineLostError, LossKind
+from racegate.adapters.errors import CommandError, EngineLostError, HugeLineError, LossKind
 
 CHUNK_BYTES = 1 << 16
 TICK_S = 0.1
@@ -87,7 +87,7 @@ class EngineProcess:
     def line(self, deadline: float) -> bytes:
         """The next line, without its end. deadline: in time.monotonic.
 
-        Raises EngineLostError, and AdapterError if the line is longer than it may be.
+        Raises EngineLostError, and HugeLineError if the line is longer than it may be.
         """
         while not self._lines:
             self._turn(deadline)
@@ -134,10 +134,8 @@ class EngineProcess:
             self._partial = rest
         if len(self._partial) > self._limits.line_mib * MIB:
             start = bytes(self._partial[:80])
-            self._end(0)
-            raise AdapterError(
-                f"the engine writes a line of more than {self._limits.line_mib} MiB, which begins "
-                f"with {start!r}"
+            raise HugeLineError(
+                f"a line of more than {self._limits.line_mib} MiB, which begins with {start!r}"
             )
 
     def _read_stderr(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
+from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Record, Scenario
 
 SCHEMA = "racegate.adapter/1"
@@ -70,9 +71,27 @@ class StaleValue(_Plant, frozen=True, kw_only=True, tag="stale_value"):
 Plant = DropEdge | WrongRow | StaleValue
 
 
+class PlantError(BadInputError):
+    """A plant that cannot be read."""
+
+
 def plant_text(plant: Plant) -> str:
     """A plant in one word, `drop_edge:NAME`, `wrong_row` or `stale_value`."""
     return f"drop_edge:{plant.edge}" if isinstance(plant, DropEdge) else _tag_of(plant)
+
+
+def parse_plant(text: str) -> Plant:
+    """What `plant_text` wrote. Raises PlantError."""
+    kind, _, edge = text.partition(":")
+    if kind == "drop_edge" and edge:
+        return DropEdge(edge=edge)
+    if text == "wrong_row":
+        return WrongRow()
+    if text == "stale_value":
+        return StaleValue()
+    raise PlantError(
+        f"cannot read the plant {text!r}: write drop_edge:NAME, wrong_row or stale_value"
+    )
 
 
 class _Question(Record, frozen=True, kw_only=True, tag_field="ask"):
@@ -141,7 +160,7 @@ class OpLine(_Line, frozen=True, kw_only=True, tag="op"):
 
 
 class HostLine(_Line, frozen=True, kw_only=True, tag="host"):
-    """The host touched memory that the device uses too. name: of the host action, `host:name@step`"""
+    """The host touched memory that the device uses too. name: of the action, `host:name@step`"""
 
     name: str
     accesses: tuple[AccessEntry, ...]
@@ -156,7 +175,7 @@ class RecordLine(_Line, frozen=True, kw_only=True, tag="record"):
 
 
 class WaitLine(_Line, frozen=True, kw_only=True, tag="wait"):
-    """A lane waits for the latest record of an event. dropped: a planted fault keeps it from that"""
+    """A lane waits for the latest record of an event. dropped: it does not, by a planted fault"""
 
     edge: str
     event: str
@@ -231,7 +250,7 @@ class RanAnswer(_Answer, frozen=True, kw_only=True, tag="ran"):
     delivered: dict[str, tuple[int, ...]]
     finished: dict[str, str]
     steps: int
-    counters: dict[str, int] = {}
+    counters: dict[str, int] = msgspec.field(default_factory=dict)
     holds: tuple[HoldOutcome, ...] = ()
     unmet_events: tuple[str, ...] = ()
 
