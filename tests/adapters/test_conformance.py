@@ -11,7 +11,7 @@ import pytest
 
 from racegate.adapters.client import Adapter, Told
 from racegate.adapters.conformance import CheckOutcome, ConformanceCheck, conform
-from racegate.adapters.judge import Judge
+from racegate.adapters.judge import AdapterJudge
 from racegate.adapters.wire import DropEdge, Offer, StaleValue, WrongRow, plant_text
 from racegate.check.checker import Checker
 from racegate.check.served import lines_of
@@ -81,7 +81,7 @@ PLANTED = {
 def test_planted_races_of_the_toy(plant: DropEdge | WrongRow | StaleValue) -> None:
     kinds, edge = PLANTED[plant]
     with Adapter([*TOY, *EVERYTHING]) as adapter:
-        judge = Judge(adapter, load(ROOT / "docs" / "examples" / "toy.toml"))
+        judge = AdapterJudge(adapter, load(ROOT / "docs" / "examples" / "toy.toml"))
         assert judge.judge().result.verdict is Verdict.PROVED
         found = judge.judge(plant=plant).result
     assert found.verdict is Verdict.DIVERGENT
@@ -319,7 +319,7 @@ def test_no_conflict_where_nothing_is_planted() -> None:
     """No false alarm, whatever the toy is asked to run, as far as it can."""
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         for path in sorted((ROOT / "scenarios").glob("*.toml")):
-            judged = Judge(adapter, load(path)).judge()
+            judged = AdapterJudge(adapter, load(path)).judge()
             assert judged.result.findings == ()
             assert judged.refused is not None or judged.result.stats.ops
 

@@ -15,7 +15,7 @@ import pytest
 import hostile_engine
 from racegate.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.adapters.errors import AdapterError, CommandError, EngineLostError, LossKind
-from racegate.adapters.judge import Judge
+from racegate.adapters.judge import AdapterJudge
 from racegate.adapters.process import EngineProcess, Limits, resident_bytes
 from racegate.adapters.wire import RefusedAnswer
 from racegate.history.finding import FindingKind, Verdict, exit_code
@@ -190,7 +190,7 @@ def test_verdicts(how: str) -> None:
     """A crash is the engine's own; what a limit ended may be slow or large, and nothing more."""
     limits, verdict, kind = VERDICTS[how]
     with hostile(how, limits) as adapter:
-        judged = Judge(adapter, SCENARIO).judge()
+        judged = AdapterJudge(adapter, SCENARIO).judge()
     assert judged.result.verdict is verdict
     assert [finding.kind for finding in judged.result.findings] == ([kind] if kind else [])
     assert exit_code([verdict]) == (1 if kind else 4)

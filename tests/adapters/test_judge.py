@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from racegate.adapters.client import Adapter
-from racegate.adapters.judge import Judge, Judgement, Replay
+from racegate.adapters.judge import AdapterCommand, AdapterJudge, Judgement
 from racegate.adapters.wire import DropEdge
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
@@ -35,7 +35,7 @@ def judged(
     folder: Path, runs: Mapping[str, Lines], *, scenario: Scenario = SCENARIO, **script: Any
 ) -> Judgement:
     with Adapter(scripted(folder, runs, **script)) as adapter:
-        return Judge(adapter, scenario).judge()
+        return AdapterJudge(adapter, scenario).judge()
 
 
 def kinds(judgement: Judgement) -> list[FindingKind]:
@@ -124,7 +124,7 @@ def test_without_every_landing_it_is_not_benign(tmp_path: Path, case: str) -> No
 def test_too_many_landings(tmp_path: Path) -> None:
     lines = [buffer(), COPY, *(host(f"host:take@{n}", use("x")) for n in range(2, 9))]
     with Adapter(scripted(tmp_path, {"": lines}, **EVERYTHING)) as adapter:
-        found = Judge(adapter, SCENARIO, landings_max=3).judge()
+        found = AdapterJudge(adapter, SCENARIO, landings_max=3).judge()
     assert found.result.verdict is Verdict.CONFLICT
     assert (found.landings, found.landings_all) == (3, 7)
     assert "3 of 7 landings were tried" in found.not_seen
@@ -253,9 +253,9 @@ def test_told_clocks_are_judged(tmp_path: Path) -> None:
 def test_under_given_holds(tmp_path: Path) -> None:
     runs = {"": [*RACY, observation(2, count=1)], HOLD: [*RACY, observation(2, count=4)]}
     runs |= {f"{HOLD} & drop_edge": runs[""], "drop_edge": runs[""]}
-    replay = Replay(before="racegate adapter run s.toml", after="-- python e.py")
+    command = AdapterCommand(before="racegate adapter run s.toml", after="-- python e.py")
     with Adapter(scripted(tmp_path, runs, **EVERYTHING)) as adapter:
-        judge = Judge(adapter, SCENARIO, replay=replay)
+        judge = AdapterJudge(adapter, SCENARIO, command=command)
         schedule = parse_schedule([HOLD])
         held = judge.under(schedule)
         planted = judge.under(schedule, plant=DropEdge(edge="landed"))

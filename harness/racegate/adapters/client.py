@@ -149,6 +149,7 @@ class Adapter:
         run = Run(
             trace=reader.trace(holds),
             observations=reader.observations(),
+            edges=hello.edges,
             result=result,
             stopped=stopped,
             seconds=time.perf_counter() - started,

@@ -14,7 +14,7 @@ import msgspec
 
 from racegate.adapters.client import Adapter, Told
 from racegate.adapters.errors import AdapterError
-from racegate.adapters.judge import Judge, Judgement
+from racegate.adapters.judge import AdapterJudge, Judgement
 from racegate.adapters.landings import can_hold, first_change
 from racegate.adapters.wire import (
     DropEdge,
@@ -52,7 +52,10 @@ SHOWN_BY: dict[Offer, tuple[type[Plant], ...]] = {
 
 
 class CheckOutcome(StrEnum):
-    """skipped: nothing that is offered needs it."""
+    """Whether a demand is met.
+
+    passed: it is; failed: it is not; skipped: nothing that is offered could show it
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -60,7 +63,11 @@ class CheckOutcome(StrEnum):
 
 
 class ConformanceCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One demand of the kit. detail: what was seen, or what is wrong and what to do about it"""
+    """One demand of the kit.
+
+    name: what is demanded; outcome: whether it is met
+    detail: what was seen, or what is wrong and what to do about it
+    """
 
     name: str
     outcome: CheckOutcome
@@ -68,7 +75,11 @@ class ConformanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conformance(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kit says of one adapter."""
+    """What the kit says of one adapter.
+
+    engine, version: as it introduces itself; offers: what it can do beside telling its history
+    checks: every demand, in order
+    """
 
     engine: str
     version: str
@@ -88,8 +99,8 @@ def conform(adapter: Adapter, *, scenario: Scenario = KIT) -> Iterator[Conforman
     yield _passed("introduces itself", f"{hello.engine} {hello.version}, offers {offers}")
     first = _told(adapter, scenario)
     yield from _deterministic(adapter, scenario, first)
-    judge = Judge(adapter, scenario)
-    yield _silent(judge.judge(), first)
+    judge = AdapterJudge(adapter, scenario)
+    yield _silent(adapter, judge.judge(), first)
     if Offer.OBSERVATIONS in hello.offers:
         yield _observes(adapter, first)
     if Offer.HOLDS in hello.offers:
@@ -97,6 +108,13 @@ def conform(adapter: Adapter, *, scenario: Scenario = KIT) -> Iterator[Conforman
     yield from _lacking_plants(adapter)
     for plant in hello.plants:
         yield from _planted(adapter, scenario, judge, plant, first)
+
+
+def demand_conformance(adapter: Adapter) -> None:
+    """The kit for who needs a conforming adapter. Raises AdapterError at the first failure."""
+    for check in conform(adapter):
+        if check.outcome is CheckOutcome.FAILED:
+            raise AdapterError(f"the adapter does not conform: {check.name}: {check.detail}")
 
 
 def _deterministic(adapter: Adapter, scenario: Scenario, first: Told) -> Iterator[ConformanceCheck]:
@@ -116,7 +134,7 @@ def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
     return _failed(name, f"{what} differs: seed what is random")
 
 
-def _silent(judged: Judgement, first: Told) -> ConformanceCheck:
+def _silent(adapter: Adapter, judged: Judgement, first: Told) -> ConformanceCheck:
     name = "nothing is found where nothing is planted"
     result = judged.result
     if result.findings:
@@ -124,9 +142,8 @@ def _silent(judged: Judgement, first: Told) -> ConformanceCheck:
         return _failed(name, f"{found.message} (the engine is racy, or its history lacks an order)")
     if any(isinstance(event, Waited) and event.is_dropped for event in first.run.trace.events):
         return _failed(name, "a wait is marked as dropped: only a planted fault drops one")
-    lacking = [reason for reason in result.unmet if reason not in judged.not_seen]
-    if result.verdict is not Verdict.PROVED and Offer.PLAIN in result.config["offers"]:
-        return _failed(name, "; ".join(lacking))
+    if result.verdict is not Verdict.PROVED and Offer.PLAIN in adapter.hello.offers:
+        return _failed(name, "; ".join(result.unmet))
     return _passed(name, str(result.verdict))
 
 
@@ -202,7 +219,7 @@ def _lacking_plants(adapter: Adapter) -> Iterator[ConformanceCheck]:
 
 
 def _planted(
-    adapter: Adapter, scenario: Scenario, judge: Judge, plant: Plant, first: Told
+    adapter: Adapter, scenario: Scenario, judge: AdapterJudge, plant: Plant, first: Told
 ) -> Iterator[ConformanceCheck]:
     judged = judge.judge(plant=plant)
     if isinstance(plant, DropEdge):

@@ -13,6 +13,7 @@ from racegate.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.adapters.errors import EngineLostError, LossKind
 from racegate.adapters.landings import Landings, first_change, landings_of
 from racegate.adapters.wire import (
+    HelloAnswer,
     Offer,
     Plant,
     RefusedAnswer,
@@ -20,7 +21,6 @@ from racegate.adapters.wire import (
     plant_text,
 )
 from racegate.history.finding import Finding, FindingKind, Verdict
-from racegate.history.observe import Boundary
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
@@ -48,9 +48,9 @@ _UNSEEN = {
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict on a foreign engine.
 
-    engine, version: as it introduces itself; result: the judged run, eager or under the holds that
-        went wrong
-    landings, landings_all: schedules tried besides the eager one, of how many
+    engine, version: as it introduces itself
+    result: the judged run, eager or under the holds that went wrong
+    landings: schedules tried besides the eager one; landings_all: how many there are
     not_seen: in words, what the verdict does not cover
     refused: why the engine does not run this scenario, if it does not
     """
@@ -64,8 +64,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """The command that shows a result again. before: up to its options; after: the engine's own"""
+class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """How a result is shown again. before: up to its options; after: the engine's own"""
 
     before: str = "racegate adapter run"
     after: str = ""
@@ -79,7 +79,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*parts, *([self.after] if self.after else [])])
 
 
-class Judge:
+class AdapterJudge:
     """One scenario on one foreign engine. landings_max: schedules besides the eager one
 
     Raises AdapterError if what the engine says cannot be believed.
@@ -92,14 +92,14 @@ class Judge:
         *,
         device: str | None = None,
         landings_max: int = LANDINGS_MAX,
-        replay: Replay | None = None,
+        command: AdapterCommand | None = None,
     ) -> None:
         self._adapter = adapter
         self._hello = adapter.hello
         self._scenario = scenario
         self._device = device or self._hello.devices[0]
         self._landings_max = landings_max
-        self._replay = Replay() if replay is None else replay
+        self._command = AdapterCommand() if command is None else command
         self._plain: dict[str, tuple[int, ...]] | None = None
 
     def judge(self, *, plant: Plant | None = None) -> Judgement:
@@ -198,14 +198,14 @@ class Judge:
         tried: int = 0,
     ) -> Judgement:
         missing = () if landings is None else landings.missing
-        findings = self._from_conflicts(conflicts, run) + wrong
+        findings = from_conflicts(conflicts, run) + wrong
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = (*self._not_seen(), *(missing if conflicts and not wrong else ()))
         is_complete = landings is not None and tried == landings.number and not missing
         verdict = self._verdict(findings, unmet, is_complete=is_complete)
         result = self._result(schedule, plant, verdict, unmet, stats=stats)
-        command = self._replay.text(schedule, plant)
+        command = self._command.text(schedule, plant)
         return self._judgement(
             msgspec.structs.replace(
                 result,
@@ -230,14 +230,6 @@ class Judge:
             is_compared = Offer.OBSERVATIONS in self._hello.offers and not unmet
             return Verdict.BENIGN if is_complete and is_compared else Verdict.CONFLICT
         return Verdict.INCONCLUSIVE if unmet else Verdict.PROVED
-
-    def _from_conflicts(self, conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
-        rows = {}
-        for observation in run.observations:
-            names = observation.values.get("rows")
-            if observation.boundary is Boundary.PREPARED and isinstance(names, list):
-                rows[observation.step] = names
-        return from_conflicts(conflicts, edges=self._hello.edges, rows=rows)
 
     def _unmet(self, run: Run, stats: Stats, plant: Plant | None) -> tuple[str, ...]:
         if isinstance(run.stopped, EngineLostError):
@@ -273,7 +265,7 @@ class Judge:
         return RunResult(
             scenario=self._scenario.name,
             device=self._device,
-            config={"offers": sorted(self._hello.offers)},
+            config={"engine": _config(self._hello)},
             fault=None if plant is None else plant_text(plant),
             schedule=schedule.texts(),
             verdict=verdict,
@@ -300,6 +292,10 @@ class Judge:
             landings_all=landings_all,
             not_seen=not_seen,
         )
+
+
+def _config(hello: HelloAnswer) -> dict[str, object]:
+    return {"name": hello.engine, "version": hello.version, "offers": sorted(hello.offers)}
 
 
 def _from_stop(error: Exception | None) -> list[Finding]:

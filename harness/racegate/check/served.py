@@ -39,7 +39,8 @@ from racegate.adapters.wire import (
     WrongRow,
     plant_text,
 )
-from racegate.check.checker import Checker, CheckError
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
 from racegate.device.masks import rows_of
 from racegate.device.protocol import DeadlockError
 from racegate.engine.state.edges import EDGES
@@ -127,7 +128,7 @@ class ServedEngine:
     def plain(self, question: PlainQuestion) -> PlainAnswer | RefusedAnswer:
         """By the reference."""
         try:
-            return PlainAnswer(to=0, tokens=self._checker(question.scenario).plain)
+            return PlainAnswer(to=0, tokens=dict(self._checker(question.scenario).plain))
         except CheckError as error:
             return RefusedAnswer(to=0, reason=str(error))
 

@@ -7,31 +7,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from racegate.device.masks import rows_of
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind
+from racegate.history.observe import Boundary
+from racegate.history.run import Run
 from racegate.history.trace import Misowned
 from racegate.oracles.losslessness import Loss
 from racegate.oracles.ordering import Conflict
 
 
-def from_conflicts(
-    conflicts: Sequence[Conflict],
-    *,
-    edges: Sequence[Edge],
-    rows: Mapping[int, Sequence[str]],
-) -> list[Finding]:
-    """One finding per (buffer, operations), from the first conflict of its kind.
-
-    edges: those that the engine keeps; rows: step -> the request in each row
-    """
+def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
+    """One finding per (buffer, operations), from the first conflict of its kind in a run."""
+    rows = {
+        o.step: o.values["rows"]
+        for o in run.observations
+        if o.boundary is Boundary.PREPARED and "rows" in o.values
+    }
     findings: dict[str, Finding] = {}
     for conflict in conflicts:
         found = signature(
             "conflict", conflict.buffer, label(conflict.first.name), label(conflict.second.name)
         )
         if found not in findings:
-            edge = _edge_for(conflict, edges)
+            edge = _edge_for(conflict, run.edges)
             findings[found] = _from_conflict(conflict, found, edge, rows)
     return list(findings.values())
 
@@ -40,7 +38,7 @@ def _from_conflict(
     conflict: Conflict, found: str, edge: Edge | None, rows: Mapping[int, Sequence[str]]
 ) -> Finding:
     first, second = conflict.first, conflict.second
-    places = rows_of(conflict.rows)
+    places = [row for row in range(conflict.rows.bit_length()) if conflict.rows >> row & 1]
     names = rows.get(first.step, ())
     request = names[places[0]] if places and places[0] < len(names) else None
     verbs = (
@@ -99,7 +97,7 @@ def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
 
 
 def from_losses(losses: Sequence[Loss]) -> list[Finding]:
-    """The first loss: what follows from it is no news."""
+    """The first request whose tokens are not those of plain decoding, if there is one."""
     return [
         Finding(
             kind=FindingKind.LOSS,

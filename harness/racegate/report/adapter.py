@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.table import Table
 from racegate.adapters.conformance import CheckOutcome, ConformanceCheck
 from racegate.adapters.judge import Judgement
 from racegate.history.finding import FindingKind, Verdict, exit_code
+from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
 
 _MARK = {
@@ -68,30 +70,56 @@ def _print_verdict(console: Console, judged: Judgement) -> None:
     )
 
 
-def print_adapter_gate(console: Console, judged: Sequence[Judgement], *, verdict: Verdict) -> None:
+class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A foreign engine over many scenarios.
+
+    verdict: the one that decides the exit code; judgements: one per scenario, also of those that
+        the engine does not run
+    """
+
+    schema: str
+    verdict: Verdict
+    judgements: tuple[Judgement, ...]
+
+    @classmethod
+    def of(cls, judged: Sequence[Judgement]) -> AdapterGateObject:
+        """The sum of what was judged: nothing at all is inconclusive."""
+        verdicts = [each.result.verdict for each in judged if each.refused is None]
+        code = exit_code(verdicts)
+        decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
+        verdict = next(decisive, Verdict.INCONCLUSIVE)
+        return cls(schema=SCHEMA, verdict=verdict, judgements=tuple(judged))
+
+
+def print_adapter_gate(console: Console, gate: AdapterGateObject) -> None:
     """A row per scenario that the engine can run, the others by name, and the verdict of all."""
-    table = Table()
-    table.add_column("scenario", overflow="fold")
-    for name in ("steps", "ops", "conflicts", "wrong", "landings"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
-    for each in judged:
-        if each.refused is not None:
-            continue
-        result = each.result
-        wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in result.findings)
-        counts = (result.stats.steps, result.stats.ops, result.stats.conflicts, wrong)
-        cells = (*map(str, counts), f"{each.landings}/{each.landings_all}")
-        table.add_row(result.scenario, *cells, _styled(result.verdict))
-    console.print(table)
-    for each in judged:
+    console.print(_gate_table(gate))
+    for each in gate.judgements:
         if each.refused is not None:
             console.print(escape(f"not run: {each.result.scenario}: {each.refused}"))
         elif exit_code([each.result.verdict]):
             _print_details(console, each)
             _print_verdict(console, each)
-    _print_not_seen(console, dict.fromkeys(text for each in judged for text in each.not_seen))
-    console.print(f"{_styled(verdict)}: {sum(each.refused is None for each in judged)} scenarios")
+    unseen = (text for each in gate.judgements for text in each.not_seen)
+    _print_not_seen(console, dict.fromkeys(unseen))
+    number = sum(each.refused is None for each in gate.judgements)
+    console.print(f"{_styled(gate.verdict)}: {number} scenarios")
+
+
+def _gate_table(gate: AdapterGateObject) -> Table:
+    table = Table()
+    table.add_column("scenario", overflow="fold")
+    for name in ("steps", "ops", "conflicts", "wrong", "landings"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for each in gate.judgements:
+        if each.refused is None:
+            result = each.result
+            wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in result.findings)
+            counts = (result.stats.steps, result.stats.ops, result.stats.conflicts, wrong)
+            cells = (*map(str, counts), f"{each.landings} of {each.landings_all}")
+            table.add_row(result.scenario, *cells, _styled(result.verdict))
+    return table
 
 
 def _styled(verdict: Verdict) -> str:

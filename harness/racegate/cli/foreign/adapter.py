@@ -6,13 +6,17 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.adapters.client import Adapter
-from racegate.adapters.conformance import Conformance, ConformanceCheck, conform
-from racegate.adapters.errors import AdapterError
-from racegate.adapters.judge import LANDINGS_MAX, Judge, Judgement, Replay
+from racegate.adapters.conformance import (
+    CheckOutcome,
+    Conformance,
+    ConformanceCheck,
+    conform,
+    demand_conformance,
+)
+from racegate.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
 from racegate.adapters.process import Limits
 from racegate.adapters.wire import parse_plant
 from racegate.cli.options import (
@@ -22,9 +26,15 @@ from racegate.cli.options import (
     stdout_console,
     write_json,
 )
-from racegate.history.finding import Verdict, exit_code
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import exit_code
 from racegate.history.schedule import parse_schedule
-from racegate.report.adapter import print_adapter_gate, print_check, print_judgement
+from racegate.report.adapter import (
+    AdapterGateObject,
+    print_adapter_gate,
+    print_check,
+    print_judgement,
+)
 from racegate.scenario.files import load, load_all, scenario_paths
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
@@ -72,11 +82,11 @@ def check(
         engine=hello.engine, version=hello.version, offers=hello.offers, checks=tuple(checks)
     )
     if json is not None:
-        write_json(json, {**msgspec.to_builtins(conformance), "is_passed": conformance.is_passed})
+        write_json(json, conformance)
     if json != "-":
-        failed = sum(check.outcome == "failed" for check in checks)
+        failed = sum(found.outcome is CheckOutcome.FAILED for found in checks)
         console.print(f"{len(checks)} checks, {failed} failed")
-    raise typer.Exit(0 if conformance.is_passed else 1)
+    raise typer.Exit(ExitCode.CLEAN if conformance.is_passed else ExitCode.BROKEN_HARNESS)
 
 
 @app.command()
@@ -101,10 +111,14 @@ def run(
     loaded = load(scenario)
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
-    before = f"racegate adapter run {scenario}"
-    replay = Replay(before=before, after=f"-- {shlex.join(command)}")
     with _adapter(command, timeout_s, memory_mib, address_mib) as adapter:
-        judge = Judge(adapter, loaded, device=device, landings_max=landings, replay=replay)
+        judge = AdapterJudge(
+            adapter,
+            loaded,
+            device=device,
+            landings_max=landings,
+            command=_command(scenario, command),
+        )
         if schedule is None:
             judged = judge.judge(plant=planted)
         else:
@@ -131,32 +145,31 @@ def gate(
     loaded = load_all(scenario_paths(scenarios))
     judged: list[Judgement] = []
     with _adapter(command, timeout_s, memory_mib, address_mib) as adapter:
-        for found in conform(adapter):
-            if found.outcome == "failed":
-                raise AdapterError(f"the adapter does not conform: {found.name}: {found.detail}")
+        demand_conformance(adapter)
         with progress_bar() as progress:
             task = progress.add_task("scenarios", total=len(loaded))
             for path, scenario in loaded:
-                replay = Replay(
-                    before=f"racegate adapter run {path}", after=f"-- {shlex.join(command)}"
-                )
-                judge = Judge(
-                    adapter, scenario, device=device, landings_max=landings, replay=replay
+                judge = AdapterJudge(
+                    adapter,
+                    scenario,
+                    device=device,
+                    landings_max=landings,
+                    command=_command(path, command),
                 )
                 judged.append(judge.judge())
                 progress.advance(task)
-    verdicts = [each.result.verdict for each in judged if each.refused is None]
+    found = AdapterGateObject.of(judged)
     if json is not None:
-        write_json(json, {"exit_code": exit_code(verdicts), "judgements": judged})
+        write_json(json, found)
     if json != "-":
-        print_adapter_gate(stdout_console(), judged, verdict=_worst(verdicts))
-    raise typer.Exit(exit_code(verdicts))
+        print_adapter_gate(stdout_console(), found)
+    raise typer.Exit(exit_code([found.verdict]))
 
 
-def _worst(verdicts: list[Verdict]) -> Verdict:
-    """The one that decides the exit code."""
-    code = exit_code(verdicts)
-    return next((v for v in verdicts if exit_code([v]) == code), Verdict.INCONCLUSIVE)
+def _command(scenario: Path, command: list[str]) -> AdapterCommand:
+    return AdapterCommand(
+        before=f"racegate adapter run {scenario}", after=f"-- {shlex.join(command)}"
+    )
 
 
 def _adapter(
