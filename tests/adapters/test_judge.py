@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from racegate.adapters.client import Adapter
+from racegate.adapters.errors import AdapterError
 from racegate.adapters.judge import AdapterCommand, AdapterJudge, Judgement
+from racegate.adapters.process import Limits
 from racegate.adapters.wire import DropEdge
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
@@ -32,9 +34,14 @@ EVERYTHING = {"offers": ["plain", "observations", "holds"], **SEEN}
 
 
 def judged(
-    folder: Path, runs: Mapping[str, Lines], *, scenario: Scenario = SCENARIO, **script: Any
+    folder: Path,
+    runs: Mapping[str, Lines],
+    *,
+    scenario: Scenario = SCENARIO,
+    limits: Limits | None = None,
+    **script: Any,
 ) -> Judgement:
-    with Adapter(scripted(folder, runs, **script)) as adapter:
+    with Adapter(scripted(folder, runs, **script), limits=limits) as adapter:
         return AdapterJudge(adapter, scenario).judge()
 
 
@@ -70,6 +77,7 @@ def test_every_landing_without_effect_is_benign(tmp_path: Path) -> None:
     found = judged(tmp_path, {"": lines}, **EVERYTHING)
     assert found.result.verdict is Verdict.BENIGN
     assert (found.landings, found.landings_all) == (2, 2)
+    assert any("copies that land in parts" in reason for reason in found.not_seen)
     assert kinds(found) == [FindingKind.CONFLICT]
 
 
@@ -82,6 +90,7 @@ def test_benign_needs_observations_and_plain_decoding(tmp_path: Path, offers: li
     assert found.landings == found.landings_all == 2
 
 
+INSIDE = [*RACY, host("host:take@3", use("x", [1])), host("host:take@3", use("x", [1], write=True))]
 NOT_ALL: dict[str, tuple[dict[str, Lines], dict[str, Any], str]] = {
     "cannot be held": ({"": TWICE}, {"holdable": ["h2d:*"]}, "the engine cannot hold d2h:x@1"),
     "not realised": (
@@ -104,6 +113,12 @@ NOT_ALL: dict[str, tuple[dict[str, Lines], dict[str, Any], str]] = {
         {"": TWICE, "d2h:x@1 until host:take@3": [*TWICE, host("host:new@4", use("x"))]},
         {},
         "brings conflicts of its own",
+    ),
+    "inside an action": ({"": INSIDE}, {}, "d2h:x@1 may land inside host:take@3"),
+    "stopped": (
+        {"": TWICE},
+        {"answers": {"d2h:x@1 until host:take@3": {"is": "hang"}}, "limits": Limits(timeout_s=5)},
+        "d2h:x@1 until host:take@3: the engine has not answered within 5 s",
     ),
     "several lanes": (
         {"": [*TWICE, op("kernel:k@3", use("x"), lane="compute")]},
@@ -192,6 +207,11 @@ def test_owners(tmp_path: Path) -> None:
 VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
     "one lane": ([buffer(), COPY], {}, "no memory is touched by two lanes"),
     "no tokens": (ORDERED, {"answers": {"": {"delivered": {"A": []}}}}, "no token was delivered"),
+    "no end": (
+        ORDERED,
+        {"answers": {"": {"finished": {"A": "unfinished"}}}},
+        "request A did not finish",
+    ),
     "a query": (
         [
             *ORDERED,
@@ -265,3 +285,14 @@ def test_under_given_holds(tmp_path: Path) -> None:
     assert planted.result.findings[0].replay == (
         f'racegate adapter run s.toml --plant drop_edge:landed --hold "{HOLD}" -- python e.py'
     )
+
+
+def test_a_change_has_to_come_from_the_landing(tmp_path: Path) -> None:
+    """Eager runs that differ among themselves say nothing about a schedule."""
+    eager, held = [*RACY, observation(2, count=1)], [*RACY, observation(2, count=4)]
+    command = scripted(tmp_path, {"": eager, HOLD: held, "again": held}, **EVERYTHING)
+    with (
+        Adapter([*command, "unsteady"]) as adapter,
+        pytest.raises(AdapterError, match="two eager runs of one differ"),
+    ):
+        AdapterJudge(adapter, SCENARIO).judge()

@@ -207,10 +207,12 @@ class Adapter:
         if unasked := process.unasked():
             raise self._error(f"it says {_shown(unasked)} although nothing was asked")
         process.send(encode(question))
-        deadline = time.monotonic() + self._limits.timeout_s
+        asked = time.monotonic()
+        is_start = isinstance(question, HelloQuestion)
+        within_s = self._limits.start_s if is_start else self._limits.timeout_s
         try:
             for number in range(1, self._limits.lines + 1):
-                line = self._decoded(process.line(deadline), number)
+                line = self._decoded(process.line(asked, within_s), number)
                 if not isinstance(line, Answer):
                     self._taken(line, number, take)
                 elif line.to != question.id:

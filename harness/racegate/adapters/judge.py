@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from racegate.adapters.client import Adapter, EngineStoppedError, Told
-from racegate.adapters.errors import EngineLostError, LossKind
+from racegate.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.adapters.landings import Landings, first_change, landings_of
 from racegate.adapters.wire import (
     HelloAnswer,
@@ -43,6 +43,7 @@ _UNSEEN = {
     Offer.OWNERS: "whose value a row has: the engine tells no owners, so that a value that was "
     "waited for and belongs to another request passes",
 }
+_TORN = "copies that land in parts: every landing that was tried is of whole operations"
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ class AdapterJudge:
             if isinstance(told, RefusedAnswer):
                 return self._refused(told.reason, plant)
         assert isinstance(eager, Told) and isinstance(held, Told)
-        wrong = self._wrong(held.run) or first_change(eager.run, held.run, schedule)
+        wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
         conflicts = find_conflicts(held.run.trace)
         return self._judged(held.run, schedule, conflicts, wrong, plant, tried=1)
 
@@ -142,7 +143,7 @@ class AdapterJudge:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
                 continue
             tried += 1
-            wrong = self._wrong(held.run) or first_change(eager, held.run, schedule)
+            wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
             if wrong:
                 return self._judged(
                     held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
@@ -177,8 +178,23 @@ class AdapterJudge:
                 findings += from_losses(losses)
         return findings + _from_stop(run.stopped)
 
+    def _changed(
+        self, eager: Run, held: Run, schedule: Schedule, plant: Plant | None
+    ) -> list[Finding]:
+        """What a landing changes, if it is the landing that does: eager runs have to be equal."""
+        found = first_change(eager, held, schedule)
+        if found:
+            again = self._told(EAGER, plant)
+            same = isinstance(again, Told) and not first_change(eager, again.run, EAGER)
+            if not same:
+                raise AdapterError(
+                    f"{self._hello.engine}: two eager runs of {self._scenario.name} differ, so "
+                    "that nothing can be said of a schedule: seed what is random"
+                )
+        return found
+
     def _plainly_decoded(self) -> dict[str, tuple[int, ...]] | None:
-        """None if the engine does not do it for this scenario. Raises EngineLostError."""
+        """None if the engine does not do it for this scenario."""
         if self._plain is None:
             answer = self._adapter.plain(self._scenario)
             if isinstance(answer, RefusedAnswer):
@@ -201,7 +217,11 @@ class AdapterJudge:
         findings = from_conflicts(conflicts, run) + wrong
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
-        not_seen = (*self._not_seen(), *(missing if conflicts and not wrong else ()))
+        not_seen = self._not_seen()
+        if tried and not wrong:
+            not_seen += (_TORN,)
+        if conflicts and not wrong:
+            not_seen += missing
         is_complete = landings is not None and tried == landings.number and not missing
         verdict = self._verdict(findings, unmet, is_complete=is_complete)
         result = self._result(schedule, plant, verdict, unmet, stats=stats)
@@ -315,14 +335,15 @@ def _stop(kind: FindingKind, what: str, message: str) -> Finding:
 
 
 def _vacuous(run: Run) -> tuple[str, ...]:
-    """Why a run that came to its end showed nothing, if it did."""
+    """Why a run shows too little to be a pass, if it does."""
     assert run.result is not None
     lanes: dict[int, set[int]] = {}
     for event in run.trace.events:
         if isinstance(event, OpRecord | HostAccess):
             for access in event.accesses:
                 lanes.setdefault(access.storage, set()).add(event.lane)
-    reasons = []
+    ends = run.result.finished.items()
+    reasons = [f"request {name} did not finish" for name, end in ends if end == "unfinished"]
     if all(len(found) < 2 for found in lanes.values()):
         reasons.append("no memory is touched by two lanes: nothing could race")
     if not any(run.result.delivered.values()):

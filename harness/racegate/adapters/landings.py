@@ -7,6 +7,7 @@ operations are all their combinations.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import combinations, product
@@ -18,6 +19,7 @@ from racegate.adapters.wire import HelloAnswer, Offer
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.run import Run
 from racegate.history.schedule import Hold, Schedule
+from racegate.history.trace import HostAccess, OpRecord
 from racegate.oracles.findings import signature
 from racegate.oracles.ordering import Conflict
 
@@ -47,20 +49,22 @@ class Landings(msgspec.Struct, frozen=True, kw_only=True):
 
 def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
     """Where the first operation of each conflict may land, as far as the engine can hold it."""
-    points: dict[str, dict[str, int]] = {}
+    if Offer.HOLDS not in hello.offers:
+        return Landings(holds=(), missing=())
+    points: dict[str, list[OpRecord | HostAccess]] = {}
     for found in conflicts:
-        points.setdefault(found.first.name, {})[found.second.name] = found.second.lane
+        points.setdefault(found.first.name, []).append(found.second)
     missing = []
     holds = []
     for op, seconds in points.items():
-        if Offer.HOLDS not in hello.offers:
-            break
         if not can_hold(hello, op):
             missing.append(f"the engine cannot hold {op}")
             continue
-        if len(set(seconds.values())) > 1:
+        if len({second.lane for second in seconds}) > 1:
             missing.append(f"{op} races several lanes, whose own order was not turned")
-        holds.append(tuple(Hold(op=op, until=point) for point in seconds))
+        names = Counter(second.name for second in seconds)
+        missing += [f"{op} may land inside {name}" for name, count in names.items() if count > 1]
+        holds.append(tuple(Hold(op=op, until=point) for point in names))
     return Landings(holds=tuple(holds), missing=tuple(missing))
 
 
@@ -87,15 +91,16 @@ def first_change(eager: Run, held: Run, schedule: Schedule) -> list[Finding]:
             if value != its.values[name]:
                 field = f"{mine.boundary}.{name}"
                 return [_changed(field, mine.step, value, its.values[name], when)]
+    if eager.result is None or held.result is None:
+        return []  # what came before the end is the same, and the end is judged by itself
     if len(eager.observations) != len(held.observations):
         counts = len(eager.observations), len(held.observations)
         return [_changed("observations", None, *counts, when)]
-    if eager.result is not None and held.result is not None:
-        for request, tokens in eager.result.delivered.items():
-            its_tokens = held.result.delivered[request]
-            if tokens != its_tokens:
-                found = _changed("delivered", None, list(tokens), list(its_tokens), when)
-                return [msgspec.structs.replace(found, request=request)]
+    for request, tokens in eager.result.delivered.items():
+        its_tokens = held.result.delivered[request]
+        if tokens != its_tokens:
+            found = _changed("delivered", None, list(tokens), list(its_tokens), when)
+            return [msgspec.structs.replace(found, request=request)]
     return []
 
 

@@ -33,12 +33,14 @@ STDERR_LINE_BYTES = 400
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine may use.
 
-    timeout_s: for one question
+    start_s: from its start to its introduction, in which models may be loaded
+    timeout_s: for any later question
     memory_mib: resident, with its children; looked at while racegate waits for it
     address_mib: of address space (RLIMIT_AS), for engines that reserve no more than they use
     line_mib, lines: of what it writes for one question
     """
 
+    start_s: float = 300.0
     timeout_s: float = 120.0
     memory_mib: int = 8192
     address_mib: int | None = None
@@ -84,13 +86,13 @@ class EngineProcess:
             self._selector.register(self._process.stdin, selectors.EVENT_WRITE, self._write)
         self._unsent += line
 
-    def line(self, deadline: float) -> bytes:
-        """The next line, without its end. deadline: in time.monotonic.
+    def line(self, asked: float, within_s: float) -> bytes:
+        """The next line, without its end. asked: in time.monotonic; within_s: from then on.
 
         Raises EngineLostError, and HugeLineError if the line is longer than it may be.
         """
         while not self._lines:
-            self._turn(deadline)
+            self._turn(asked, within_s)
         return self._lines.popleft()
 
     def unasked(self) -> bytes | None:
@@ -109,16 +111,16 @@ class EngineProcess:
                     pipe.close()
         self._end(END_S)
 
-    def _turn(self, deadline: float) -> None:
+    def _turn(self, asked: float, within_s: float) -> None:
         now = time.monotonic()
-        if now >= deadline:
+        left = asked + within_s - now
+        if left <= 0:
             raise self._lost(
                 LossKind.SILENT,
-                f"the engine has not answered within {self._limits.timeout_s:g} s: it hangs, or "
-                "needs a longer timeout",
+                f"the engine has not answered within {within_s:g} s: it hangs, or needs more time",
             )
         self._look_at_memory(now)
-        for key, _ in self._selector.select(min(TICK_S, deadline - now)):
+        for key, _ in self._selector.select(min(TICK_S, left)):
             key.data()
 
     def _read(self) -> None:

@@ -42,6 +42,9 @@ app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, throu
 CommandArgument = Annotated[
     list[str], typer.Argument(metavar="-- COMMAND...", help="What starts the adapter.")
 ]
+StartOption = Annotated[
+    float, typer.Option("--start-s", min=0.1, help="Seconds until the engine introduces itself.")
+]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout-s", min=0.1, help="Seconds that one run may take.")
 ]
@@ -64,15 +67,19 @@ _LIMITS = Limits()
 @app.command()
 def check(
     command: CommandArgument,
+    start_s: StartOption = _LIMITS.start_s,
     timeout_s: TimeoutOption = _LIMITS.timeout_s,
     memory_mib: MemoryOption = _LIMITS.memory_mib,
     address_mib: AddressOption = _LIMITS.address_mib,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit: is what this adapter says to be believed?"""
+    limits = Limits(
+        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
+    )
     console = stdout_console()
     checks: list[ConformanceCheck] = []
-    with _adapter(command, timeout_s, memory_mib, address_mib) as adapter:
+    with Adapter(command, limits=limits) as adapter:
         hello = adapter.hello
         for found in conform(adapter):
             checks.append(found)
@@ -102,16 +109,20 @@ def run(
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    start_s: StartOption = _LIMITS.start_s,
     timeout_s: TimeoutOption = _LIMITS.timeout_s,
     memory_mib: MemoryOption = _LIMITS.memory_mib,
     address_mib: AddressOption = _LIMITS.address_mib,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
+    limits = Limits(
+        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
+    )
     loaded = load(scenario)
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
-    with _adapter(command, timeout_s, memory_mib, address_mib) as adapter:
+    with Adapter(command, limits=limits) as adapter:
         judge = AdapterJudge(
             adapter,
             loaded,
@@ -136,15 +147,19 @@ def gate(
     scenarios: ScenariosOption = Path("scenarios"),
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    start_s: StartOption = _LIMITS.start_s,
     timeout_s: TimeoutOption = _LIMITS.timeout_s,
     memory_mib: MemoryOption = _LIMITS.memory_mib,
     address_mib: AddressOption = _LIMITS.address_mib,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
+    limits = Limits(
+        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
+    )
     loaded = load_all(scenario_paths(scenarios))
     judged: list[Judgement] = []
-    with _adapter(command, timeout_s, memory_mib, address_mib) as adapter:
+    with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
         with progress_bar() as progress:
             task = progress.add_task("scenarios", total=len(loaded))
@@ -170,10 +185,3 @@ def _command(scenario: Path, command: list[str]) -> AdapterCommand:
     return AdapterCommand(
         before=f"racegate adapter run {scenario}", after=f"-- {shlex.join(command)}"
     )
-
-
-def _adapter(
-    command: list[str], timeout_s: float, memory_mib: int, address_mib: int | None
-) -> Adapter:
-    limits = Limits(timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib)
-    return Adapter(command, limits=limits)
