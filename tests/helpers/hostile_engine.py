@@ -130,7 +130,10 @@ RUNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "hog_in_child": hog_in_child,
     "stderr_flood": stderr_flood,
     "answer_then_flood": answer_then_flood,
-    "speaks_unasked": lambda ask: [say(**RAN, to=ask["id"]), say(**BUFFER)],
+    # In one write, so that both are there when the answer is read.
+    "speaks_unasked": lambda ask: put(
+        json.dumps({**RAN, "to": ask["id"]}) + "\n" + json.dumps(BUFFER) + "\n"
+    ),
     "stops": lambda ask: say(
         **{"is": "stopped", "kind": "deadlock", "error": "DeadlockError", "message": "no record"},
         to=ask["id"],
