@@ -22,6 +22,7 @@ ROOMS = (
     "device",
     "interpose",
     "oracles",
+    "adapters",
     "explore",
     "engine",
     "faults",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,8 @@ def assert_printed(value: Any, printed: Printed) -> None:
         assert_is(one, types.type_info(printed.struct))
 
 
+TOY_SCRIPT = ROOT / "docs" / "examples" / "toy.toml"
+TOY = (sys.executable, str(TOY_SCRIPT.with_name("toy_adapter.py")), "plain", "holds")
 FAULTY = ("--fault", "accepted-copy-after-row-move")
 RACE = ("d2h:accepted_counts@3", "host:condense@4")
 ORDER = ("d2h:valid_count@3", "host:correct@4")
@@ -164,12 +167,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "scenarios list": ("scenarios", "list", "--scenarios", str(SCENARIOS)),
     "scenarios features": ("scenarios", "features", "--count", "2"),
     "bench": ("bench", "--seconds", "0.01"),
+    "adapter check": ("adapter", "check", "--", *TOY),
+    "adapter run": ("adapter", "run", str(TOY_SCRIPT), "--plant", "wrong_row", "--", *TOY),
+    "adapter gate": ("adapter", "gate", "--scenarios", str(TOY_SCRIPT.parent), "--", *TOY),
 }
 
 
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_command_prints_what_the_page_says(what: str) -> None:
-    result = CliRunner().invoke(app, [*COMMANDS[what], "--json", "-"])
+    first, *rest = COMMANDS[what]
+    # What stands behind `--` is an engine's.
+    words = [*rest[:1], "--json", "-", *rest[1:]] if first == "adapter" else [*rest, "--json", "-"]
+    result = CliRunner().invoke(app, [first, *words])
     assert result.exit_code in (0, 1), result.output
     assert_printed(json.loads(result.stdout), BY_NAME[what])
 

@@ -9,14 +9,7 @@ import msgspec
 
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
-from racegate.check.findings import (
-    from_conflicts,
-    from_divergence,
-    from_losses,
-    from_misowned,
-    from_stop,
-    from_violations,
-)
+from racegate.check.findings import from_divergence, from_stop, from_violations
 from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
 from racegate.history.finding import ALL_ORACLES, Finding, FindingKind, Oracle, Verdict
@@ -25,6 +18,7 @@ from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import make_stats, unmet_expectations, vacuous
 from racegate.history.trace import HoldOutcome
+from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.invariants import find_violations
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query

@@ -33,6 +33,7 @@ COMMANDS = {
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
+    "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
     "ab": LazyCommand("ab", "Compare generations with and without a fault under natural timing."),
     "soak": LazyCommand("soak", "Run correct scenarios on a GPU with held operations."),
     "bench": LazyCommand("bench", "Measure schedules per second, and what holding costs."),

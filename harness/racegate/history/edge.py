@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True):
+class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A named wait.
 
     name: unique, also how a fault names the edge it drops

@@ -17,7 +17,7 @@ class ExitCode(IntEnum):
     BROKEN_HARNESS: the harness cannot be believed: a canary not found, two runs of one schedule
         that differ, an operation outside its footprint; of `bench` a benchmark that failed; of `ab`
         a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
-        another trace
+        another trace; of `adapter` an adapter that does not conform, or says what cannot be
     INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
         overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `soak` a
         scenario of which nothing was held; of `ab` waves that are missing

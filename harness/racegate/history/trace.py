@@ -103,7 +103,7 @@ class Misowned(msgspec.Struct, frozen=True, gc=False):
 TraceEvent = OpRecord | HostAccess | Recorded | Waited | Queried | Misowned
 
 
-class HoldOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class HoldOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a hold did what it says.
 
     hold: as text; matched: operations that it named; realised: those of them it kept until then

@@ -19,6 +19,8 @@ import msgspec
 from msgspec import inspect as types
 
 from racegate.ab.summary import AbReport
+from racegate.adapters.conformance import Conformance
+from racegate.adapters.judge import Judgement
 from racegate.bench.virtual import BenchResult
 from racegate.evaluation.coverage import Coverage
 from racegate.evaluation.matrix import Matrix
@@ -28,6 +30,7 @@ from racegate.history.witness import Witness
 from racegate.jobs.gate import GateResult
 from racegate.jobs.soak import SoakResult
 from racegate.oracles.paths import Ordered
+from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     EffortObject,
     FaultEntry,
@@ -95,6 +98,9 @@ CONTRACT = (
     Printed(what="faults mutate", struct=MutationObject),
     Printed(what="faults halffixes", struct=HalffixesObject),
     Printed(what="faults effort", struct=EffortObject),
+    Printed(what="adapter check", struct=Conformance),
+    Printed(what="adapter run", struct=Judgement),
+    Printed(what="adapter gate", struct=AdapterGateObject),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="files *.witness.json", struct=Witness),

@@ -1,0 +1,1 @@
+"""Commands for engines that live elsewhere. As all of `cli`: options and exit codes, no logic."""

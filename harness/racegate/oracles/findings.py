@@ -1,0 +1,148 @@
+"""Findings from what the oracles of traces and outputs saw: one per signature, worded so that a
+runner developer can act on it. They know no engine: a run brings its edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from racegate.history.edge import Edge
+from racegate.history.finding import Finding, FindingKind
+from racegate.history.observe import Boundary
+from racegate.history.run import Run
+from racegate.history.trace import Misowned
+from racegate.oracles.losslessness import Loss
+from racegate.oracles.ordering import Conflict
+
+
+def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
+    """One finding per (buffer, operations), from the first conflict of its kind in a run."""
+    rows = {
+        o.step: o.values["rows"]
+        for o in run.observations
+        if o.boundary is Boundary.PREPARED and "rows" in o.values
+    }
+    findings: dict[str, Finding] = {}
+    for conflict in conflicts:
+        found = signature(
+            "conflict", conflict.buffer, label(conflict.first.name), label(conflict.second.name)
+        )
+        if found not in findings:
+            edge = _edge_for(conflict, run.edges)
+            findings[found] = _from_conflict(conflict, found, edge, rows)
+    return list(findings.values())
+
+
+def _from_conflict(
+    conflict: Conflict, found: str, edge: Edge | None, rows: Mapping[int, Sequence[str]]
+) -> Finding:
+    first, second = conflict.first, conflict.second
+    places = [row for row in range(conflict.rows.bit_length()) if conflict.rows >> row & 1]
+    names = rows.get(first.step, ())
+    request = names[places[0]] if places and places[0] < len(names) else None
+    verbs = (
+        "writes" if conflict.first_writes else "reads",
+        "writes" if conflict.second_writes else "reads",
+    )
+    message = (
+        f"{first.name} {verbs[0]} and {second.name} {verbs[1]} {conflict.buffer} rows "
+        f"{_rows_text(places)}, and no path of edges orders them. "
+    )
+    if edge is None:
+        message += (
+            f"No declared edge covers {conflict.buffer}: record an event behind {first.name} and "
+            f"let the lane of {second.name} wait for it before."
+        )
+    else:
+        message += (
+            f"Edge {edge.name} should put {edge.before} before {edge.after}; it is missing, or "
+            f"stands behind {second.name}. Without it {edge.reason}."
+        )
+    return Finding(
+        kind=FindingKind.CONFLICT,
+        signature=found,
+        message=message,
+        buffer=conflict.buffer,
+        op=first.name,
+        other=second.name,
+        edge=None if edge is None else edge.name,
+        step=second.step,
+        request=request,
+    )
+
+
+def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
+    """One finding per (buffer, reader) that met another owner's value."""
+    findings: dict[str, Finding] = {}
+    for seen in misowned:
+        found = signature("ownership", seen.buffer, label(seen.name))
+        if found in findings:
+            continue
+        actual = "nobody's value" if seen.actual is None else f"the value of {_owner(seen.actual)}"
+        findings[found] = Finding(
+            kind=FindingKind.OWNERSHIP,
+            signature=found,
+            message=f"{seen.name} reads {seen.buffer} row {seen.row} for {_owner(seen.expected)} "
+            f"and finds {actual}",
+            buffer=seen.buffer,
+            op=seen.name,
+            step=seen.step,
+            request=seen.expected[0],
+            field="owner",
+            expected=list(seen.expected),
+            actual=None if seen.actual is None else list(seen.actual),
+        )
+    return list(findings.values())
+
+
+def from_losses(losses: Sequence[Loss]) -> list[Finding]:
+    """The first request whose tokens are not those of plain decoding, if there is one."""
+    return [
+        Finding(
+            kind=FindingKind.LOSS,
+            signature=signature("loss", "delivered"),
+            message=f"request {loss.request}: delivered token {loss.index} is {loss.actual}, "
+            f"plain decoding gives {loss.expected}",
+            request=loss.request,
+            field="delivered",
+            expected=loss.expected,
+            actual=loss.actual,
+        )
+        for loss in losses[:1]
+    ]
+
+
+def label(name: str) -> str:
+    """An operation's name without its step."""
+    return name.partition("@")[0]
+
+
+def signature(*parts: str) -> str:
+    """What a finding is known by."""
+    return "/".join(parts)
+
+
+def _edge_for(conflict: Conflict, edges: Sequence[Edge]) -> Edge | None:
+    """The edge that is meant to order the pair; failing that, one on the buffer."""
+    covering = [edge for edge in edges if _matches(conflict.buffer, edge.buffers)]
+    meant = [
+        edge
+        for edge in covering
+        if _matches(label(conflict.first.name), edge.first)
+        and _matches(label(conflict.second.name), edge.second)
+    ]
+    return next(iter((*meant, *covering)), None)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _owner(owner: tuple[str, int]) -> str:
+    return f"request {owner[0]}, step {owner[1]}"
+
+
+def _rows_text(rows: list[int]) -> str:
+    shown = ", ".join(str(row) for row in rows[:8])
+    return shown if len(rows) <= 8 else f"{shown}, ... ({len(rows)} rows)"

@@ -1,0 +1,127 @@
+"""Foreign engines in the terminal: the conformance kit line by line, judgements, a gate's table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from racegate.adapters.conformance import CheckOutcome, ConformanceCheck
+from racegate.adapters.judge import Judgement
+from racegate.history.finding import FindingKind, Verdict, exit_code
+from racegate.history.outcome import SCHEMA
+from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
+
+_MARK = {
+    CheckOutcome.PASSED: "[green]passed [/]",
+    CheckOutcome.FAILED: "[bold red]FAILED [/]",
+    CheckOutcome.SKIPPED: "[yellow]skipped[/]",
+}
+
+
+def print_check(console: Console, check: ConformanceCheck) -> None:
+    """One line; what was seen only where it did not pass."""
+    console.print(f"{_MARK[check.outcome]} {escape(check.name)}")
+    if check.outcome is not CheckOutcome.PASSED:
+        console.print(f"        {escape(check.detail)}")
+
+
+def print_judgement(console: Console, judged: Judgement) -> None:
+    """Findings, verdict, and what it does not cover."""
+    _print_details(console, judged)
+    _print_not_seen(console, judged.not_seen)
+    _print_verdict(console, judged)
+
+
+def _print_details(console: Console, judged: Judgement) -> None:
+    result = judged.result
+    planted = "" if result.fault is None else f", planted: {result.fault}"
+    console.print(
+        escape(f"{result.scenario} on {judged.engine} {judged.version} ({result.device}){planted}")
+    )
+    for hold in result.holds:
+        state = "realised" if hold.realised else "not realised"
+        console.print(escape(f"hold {hold.hold}: {state}"))
+    for finding in result.findings[:FINDINGS_SHOWN_MAX]:
+        console.print(finding_panel(finding))
+    hidden = len(result.findings) - FINDINGS_SHOWN_MAX
+    if hidden > 0:
+        console.print(f"... and {hidden} more findings (all of them with --json -)")
+    for reason in result.unmet:
+        console.print(f"[yellow]not exercised[/]: {escape(reason)}")
+
+
+def _print_not_seen(console: Console, reasons: Iterable[str]) -> None:
+    for reason in reasons:
+        console.print(f"[yellow]not seen[/]: {escape(reason)}")
+
+
+def _print_verdict(console: Console, judged: Judgement) -> None:
+    tried = ""
+    if judged.landings_all:
+        tried = f", {judged.landings} of {judged.landings_all} landings run"
+    stats = judged.result.stats
+    console.print(
+        f"{_styled(judged.result.verdict)}: {stats.steps} steps, {stats.ops} operations, "
+        f"{stats.conflicts} conflicts{tried}"
+    )
+
+
+class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A foreign engine over many scenarios.
+
+    verdict: the one that decides the exit code; judgements: one per scenario, also of those that
+        the engine does not run
+    """
+
+    schema: str
+    verdict: Verdict
+    judgements: tuple[Judgement, ...]
+
+    @classmethod
+    def of(cls, judged: Sequence[Judgement]) -> AdapterGateObject:
+        """The sum of what was judged: nothing at all is inconclusive."""
+        verdicts = [each.result.verdict for each in judged if each.refused is None]
+        code = exit_code(verdicts)
+        decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
+        verdict = next(decisive, Verdict.INCONCLUSIVE)
+        return cls(schema=SCHEMA, verdict=verdict, judgements=tuple(judged))
+
+
+def print_adapter_gate(console: Console, gate: AdapterGateObject) -> None:
+    """A row per scenario that the engine can run, the others by name, and the verdict of all."""
+    console.print(_gate_table(gate))
+    for each in gate.judgements:
+        if each.refused is not None:
+            console.print(escape(f"not run: {each.result.scenario}: {each.refused}"))
+        elif exit_code([each.result.verdict]):
+            _print_details(console, each)
+            _print_verdict(console, each)
+    unseen = (text for each in gate.judgements for text in each.not_seen)
+    _print_not_seen(console, dict.fromkeys(unseen))
+    number = sum(each.refused is None for each in gate.judgements)
+    console.print(f"{_styled(gate.verdict)}: {number} scenarios")
+
+
+def _gate_table(gate: AdapterGateObject) -> Table:
+    table = Table()
+    table.add_column("scenario", overflow="fold")
+    for name in ("steps", "ops", "conflicts", "wrong", "landings"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for each in gate.judgements:
+        if each.refused is None:
+            result = each.result
+            wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in result.findings)
+            counts = (result.stats.steps, result.stats.ops, result.stats.conflicts, wrong)
+            cells = (*map(str, counts), f"{each.landings} of {each.landings_all}")
+            table.add_row(result.scenario, *cells, _styled(result.verdict))
+    return table
+
+
+def _styled(verdict: Verdict) -> str:
+    style = "green" if exit_code([verdict]) == 0 else "bold red"
+    return f"[{style}]{verdict}[/]"

@@ -1,0 +1,78 @@
+"""The guide of runners: its commands print what it shows, and its files are the examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from racegate.cli.app import app
+from repository import ROOT
+
+PAGE = ROOT / "docs" / "bring_your_own_runner.md"
+EXAMPLES = ROOT / "docs" / "examples"
+SHOWN = re.compile(r"^```console\n\$ (racegate .+)\n((?:.*\n)*?)```$", re.M)
+FILES = re.compile(r"^<!-- file: (\S+) -->\n\n```python\n((?:.*\n)*?)```$", re.M)
+RUNNER_LINES_MAX = 60
+
+
+def printed(command: str) -> str:
+    """What a command prints, without blanks at line ends, and its exit code."""
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    return "\n".join([*lines, f"[{result.exit_code}]"]) + "\n"
+
+
+COMMANDS = dict(SHOWN.findall(PAGE.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_prints_what_is_shown(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    python = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", f"{python}{os.pathsep}{os.environ['PATH']}")
+    assert printed(command) == COMMANDS[command]
+
+
+def test_every_command_is_shown_with_what_it_prints() -> None:
+    assert len(COMMANDS) == PAGE.read_text(encoding="utf-8").count("```console") == 7
+
+
+@pytest.mark.parametrize("name", ["toy_runner.py", "toy_adapter.py"])
+def test_the_example_is_shown_whole(name: str) -> None:
+    shown = dict(FILES.findall(PAGE.read_text(encoding="utf-8")))
+    assert shown[name] == (EXAMPLES / name).read_text(encoding="utf-8")
+
+
+def test_the_runner_is_small() -> None:
+    lines = (EXAMPLES / "toy_runner.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= RUNNER_LINES_MAX
+
+
+def test_the_example_needs_only_python() -> None:
+    """Its environment has no racegate."""
+    for path in EXAMPLES.glob("*.py"):
+        imported = re.findall(r"^(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.M)
+        assert set(imported) <= {"json", "os", "sys", "toy_runner"}
+
+
+def test_a_replay_command_shows_the_finding_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES)
+    command = "adapter run toy.toml --plant drop_edge:count-landed --json - --"
+    engine = [sys.executable, "toy_adapter.py", "plain", "holds"]
+    found = json.loads(CliRunner().invoke(app, [*command.split(), *engine]).stdout)["result"]
+    replay = shlex.split(found["findings"][-1]["replay"])[1:]
+    assert "--hold" in replay
+    again = CliRunner().invoke(app, [*replay[:2], "--json", "-", *replay[2:]])
+    assert again.exit_code == 1
+    shown = json.loads(again.stdout)["result"]
+    assert (shown["verdict"], shown["holds"]) == (found["verdict"], found["holds"])
+    signatures = [[finding["signature"] for finding in one["findings"]] for one in (found, shown)]
+    assert signatures[0] == signatures[1]
+    assert shown["findings"][-1] == found["findings"][-1]
