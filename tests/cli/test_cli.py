@@ -23,6 +23,7 @@ FINISH = "scenarios/finish_and_condense.toml"
 LATE_COPY = "d2h:accepted_counts@3 until host:condense@4"
 
 RUN_FIELDS = {
+    "breakages",
     "schema",
     "scenario",
     "device",
@@ -96,7 +97,10 @@ class TestGate:
             "selfcheck",
             "unmet",
             "stats",
+            "breakages",
+            "benign",
         }
+        assert (gate["breakages"], gate["benign"]) == ([], "pass")
         check = gate["selfcheck"]
         assert check["canaries"] == check["canaries_found"] > 0
         assert check["double_runs"] >= len(NAMES) / 20

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import racegate
-from racegate.cli import app as app_module
 from racegate.cli.app import COMMANDS, app, main
 from racegate.jobs.pool import PoolError
 from racegate.scenario.errors import BadInputError
@@ -79,7 +79,8 @@ def test_an_error_is_a_line_and_a_code(
     def fails() -> None:
         raise error
 
-    monkeypatch.setattr(app_module, "app", fails)
+    monkeypatch.setattr("racegate.cli.scenarios.load_all", lambda paths: fails())
+    monkeypatch.setattr(sys, "argv", ["racegate", "scenarios", "list"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == code
@@ -89,9 +90,7 @@ def test_an_error_is_a_line_and_a_code(
 class TestGateSelection:
     def gate(self, *arguments: str) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["gate", "--scenarios", str(SCENARIOS), *arguments])
-        if isinstance(result.exception, BadInputError):
-            return 2, str(result.exception)
-        return result.exit_code, result.stdout
+        return result.exit_code, result.stderr if result.exit_code == 2 else result.stdout
 
     def listed(self, *arguments: str) -> list[dict[str, str]]:
         code, output = self.gate("--list", "--json", "-", *arguments)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -12,18 +14,21 @@ from racegate.check.expected import Expected
 from racegate.check.findings import from_divergence, from_stop, from_violations
 from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
+from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.finding import ALL_ORACLES, Finding, FindingKind, Oracle, Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
-from racegate.history.stats import make_stats, unmet_expectations, vacuous
+from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectations, vacuous
 from racegate.history.trace import HoldOutcome
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
-from racegate.oracles.invariants import find_violations
-from racegate.oracles.losslessness import find_losses
+from racegate.oracles.invariants import Violation, find_violations
+from racegate.oracles.losslessness import Loss, find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import Divergence, find_divergence
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +57,29 @@ class Judge:
         oracles: frozenset[Oracle] = ALL_ORACLES,
     ) -> Judged:
         """Asks the oracles about a run. oracles: one that is left out is not asked."""
-        conflicts = find_conflicts(run.trace) if Oracle.ORDERING in oracles else []
         command = self._command.text(schedule, fault)
-        findings = _naming(self._findings(run, conflicts, oracles), command)
+        asked = _Asked(f"{self._expected.scenario.name}: judging a run", command)
+        conflicts = asked.about(Oracle.ORDERING, oracles, lambda: find_conflicts(run.trace))
+        findings = _naming(self._findings(run, conflicts, oracles, asked), command)
+        breakages = (*asked.breakages, *_broken(run, command))
         scenario = self._expected.scenario
         stats = make_stats(run, conflicts=len(conflicts))
-        unmet: tuple[str, ...] = ()
-        if fault is None and run.result is not None:
-            unmet = unmet_expectations(scenario, stats)
-        if run.result is not None:
-            unmet += vacuous(stats)
-        unmet += _unrealised(run.trace.holds)
+        unmet = self._unmet(run, stats, oracles)
+        if run.result is not None and (fault is None or not findings):
+            unmet = unmet_expectations(scenario, stats) + unmet
         result = RunResult(
             scenario=scenario.name,
             device=self._device,
             config=msgspec.to_builtins({"model": scenario.model, "engine": scenario.engine}),
             fault=None if fault is None else fault.name,
             schedule=schedule.texts(),
-            verdict=_verdict(findings, unmet, run),
+            verdict=_verdict(findings, unmet, breakages),
             findings=findings,
             stats=stats,
             holds=run.trace.holds,
             unmet=unmet,
             warnings=(*self._expected.warnings, *_idle_events(run)),
+            breakages=breakages,
         )
         return Judged(run=run, result=result, conflicts=tuple(conflicts))
 
@@ -101,21 +106,42 @@ class Judge:
         )
 
     def _findings(
-        self, run: Run, conflicts: list[Conflict], oracles: frozenset[Oracle]
+        self, run: Run, conflicts: list[Conflict], oracles: frozenset[Oracle], asked: _Asked
     ) -> list[Finding]:
         """Causes before effects: orders, owners, steps, invariants, outputs."""
-        findings = from_conflicts(conflicts, run)
-        if Oracle.OWNERSHIP in oracles:
-            findings += from_misowned(find_misowned(run.trace))
-        if Oracle.STEPWISE in oracles:
-            findings += from_divergence(self._divergence(run))
-        if Oracle.INVARIANTS in oracles:
-            findings += from_violations(find_violations(run.observations, self._expected.scenario))
-        if Oracle.LOSSLESSNESS in oracles and run.result is not None:
-            losses = find_losses(run.result.delivered, self._expected.plain, run.result.finished)
-            findings += from_losses(losses)
-        findings += from_stop(run.stopped)
-        return findings
+        about = partial(asked.about, oracles=oracles)
+        stopped = None if isinstance(run.stopped, FootprintError) else run.stopped
+        return [
+            *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
+            *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
+            *about(Oracle.STEPWISE, ask=lambda: from_divergence(self._divergence(run))),
+            *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run))),
+            *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
+            *from_stop(stopped),
+        ]
+
+    def _violations(self, run: Run) -> list[Violation]:
+        return find_violations(run.observations, self._expected.scenario)
+
+    def _losses(self, run: Run) -> list[Loss]:
+        if run.result is None:
+            return []
+        return find_losses(run.result.delivered, self._expected.plain, run.result.finished)
+
+    def _unmet(self, run: Run, stats: Stats, oracles: frozenset[Oracle]) -> tuple[str, ...]:
+        """Why a run in which nothing is wrong would be no proof."""
+        unmet: tuple[str, ...] = ()
+        if run.result is not None:
+            unmet = cut_off(self._expected.scenario, run.result) + vacuous(stats)
+        if has_unordered_query(run.trace):
+            unmet += (
+                "a completion flag was queried where nothing orders it: other schedules "
+                "may take another branch",
+            )
+        unmet += _unrealised(run.trace.holds)
+        return unmet + tuple(
+            f"oracle {name} was not asked" for name in Oracle if name not in oracles
+        )
 
     def _divergence(self, run: Run) -> Divergence | None:
         """Where the run leaves the reference; up to where it stopped, if it did."""
@@ -141,9 +167,39 @@ def _idle_events(run: Run) -> tuple[str, ...]:
     return tuple(f"event had no effect: {event}" for event in run.result.unmet_events)
 
 
-def _verdict(findings: Sequence[Finding], unmet: tuple[str, ...], run: Run) -> Verdict:
+class _Asked:
+    """Asks oracles one by one. breakages: of those that raised; what the others said stays."""
+
+    def __init__(self, at: str, command: str) -> None:
+        self._at = at
+        self._command = command
+        self.breakages: list[Breakage] = []
+
+    def about(
+        self, oracle: Oracle, oracles: frozenset[Oracle], ask: Callable[[], list[T]]
+    ) -> list[T]:
+        """What an oracle says; nothing if it is left out or raises."""
+        if oracle not in oracles:
+            return []
+        with Caught(f"{self._at}, oracle {oracle}", command=self._command, through=()) as caught:
+            return ask()
+        assert caught.breakage is not None
+        self.breakages.append(caught.breakage)
+        return []
+
+
+def _broken(run: Run, command: str) -> tuple[Breakage, ...]:
+    """An operation outside its footprint: what else the ordering oracle says is not to be had."""
+    if not isinstance(run.stopped, FootprintError):
+        return ()
+    return (breakage_of(run.stopped, at="auditing footprints", command=command),)
+
+
+def _verdict(
+    findings: Sequence[Finding], unmet: tuple[str, ...], breakages: tuple[Breakage, ...]
+) -> Verdict:
     kinds = {finding.kind for finding in findings}
-    if isinstance(run.stopped, FootprintError):
+    if breakages:
         return Verdict.BROKEN_HARNESS
     if FindingKind.DEADLOCK in kinds:
         return Verdict.DEADLOCK
@@ -151,6 +207,6 @@ def _verdict(findings: Sequence[Finding], unmet: tuple[str, ...], run: Run) -> V
         return Verdict.DIVERGENT
     if kinds:
         return Verdict.CONFLICT
-    if unmet or has_unordered_query(run.trace):
+    if unmet:
         return Verdict.INCONCLUSIVE
     return Verdict.PROVED

@@ -21,6 +21,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import Checkpoint, CheckpointError
+from racegate.check.limits import limited_memory
 from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
 from racegate.device.chooser import HoldChooser
 from racegate.device.virtual.memo import OpMemo
@@ -83,7 +84,8 @@ class SharedRuns:
         is_clean = all(finding.kind is FindingKind.CONFLICT for finding in self.eager.findings)
         is_coarse = not any("#" in hold.until for hold in schedule.holds)
         is_shareable = self._can_go_back and is_clean and is_coarse
-        result = self._from_checkpoints(schedule) if is_shareable else None
+        with limited_memory():
+            result = self._from_checkpoints(schedule) if is_shareable else None
         if result is None:
             return self._alone(schedule)
         self.shared += 1

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, cast
 
+from racegate.check.limits import RunLimitError, limited_memory
 from racegate.device.blocking import BlockingDevice
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.device.protocol import DeadlockError, Device
+from racegate.device.protocol import DeadlockError, Device, FootprintError
 from racegate.device.recorder import NullRecorder
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.device import VirtualDevice
@@ -34,7 +36,14 @@ from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 # A defect may drive the engine against its own assertions: that is a finding, not a failure of
 # the harness.
-ENGINE_ERRORS = (DeadlockError, AssertionError, LookupError, ValueError, ArithmeticError)
+ENGINE_ERRORS = (
+    DeadlockError,
+    AssertionError,
+    LookupError,
+    ValueError,
+    ArithmeticError,
+    RunLimitError,
+)
 
 
 class Launches(StrEnum):
@@ -98,17 +107,24 @@ class Subject:
         """What observes the engine on a device."""
         return RecordingProbe(self.scenario, device, device.stream("compute"))
 
-    def run_on(self, device: RecordedDevice, settings: RunSettings) -> Run:
-        """Runs the engine to its end, or until a defect stops it."""
+    def run_on(
+        self,
+        device: RecordedDevice,
+        settings: RunSettings,
+        *,
+        limit: AbstractContextManager[None],
+    ) -> Run:
+        """Runs the engine to its end, or until a defect or the audit stops it."""
         probe = self.probe(device)
         result: EngineResult | None = None
         stopped: Exception | None = None
         started = time.perf_counter()
         try:
             seen = self._as_launched(device, settings.launches)
-            result = self.engine(seen, probe, settings.fault).run()
-            device.finish()
-        except ENGINE_ERRORS as error:
+            with limit:
+                result = self.engine(seen, probe, settings.fault).run()
+                device.finish()
+        except (*ENGINE_ERRORS, FootprintError) as error:
             result, stopped = None, error
         seconds = time.perf_counter() - started
         return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
@@ -176,7 +192,8 @@ class VirtualExecution:
 
     def run(self, settings: RunSettings) -> Run:
         """One run."""
-        return self._subject.run_on(virtual_device(self._subject.lanes, settings), settings)
+        device = virtual_device(self._subject.lanes, settings)
+        return self._subject.run_on(device, settings, limit=limited_memory())
 
 
 def virtual_device(lanes: tuple[str, ...], settings: RunSettings) -> VirtualDevice:
@@ -230,6 +247,7 @@ class CudaExecution:
             exchange=None if fault is None else fault.backend,
         )
         try:
-            return self._subject.run_on(device, settings)
+            # A GPU's driver maps more memory than it uses, and CUDA has its own watchdog.
+            return self._subject.run_on(device, settings, limit=nullcontext())
         finally:
             device.close()

@@ -6,15 +6,19 @@ A command is imported when it is called: `--help` needs none of them.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from shlex import quote
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import racegate
 from racegate.cli.options import fail
+from racegate.history.breakage import Caught
+from racegate.history.exit_code import ExitCode
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 
 
@@ -41,6 +45,18 @@ COMMANDS = {
 }
 
 
+# What ends a command as it should, or has its exit code from somebody else.
+EXPECTED = (
+    typer.Exit,
+    typer.Abort,
+    *typer.BadParameter.__bases__,  # every error of usage; Typer exports no name for it
+    BadInputError,
+    BrokenHarnessError,
+)
+# As shells have it for a process that SIGINT ended.
+INTERRUPTED = 130
+
+
 class LazyCommands(TyperGroup):
     """Knows the names and summaries of its commands, and imports the one that is called."""
 
@@ -55,6 +71,39 @@ class LazyCommands(TyperGroup):
             module = import_module(f"racegate.cli.{lazy.module}")
             self.add_command(typer.main.get_command(module.app), args[0])
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """The command, with an exit code for whatever ends it: 1 is a finding and nothing else."""
+        command = " ".join(["racegate", *map(quote, sys.argv[1:])])
+        try:
+            with Caught(ctx.command_path, command=command, through=EXPECTED) as caught:
+                try:
+                    result = super().invoke(ctx)
+                finally:
+                    # A full disk behind standard output is noticed here or never.
+                    sys.stdout.flush()
+        except BadInputError as error:
+            fail(str(error))
+        except BrokenHarnessError as error:
+            broken(str(error))
+        except KeyboardInterrupt:
+            print("racegate: interrupted", file=sys.stderr)
+            raise SystemExit(INTERRUPTED) from None
+        if caught.breakage is not None:
+            broken(caught.breakage.text)
+        return result
+
+
+def broken(message: str) -> NoReturn:
+    """The harness is not sound: the reason on standard error, exit code 3. What standard output did
+    not take is dropped, or the end of the process would try again.
+    """
+    print(f"racegate: {message}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(ExitCode.BROKEN_HARNESS)
 
 
 app = typer.Typer(
@@ -85,10 +134,4 @@ def options(
 
 def main() -> None:
     """Entry point."""
-    try:
-        app()
-    except BadInputError as error:
-        fail(str(error))
-    except BrokenHarnessError as error:
-        print(f"racegate: {error}", file=sys.stderr)
-        raise SystemExit(3) from error
+    app()

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, write_json
+from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
 from racegate.faults.catalogue import find_fault
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_schedule
@@ -51,7 +51,5 @@ def explain(
         explanation = explain_failure(checker, schedule, found)
     else:
         fail("say which operations of the scenario: --pair OP OP")
-    if json is not None:
-        write_json(json, {"schema": SCHEMA, **msgspec.to_builtins(explanation)})
-    if json != "-":
-        print_explanation(stdout_console(), explanation)
+    shown = {"schema": SCHEMA, **msgspec.to_builtins(explanation)}
+    tell(json, shown, lambda: print_explanation(stdout_console(), explanation))

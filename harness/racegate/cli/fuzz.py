@@ -12,18 +12,23 @@ from rich.live import Live
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
+    StrictOption,
+    TimeoutOption,
     WorkersOption,
+    benign_of,
     fail,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.faults.catalogue import find_fault
-from racegate.history.finding import Verdict
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 
@@ -45,6 +50,8 @@ def fuzz(
         int, typer.Option(min=0, help="Further schedules of each scenario, with drawn holds.")
     ] = 0,
     fault: FaultOption = None,
+    strict: StrictOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
     """Search generated scenarios; minimise each new finding and write it as a witness."""
@@ -52,8 +59,9 @@ def fuzz(
         fail("give --seconds or --scenarios, or both")
     if fault is not None:
         find_fault(fault)
-    campaign = Campaign(CampaignSpec(seed=seed, fault=fault, holds_each=holds), out)
-    bounds = Bounds(seconds=seconds, scenarios=scenarios)
+    spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
+    campaign = Campaign(spec, out)
+    bounds = Bounds(seconds=seconds, scenarios=scenarios, timeout_s=timeout)
     with Live("starting", console=Console(stderr=True), transient=True) as display:
         state = run_fuzz(
             campaign,
@@ -61,22 +69,23 @@ def fuzz(
             workers=workers,
             on_progress=lambda live: display.update(live_line(live)),
         )
-    if json is not None:
-        write_json(json, campaign_object(campaign, state))
-    if json != "-":
-        print_campaign(stdout_console(), campaign, state)
+    shown = campaign_object(campaign, state)
+    tell(json, shown, lambda: print_campaign(stdout_console(), campaign, state))
     raise typer.Exit(exit_code_of(campaign, state))
 
 
 def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
-    """3 whatever was found, if the harness is not sound; 4 if it did not look at what it should.
+    """3 whatever was found, if the harness is not sound; 1 if a scenario of this or of an earlier
+    run of the campaign showed something; 4 if it did not look at what it should.
 
     A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.
     """
-    if not campaign.selfcheck.is_sound:
-        return 3
-    if campaign.new:
-        return 1
+    if not campaign.selfcheck.is_sound or campaign.breakages:
+        return ExitCode.BROKEN_HARNESS
+    verdicts = {Verdict(name) for name, count in state.verdicts.items() if count}
+    seen = exit_code(verdicts, benign=campaign.spec.benign)
+    if campaign.new or seen is ExitCode.FINDING:
+        return ExitCode.FINDING
     is_idle = not state.exercised.get("overlapped_ops")
     inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
     is_open = inconclusive > state.scenarios_with.get(NOTHING_HAPPENED, 0)
@@ -100,6 +109,7 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
         campaign=state,
         selfcheck=campaign.selfcheck,
         unchecked=tuple(sorted(campaign.unchecked)),
+        breakages=tuple(campaign.breakages),
         known=tuple(sorted(campaign.known)),
         new=tuple(
             NewFinding(

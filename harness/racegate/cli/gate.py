@@ -19,14 +19,19 @@ from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
     SeedOption,
+    StrictOption,
+    TimeoutOption,
+    benign_of,
     cores,
     progress_bar,
     stdout_console,
+    tell,
     write_json,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witnesses
-from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.jobs.gate import GateJudge, GateSpec, run_gate
+from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
@@ -61,6 +66,8 @@ def gate(
     budget: BudgetOption = BUDGET,
     seed: SeedOption = 0,
     audit: AuditOption = Audit.ON,
+    strict: StrictOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles. The result is the same for any
@@ -82,27 +89,20 @@ def gate(
         seed=seed,
         is_audited=audit is Audit.ON,
     )
-    result = _with_progress(given, look, fault=fault, seed=seed, workers=workers or cores())
-    if json is not None:
-        write_json(json, msgspec.to_builtins(result))
-    if json != "-":
-        print_gate(stdout_console(), result)
-    raise typer.Exit(result.exit_code)
-
-
-def _with_progress(
-    given: GateSpec, look: GateJudge, *, fault: str | None, seed: int, workers: int
-) -> GateResult:
     with progress_bar() as progress:
         task = progress.add_task("gate", total=len(given.names))
-        return run_gate(
+        found = run_gate(
             given,
             look=look,
             fault=fault,
             seed=seed,
-            workers=workers,
+            workers=workers or cores(),
+            timeout_s=timeout,
             on_done=lambda name: progress.update(task, advance=1, description=name),
         )
+    result = msgspec.structs.replace(found, benign=benign_of(strict))
+    tell(json, result, lambda: print_gate(stdout_console(), result))
+    raise typer.Exit(result.exit_code)
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import msgspec
 import typer
 
 from racegate.device.cuda.pacing import Pacing
+from racegate.history.files import check_writable, write_whole
+from racegate.history.finding import Benign
+from racegate.scenario.errors import BrokenHarnessError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
+
+
+T = TypeVar("T")
 
 
 class DeviceKind(StrEnum):
@@ -44,8 +51,34 @@ class Explore(StrEnum):
     LADDER = "ladder"
 
 
+def place_to_write(target: T) -> T:
+    """For an option that names a file to be written: tried before anything is run."""
+    if target is not None and str(target) != "-":
+        try:
+            check_writable(Path(str(target)))
+        except OSError as error:
+            fail(f"cannot write {target}: {error.strerror or error}")
+    return target
+
+
 JsonOption = Annotated[
-    str | None, typer.Option("--json", metavar="PATH|-", help="Write one JSON object here.")
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="PATH|-",
+        help="Write one JSON object here.",
+        callback=place_to_write,
+    ),
+]
+StrictOption = Annotated[
+    bool | None,
+    typer.Option("--strict", help="Let BENIGN count as a finding: no unordered pair at all."),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0, metavar="SECONDS", help="For one scenario; what takes longer is broken. 0: none."
+    ),
 ]
 FaultOption = Annotated[
     str | None, typer.Option("--fault", metavar="NAME", help="A seeded fault (see `faults list`).")
@@ -120,8 +153,20 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def tell(json: str | None, value: object, show: Callable[[], None]) -> None:
+    """The result as JSON where that is asked for, and shown unless JSON takes its place. A full
+    disk under the one does not keep the other from being seen.
+    """
+    try:
+        if json is not None:
+            write_json(json, value)
+    finally:
+        if json != "-":
+            show()
+
+
 def write_json(target: str, value: object) -> None:
-    """One JSON value to standard output (`-`) or a file."""
+    """One JSON value to standard output (`-`) or a file, whole or not at all."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     if target == "-":
         sys.stdout.write(text + "\n")
@@ -130,8 +175,15 @@ def write_json(target: str, value: object) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file, or bad input."""
+    """A file, whole or not at all. Its place was good when the command began: an error is none of
+    the user's.
+    """
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
-        fail(f"cannot write {path}: {error}")
+        raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def benign_of(is_strict: bool | None) -> Benign:  # noqa: FBT001
+    """What BENIGN is, by the option --strict."""
+    return Benign.FINDING if is_strict else Benign.PASS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,10 @@ from racegate.cli.options import (
     progress_bar,
     site_of,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.device.cuda.pacing import Pacing
+from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
@@ -54,13 +56,22 @@ def replay(
                 replay_witness(witness, times=times, command=command, cuda=site, checkers=checkers)
             )
             progress.advance(task)
-    if json is not None:
-        write_json(json, _replay_object(files, results, device))
-    if json != "-" and len(files) == 1:
+    tell(json, _replay_object(files, results, device), lambda: _show(files, results))
+    raise typer.Exit(exit_code_of(results))
+
+
+def exit_code_of(results: Sequence[Replay]) -> ExitCode:
+    """3 if the harness broke in one of them, else that of the worst outcome."""
+    if any(result.last.breakages for result in results):
+        return ExitCode.BROKEN_HARNESS
+    return EXIT_CODES[worst_of(result.outcome for result in results)]
+
+
+def _show(files: list[Path], results: list[Replay]) -> None:
+    if len(files) == 1:
         print_replay(stdout_console(), results[0])
-    elif json != "-":
+    else:
         print_replays(stdout_console(), files, results)
-    raise typer.Exit(EXIT_CODES[worst_of(result.outcome for result in results)])
 
 
 def _replay_object(

@@ -19,19 +19,24 @@ from racegate.cli.options import (
     JsonOption,
     PacingOption,
     SeedOption,
+    StrictOption,
+    TimeoutOption,
+    benign_of,
     fail,
+    place_to_write,
     progress_bar,
     site_of,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import exit_code, signature_of
-from racegate.history.outcome import RunResult, run_object
+from racegate.history.outcome import RunResult, run_object, unaudited
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.time_limit import TIMEOUT_S, limited_time
 from racegate.report.text import print_run
 from racegate.repro.search import BUDGET, search
 from racegate.scenario.files import explicit, load
@@ -63,11 +68,17 @@ def run(
     budget: BudgetOption = BUDGET,
     witness: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Minimise what goes wrong and write it as a witness."),
+        typer.Option(
+            metavar="FILE",
+            help="Minimise what goes wrong and write it as a witness.",
+            callback=place_to_write,
+        ),
     ] = None,
     device: DeviceOption = DeviceKind.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     audit: AuditOption = Audit.ON,
+    strict: StrictOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
@@ -85,20 +96,19 @@ def run(
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     schedule = Schedule() if hold is None else parse_schedule(hold)
     found = None if fault is None else find_fault(fault)
-    checker = Checker(loaded, replay=command, cuda=site)
-    if explore is Explore.EAGER:
-        result = checker.run(schedule=schedule, fault=found, is_audited=audit is Audit.ON)
-    else:
-        result = search(
-            checker, fault=found, budget=budget, seed=seed, is_audited=audit is Audit.ON
-        )
-    if json is not None:
-        write_json(json, run_object(result))
-    if json != "-":
-        print_run(stdout_console(), result)
+    is_audited = audit is Audit.ON
+    with limited_time(timeout, f"running {loaded.name}"):
+        checker = Checker(loaded, replay=command, cuda=site)
+        if explore is Explore.EAGER:
+            result = checker.run(schedule=schedule, fault=found, is_audited=is_audited)
+        else:
+            result = search(checker, fault=found, budget=budget, seed=seed, is_audited=is_audited)
+    if device is DeviceKind.VIRTUAL and not is_audited:
+        result = unaudited(result)
+    tell(json, run_object(result), lambda: print_run(stdout_console(), result))
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
-    raise typer.Exit(exit_code([result.verdict]))
+    raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))
 
 
 def _from_log(
@@ -116,15 +126,14 @@ def _from_log(
 def _write_witness(
     path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
-    from racegate.repro.minimise import minimise, witness_of
+    """As it was found, and then minimal: what breaks minimising leaves the former."""
+    from racegate.repro.minimise import as_found, minimise, witness_of
 
     if signature_of(result.findings) is None:
         fail(f"nothing went wrong, so {path} is not written")
     schedule = parse_schedule(list(result.schedule))
+    save(as_found(scenario, result, fault, title=scenario.title, seed=seed), path)
     with progress_bar() as progress:
         progress.add_task("minimising", total=None)
         small = minimise(scenario, schedule, fault)
-    try:
-        save(witness_of(small, fault, title=scenario.title, seed=seed), path)
-    except OSError as error:
-        fail(f"cannot write {path}: {error}")
+    save(witness_of(small, fault, title=scenario.title, seed=seed), path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.table import Column, Table
 
@@ -17,7 +16,7 @@ from racegate.cli.options import (
     WorkersOption,
     progress_bar,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.torch import open_cuda
@@ -50,10 +49,7 @@ def soak(
     with progress_bar() as progress:
         task = progress.add_task("soak", total=runs)
         result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))
-    if json is not None:
-        write_json(json, msgspec.to_builtins(result))
-    if json != "-":
-        _print(result)
+    tell(json, result, lambda: _print(result))
     raise typer.Exit(exit_code_of(result))
 
 

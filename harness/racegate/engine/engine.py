@@ -109,4 +109,5 @@ class AsyncEngine:
             steps=steps,
             counters=dict(self._counters.counts),
             unmet_events=(*self.scheduler.unmet_events, *self.runner.unmet_events),
+            in_flight=len(self._frames),
         )

@@ -27,7 +27,8 @@ from racegate.evaluation.scripts import Scripts
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
-from racegate.jobs.pool import Task, run_all
+from racegate.jobs.gather import run_all
+from racegate.jobs.pool import Task
 from racegate.repro.search import BUDGET
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario

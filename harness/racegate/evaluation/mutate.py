@@ -19,7 +19,8 @@ from racegate.faults.fault import Fault, FaultKind
 from racegate.faults.mutations import Mutation, Operator
 from racegate.history.finding import signature_of
 from racegate.history.trace import OpRecord, Recorded, Trace, Waited
-from racegate.jobs.pool import Task, run_all
+from racegate.jobs.gather import run_all
+from racegate.jobs.pool import Task
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
 from racegate.scenario.spec import Scenario

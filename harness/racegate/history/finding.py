@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -14,11 +14,13 @@ class Verdict(StrEnum):
     """What is known about a scenario under a fault after the runs made.
 
     PROVED: no conflict in one run, so every schedule has the same outcome, and the outcome is right
-    BENIGN: conflicts, but all orders were explored and have one right outcome
+    BENIGN: conflicts, but all orders were explored and have one right outcome, and the run
+        exercised what it had to
     DIVERGENT: a wrong value, an invariant broken, a loss, or a crash
     CONFLICT: an ordering is missing; no run made so far came out wrong
     DEADLOCK: a wait that nothing can end
-    INCONCLUSIVE: the run did not exercise what it had to, or a hold was not realised
+    INCONCLUSIVE: the run was cut off, did not exercise what it had to, or was not judged by all
+        oracles; or a hold was not realised
     BROKEN_HARNESS: the harness itself failed a check
     """
 
@@ -29,6 +31,13 @@ class Verdict(StrEnum):
     DEADLOCK = "DEADLOCK"
     INCONCLUSIVE = "INCONCLUSIVE"
     BROKEN_HARNESS = "BROKEN_HARNESS"
+
+
+class Benign(StrEnum):
+    """What BENIGN is for a job: a pass, or, strictly, a finding like any other unordered pair."""
+
+    PASS = "pass"
+    FINDING = "finding"
 
 
 class FindingKind(StrEnum):
@@ -112,11 +121,15 @@ ASSUMPTIONS = (
 )
 
 
-def exit_code(verdicts: list[Verdict]) -> ExitCode:
+_FINDINGS = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.DEADLOCK)
+
+
+def exit_code(verdicts: Collection[Verdict], *, benign: Benign = Benign.PASS) -> ExitCode:
     """What a command that came to these verdicts ends with."""
     if Verdict.BROKEN_HARNESS in verdicts:
         return ExitCode.BROKEN_HARNESS
-    if any(v in (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.DEADLOCK) for v in verdicts):
+    wrong = _FINDINGS if benign is Benign.PASS else (*_FINDINGS, Verdict.BENIGN)
+    if any(verdict in wrong for verdict in verdicts):
         return ExitCode.FINDING
     if Verdict.INCONCLUSIVE in verdicts or not verdicts:
         return ExitCode.INCONCLUSIVE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from racegate.history.breakage import Breakage
 from racegate.history.finding import Finding, Verdict
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
@@ -36,6 +37,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     schedule: the holds, as text; holds: what became of each
     search: how the verdict was searched for, None for a single run
+    breakages: errors of the harness: what it has found stays, what it has not nobody knows
     """
 
     scenario: str
@@ -50,6 +52,18 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[str, ...]
     warnings: tuple[str, ...]
     search: SearchSummary | None = None
+    breakages: tuple[Breakage, ...] = ()
+
+
+UNAUDITED = (
+    "footprints were not audited: that operations touch only the rows they declare is assumed, and "
+    "was not checked"
+)
+
+
+def unaudited(result: RunResult) -> RunResult:
+    """The result of a run without an audit, which says so."""
+    return msgspec.structs.replace(result, warnings=(*result.warnings, UNAUDITED))
 
 
 def run_object(result: RunResult) -> dict[str, object]:

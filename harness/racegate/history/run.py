@@ -29,7 +29,7 @@ class Run:
 
 class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a run delivered. finished: request -> max_tokens, stop, abort or unfinished; steps:
-    iterations.
+    iterations; in_flight: steps that were issued and whose output was not looked at
     """
 
     delivered: dict[str, tuple[int, ...]]
@@ -37,3 +37,4 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     counters: dict[str, int]
     unmet_events: tuple[str, ...]
+    in_flight: int = 0

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.history.run import Run
+from racegate.history.run import EngineResult, Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import Expect, Scenario
+
+UNFINISHED_SHOWN_MAX = 4
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of one run.
 
+    delivered: tokens, of all requests together
     overlapped_ops: operations that may run while the host prepares a later step
     boundaries: observations made, each of which is compared with the reference
     row_moves: rows that changed places; rejections: steps of a request with a rejected draft
@@ -21,6 +24,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: int = 0
     ops: int = 0
+    delivered: int = 0
     overlapped_ops: int = 0
     boundaries: int = 0
     row_moves: int = 0
@@ -40,6 +44,7 @@ def make_stats(run: Run, *, conflicts: int) -> Stats:
     return Stats(
         steps=0 if run.result is None else run.result.steps,
         ops=sum(isinstance(event, OpRecord) for event in run.trace.events),
+        delivered=0 if run.result is None else sum(map(len, run.result.delivered.values())),
         overlapped_ops=overlapped,
         boundaries=len(run.observations),
         row_moves=counters.get("row_moves", 0),
@@ -83,7 +88,23 @@ def vacuous(stats: Stats) -> tuple[str, ...]:
     """Why a run that came to its end showed nothing at all, if it did."""
     if stats.boundaries == 0:
         return ("boundaries: 0, nothing was compared with the reference",)
+    if stats.delivered == 0:
+        return ("delivered: 0, no request got as far as a token",)
     return ()
+
+
+def cut_off(scenario: Scenario, result: EngineResult) -> tuple[str, ...]:
+    """Why a run did not come to its end, if it did not: what is behind it nobody has seen."""
+    unfinished = sorted(name for name, why in result.finished.items() if why == "unfinished")
+    if not unfinished and not result.in_flight:
+        return ()
+    left = [f"request {name} did not end" for name in unfinished[:UNFINISHED_SHOWN_MAX]]
+    if len(unfinished) > UNFINISHED_SHOWN_MAX:
+        left.append(f"{len(unfinished) - UNFINISHED_SHOWN_MAX} more did not")
+    if result.in_flight:
+        left.append(f"{result.in_flight} steps were in flight")
+    where = f"after {result.steps} steps, steps_max is {scenario.steps_max}"
+    return (f"cut off {where}: {', '.join(left)}",)
 
 
 def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:

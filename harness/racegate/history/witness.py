@@ -5,13 +5,13 @@ understood is refused.
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
+from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.scenario.errors import BadInputError
@@ -82,9 +82,7 @@ def save(witness: Witness, path: Path) -> None:
     text = msgspec.json.format(
         msgspec.json.encode(sealed(witness), order="deterministic"), indent=1
     )
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(text + b"\n")
-    partial.replace(path)
+    write_whole(path, text + b"\n")
 
 
 def load_witness(path: Path) -> Witness:

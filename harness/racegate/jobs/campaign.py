@@ -1,12 +1,16 @@
 """A campaign's folder: witnesses, and how far it is. A second run with it goes on from there.
 
+What was found is written as it was found (`*.raw.witness.json`), and replaced by its minimal form:
+a kill in between loses nothing, and the next run minimises it.
+
 A finding is known once, by its signature; what is reported for one is the scenario with the lowest
 index that showed it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,11 +18,14 @@ import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
 from racegate.explore.features.table import FeatureTable, FeatureTotals
-from racegate.history.witness import WitnessError, load_witness, save
-from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.history.breakage import Breakage
+from racegate.history.files import check_writable, write_whole
+from racegate.history.witness import Witness, WitnessError, load_witness, save
+from racegate.jobs.generated import CampaignSpec, Found, Report, index_of
 from racegate.scenario.errors import BadInputError
 
 STATE_FILE = "campaign.json"
+RAW = ".raw.witness.json"
 STATE_SCHEMA = "racegate.campaign/3"
 
 
@@ -92,7 +99,9 @@ class Campaign:
     """What is known of a campaign.
 
     new: findings of this run, by signature; known: signatures from before
+    to_minimise: findings that are written as they were found, the next first
     selfcheck: of this run; unchecked: workers that ended without their last canaries
+    breakages: errors of the harness in this run
 
     Raises CampaignError.
     """
@@ -100,11 +109,17 @@ class Campaign:
     def __init__(self, spec: CampaignSpec, folder: Path) -> None:
         self.spec = spec
         self.folder = folder
-        self.known = _known(folder)
+        self.known, raw = _known(folder)
         self.new: dict[str, Found] = {}
+        self.to_minimise: deque[Found] = deque()
+        self.breakages: list[Breakage] = []
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
         self._totals = self._before()
+        for found in map(_as_found, raw):
+            # What is not counted yet is looked at again, and then it may be an earlier scenario's.
+            if found.index < self.done:
+                self._open(found)
 
     def _before(self) -> _Totals:
         path = self.folder / STATE_FILE
@@ -141,14 +156,42 @@ class Campaign:
         """Counts the next scenario, and keeps a new finding; whether it is one. In their order: the
         first scenario that shows a signature is the one with the lowest index.
         """
-        self.check(report.selfcheck)
-        self._totals.add(report)
         found = report.found
-        if found is None or found.signature in self.known or found.signature in self.new:
-            return False
+        is_new = found is not None and not self._knows(found.signature)
+        if found is not None and is_new:
+            self._open(found)
+            # Before it is counted: then it is not looked at again.
+            save(found.witness, self.folder / raw_name(found.signature))
+        self.check(report.selfcheck)
+        self.breakages += report.breakages
+        if not report.breakages:
+            self._totals.add(report)
+        return is_new
+
+    def heard(self, report: Report) -> None:
+        """Writes what a scenario showed, before those that come before it are done."""
+        found = report.found
+        if found is None or self._knows(found.signature):
+            return
+        path = self.folder / raw_name(found.signature)
+        if not path.exists():
+            with suppress(OSError):  # `add` says so
+                save(found.witness, path)
+
+    def minimised(self, signature: str, small: Found) -> None:
+        """Writes the minimal form of a finding in place of what was found. Minimal, a failure may
+        go by another name.
+        """
+        self.new[signature] = small
+        save(small.witness, self.folder / witness_name(signature))
+        (self.folder / raw_name(signature)).unlink(missing_ok=True)
+
+    def _open(self, found: Found) -> None:
         self.new[found.signature] = found
-        save(found.witness, self.folder / witness_name(found.signature))
-        return True
+        self.to_minimise.append(found)
+
+    def _knows(self, signature: str) -> bool:
+        return signature in self.known or signature in self.new
 
     def check(self, selfcheck: SelfCheck) -> None:
         """Counts what a worker found out about the harness."""
@@ -167,8 +210,15 @@ class Campaign:
 
     def save(self, seconds: float) -> CampaignState:
         """Writes how far the campaign is, whole or not at all. seconds: of this run"""
+        state = self.state(seconds)
+        content = msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
+        write_whole(self.folder / STATE_FILE, content)
+        return state
+
+    def state(self, seconds: float) -> CampaignState:
+        """How far the campaign is. seconds: of this run"""
         totals = self._totals
-        state = CampaignState(
+        return CampaignState(
             schema=STATE_SCHEMA,
             seed=self.spec.seed,
             fault=self.spec.fault,
@@ -181,10 +231,6 @@ class Campaign:
             seconds=totals.seconds + seconds,
             selfcheck=totals.selfcheck,
         )
-        partial = self.folder / f".{STATE_FILE}"
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
-        partial.replace(self.folder / STATE_FILE)
-        return state
 
 
 class _Schema(msgspec.Struct, frozen=True):
@@ -208,16 +254,37 @@ def _decoded(path: Path) -> CampaignState:
         raise CampaignError(f"{path}: cannot be read: {error}") from error
 
 
-def _known(folder: Path) -> set[str]:
-    """Signatures of the witnesses in a folder, which is made if it does not exist."""
+def _known(folder: Path) -> tuple[set[str], list[Witness]]:
+    """Signatures of the witnesses in a folder, which is made if it does not exist; and those that
+    still are as they were found.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return {load_witness(path).signature for path in folder.glob("*.witness.json")}
+        check_writable(folder / STATE_FILE)
+        found = {path: load_witness(path) for path in sorted(folder.glob("*.witness.json"))}
     except (OSError, WitnessError) as error:
         raise CampaignError(str(error)) from error
+    known = {one.signature for path, one in found.items() if not path.name.endswith(RAW)}
+    raw = [one for path, one in found.items() if path.name.endswith(RAW)]
+    return known, [one for one in raw if one.signature not in known]
+
+
+def _as_found(witness: Witness) -> Found:
+    return Found(
+        signature=witness.signature,
+        index=index_of(witness),
+        witness=witness,
+        runs=0,
+        is_minimal=False,
+    )
 
 
 def witness_name(signature: str) -> str:
     """A file name for a signature."""
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in signature.replace("/", "-"))
     return f"{plain[:120]}.witness.json"
+
+
+def raw_name(signature: str) -> str:
+    """The same for a witness that is not minimised."""
+    return f"{witness_name(signature).removesuffix('.witness.json')}{RAW}"

@@ -1,15 +1,16 @@
-"""Fuzzing: generated scenarios until a bound, every finding minimised, known once, and written as
-it comes.
+"""Fuzzing: generated scenarios until a bound, every finding known once, written as it comes, and
+then minimised.
 
 The same seed gives the same findings as far as two runs got, with any number of workers. A worker
-that has lost a canary ends the campaign.
+that has lost a canary ends the campaign, and so does every error of the harness: the scenario that
+shows it is not counted, so that the same command begins with it.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import count
@@ -17,20 +18,28 @@ from itertools import count
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
+from racegate.history.breakage import Caught
 from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
-from racegate.jobs.generated import CampaignSpec, Report, ScenarioWorker
+from racegate.jobs.generated import (
+    Answer,
+    CampaignSpec,
+    Found,
+    Minimised,
+    Report,
+    ScenarioWorker,
+)
 from racegate.jobs.pool import (
     Done,
     Ended,
     Event,
+    Failed,
     Lost,
-    PoolError,
     Task,
     Worker,
     in_order,
     pool_of,
-    spread,
 )
+from racegate.jobs.time_limit import TIMEOUT_S
 
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.
@@ -39,11 +48,12 @@ END_WITHIN_S = 120.0
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How long a campaign goes on. seconds: of this run; scenarios: of all runs; whichever is met
-    first, and None is no bound
+    first, and None is no bound; timeout_s: for each scenario, 0 is no limit
     """
 
     seconds: float | None = None
     scenarios: int | None = None
+    timeout_s: float = TIMEOUT_S
 
 
 def fuzz(
@@ -55,7 +65,7 @@ def fuzz(
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
 
-    Raises PoolError if a worker is lost; what was found is kept.
+    Errors of the harness end it, and are among the campaign's breakages.
     """
     return _Run(campaign, bounds, on_progress).run(workers)
 
@@ -72,55 +82,97 @@ class _Run:
         self._started = self._saved = time.monotonic()
         self._end = math.inf if bounds.seconds is None else self._started + bounds.seconds
         self._last_new: float | None = None
+        self._indices = self._left()
+        self._is_broken = False
 
     def run(self, workers: int) -> CampaignState:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
         make = partial(make_worker, campaign.spec, frozenset(campaign.known))
-        shares = spread(self._tasks(), workers)
+        shares = [self._tasks() for _ in range(workers)]
+        pool = pool_of(workers, timeout_s=self._bounds.timeout_s)
+        command = f"the same command: it begins with scenario {campaign.done} of {campaign.folder}"
         try:
-            with closing(pool_of(workers).run(make, shares)) as events:
-                for event in in_order(events):
+            with (
+                Caught(f"campaign in {campaign.folder}", command=command) as caught,
+                closing(pool.run(make, shares)) as events,
+            ):
+                for event in in_order(self._heard(events)):
                     self._take(event)
                     if time.monotonic() >= self._end + END_WITHIN_S:
                         break
+            if caught.breakage is not None:
+                campaign.breakages.append(caught.breakage)
         finally:
-            state = campaign.save(time.monotonic() - self._started)
+            state = self._save(time.monotonic())
         return state
 
-    def _tasks(self) -> Iterator[Task[int]]:
-        """Scenarios until the end, which a lost canary brings at once."""
+    def _left(self) -> Iterator[int]:
         first, last = self._campaign.done, self._bounds.scenarios
-        for index in count(first) if last is None else range(first, last):
-            if time.monotonic() >= self._end:
-                return
-            yield Task(name=f"scenario {index}", content=index)
+        return iter(count(first) if last is None else range(first, last))
 
-    def _take(self, event: Event[Report | SelfCheck]) -> None:
+    def _tasks(self) -> Iterator[Task[int | Found]]:
+        """For one worker: what is to be minimised, and scenarios until the end, which a lost canary
+        and an error of the harness bring at once.
+        """
+        again = f"the same command on {self._campaign.folder}"
+        while not self._campaign.breakages:
+            if self._campaign.to_minimise:
+                found = self._campaign.to_minimise.popleft()
+                yield Task(name=f"minimising {found.signature}", content=found, command=again)
+                continue
+            index = None if time.monotonic() >= self._end else next(self._indices, None)
+            if index is None:
+                return
+            yield Task(name=f"scenario {index}", content=index, command=again)
+
+    def _heard(self, events: Iterable[Event[Answer]]) -> Iterator[Event[Answer]]:
+        """Writes what was found the moment it is heard of; after an error of the harness nothing
+        else is done, and no later scenario counted.
+        """
+        for event in events:
+            match event:
+                case Done(result=Report() as report):
+                    self._campaign.heard(report)
+                case Failed() | Lost():
+                    self._campaign.breakages.append(event.breakage)
+            yield event
+
+    def _take(self, event: Event[Answer]) -> None:
         now = time.monotonic()
+        campaign = self._campaign
         match event:
-            case Done(result=Report() as report):
-                if self._campaign.add(report):
+            case Failed():
+                self._is_broken = True
+            case Done(result=Report() as report) if not self._is_broken:
+                self._is_broken = bool(report.breakages)
+                if campaign.add(report):
                     self._last_new = now
+            case Done(result=Minimised() as answer):
+                campaign.minimised(answer.signature, answer.small)
             case Ended(worker=worker, result=SelfCheck() as check):
-                self._campaign.check(check)
-                self._campaign.unchecked.discard(worker)
-            case Lost():
-                raise PoolError(
-                    f"{event.text}. What was found is kept in {self._campaign.folder}, and the "
-                    "same command goes on from there"
-                )
-        if not self._campaign.selfcheck.is_sound:
+                campaign.check(check)
+                campaign.unchecked.discard(worker)
+        if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)
         if now - self._saved > SAVE_EVERY_S:
-            self._campaign.save(now - self._started)
-            self._saved = now
+            self._save(now)
         last_new_s = None if self._last_new is None else now - self._last_new
         self._on_progress(self._campaign.live(now - self._started, last_new_s))
+
+    def _save(self, now: float) -> CampaignState:
+        """A full disk ends the campaign, and loses nothing but how far it is."""
+        self._saved = now
+        folder = self._campaign.folder
+        with Caught(f"writing how far the campaign in {folder} is") as caught:
+            return self._campaign.save(now - self._started)
+        assert caught.breakage is not None
+        self._campaign.breakages.append(caught.breakage)
+        return self._campaign.state(now - self._started)
 
 
 def make_worker(
     spec: CampaignSpec, known: frozenset[str], number: int
-) -> Worker[int, Report | SelfCheck]:
+) -> Worker[int | Found, Answer]:
     """In a worker process; every worker is like the other."""
     return ScenarioWorker(spec, known)

@@ -24,11 +24,14 @@ from racegate.check.selfcheck import (
 )
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.history.finding import Verdict, exit_code
-from racegate.history.outcome import SCHEMA, RunResult
+from racegate.history.breakage import Breakage
+from racegate.history.finding import Benign, Verdict, exit_code
+from racegate.history.outcome import SCHEMA, RunResult, unaudited
 from racegate.history.witness import Witness
-from racegate.jobs.pool import Task, run_all
+from racegate.jobs.gather import gather
+from racegate.jobs.pool import Task
 from racegate.jobs.selection import nothing_selected, parse_selection
+from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.repro.replay import Outcome, replay
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
@@ -72,6 +75,9 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
 
     scenarios: every run; must_fail: witnesses that had to fail, empty without the option
     unmet: what no scenario exercised
+    breakages: scenarios and witnesses that an error of the harness left undone; those of a run
+        stand with the run
+    benign: what BENIGN is for this gate
     """
 
     schema: str
@@ -81,6 +87,8 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     selfcheck: SelfCheck
     unmet: tuple[str, ...]
     stats: GateStats
+    breakages: tuple[Breakage, ...] = ()
+    benign: Benign = Benign.PASS
 
     @property
     def exit_code(self) -> int:
@@ -89,7 +97,8 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
             return 3
         if any(entry.is_missed for entry in self.must_fail):
             return 1
-        return exit_code([self.verdict])
+        verdicts = [self.verdict, *(result.verdict for result in self.scenarios)]
+        return exit_code(verdicts, benign=self.benign)
 
 
 class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +109,23 @@ class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
     is_audited: bool = True
 
     def __call__(self, checker: Checker, fault: Fault | None) -> RunResult:
+        """Raises BrokenHarnessError if there is not even an eager run."""
+        audited = self.is_audited
         if self.budget is None:
-            return checker.run(fault=fault, is_audited=self.is_audited)
-        return search(
-            checker, fault=fault, budget=self.budget, seed=self.seed, is_audited=self.is_audited
-        )
+            result = checker.run(fault=fault, is_audited=audited)
+        else:
+            result = search(
+                checker, fault=fault, budget=self.budget, seed=self.seed, is_audited=audited
+            )
+        return result if audited else unaudited(result)
+
+    def command(self, path: Path, fault: str | None) -> str:
+        """What looks at one scenario alone."""
+        ladder = f"--explore ladder --budget {self.budget} --seed {self.seed}"
+        options = ["" if self.budget is None else f" {ladder}"]
+        options += ["" if self.is_audited else " --audit off"]
+        options += ["" if fault is None else f" --fault {fault}"]
+        return f"racegate run {path}{''.join(options)}"
 
 
 class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,37 +222,47 @@ def run_gate(
     fault: str | None = None,
     seed: int = 0,
     workers: int = 1,
+    timeout_s: float = TIMEOUT_S,
     on_done: Callable[[str], None] = lambda name: None,
 ) -> GateResult:
-    """Looks at every scenario and every witness, and calls back with the name of each.
+    """Looks at every scenario and every witness, and calls back with the name of each. What breaks
+    one of them leaves the others.
 
-    look: with more than one worker it is pickled; fault: its name
+    look: with more than one worker it is pickled; fault: its name; timeout_s: for each, 0 is no
+    limit
     """
-    answers, checks = run_all(
+    found = gather(
         partial(make_worker, look, fault),
-        _tasks(given, seed),
+        _tasks(given, look, fault, seed),
         workers=min(workers, -(-len(given.names) // TASKS_EACH)),
+        timeout_s=timeout_s,
         on_done=on_done,
     )
-    looked = [answer for answer in answers if isinstance(answer, _Looked)]
-    missed = [answer for answer in answers if isinstance(answer, MustFail)]
-    canaries = everywhere([check for check in checks if isinstance(check, SelfCheck)])
+    looked = [answer for answer in found.results if isinstance(answer, _Looked)]
+    missed = [answer for answer in found.results if isinstance(answer, MustFail)]
+    canaries = everywhere([check for check in found.last if isinstance(check, SelfCheck)])
     selfcheck = together((*(one.selfcheck for one in looked), canaries))
-    return _as_result([one.result for one in looked], missed, selfcheck)
+    return _as_result([one.result for one in looked], missed, selfcheck, found.breakages)
 
 
-def _tasks(given: GateSpec, seed: int) -> Iterable[Task[_GateTask]]:
+def _tasks(
+    given: GateSpec, look: JobJudge, fault: str | None, seed: int
+) -> Iterable[Task[_GateTask]]:
     twice = chosen_twice([scenario.name for _, scenario in given.scenarios], seed=seed)
     for path, scenario in given.scenarios:
         is_run_twice = scenario.name in twice
         task = _ScenarioTask(path=path, scenario=scenario, is_run_twice=is_run_twice)
-        yield Task(name=scenario.name, content=task)
+        command = look.command(path, fault) if isinstance(look, GateJudge) else ""
+        yield Task(name=scenario.name, content=task, command=command)
     for path, witness in given.must_fail:
-        yield Task(name=path.name, content=_WitnessTask(path=path, witness=witness))
+        content = _WitnessTask(path=path, witness=witness)
+        yield Task(name=path.name, content=content, command=f"racegate replay {path}")
 
 
 def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
     """The canaries of all workers: one is found if every worker has found it."""
+    if not checks:
+        return SelfCheck()
     return SelfCheck(
         canaries=max(check.canaries for check in checks),
         canaries_found=min(check.canaries_found for check in checks),
@@ -240,11 +271,14 @@ def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
 
 
 def _as_result(
-    results: Sequence[RunResult], must_fail: Sequence[MustFail], selfcheck: SelfCheck
+    results: Sequence[RunResult],
+    must_fail: Sequence[MustFail],
+    selfcheck: SelfCheck,
+    breakages: tuple[Breakage, ...],
 ) -> GateResult:
     unmet = _unmet(results)
     verdicts = [result.verdict for result in results]
-    if not selfcheck.is_sound:
+    if not selfcheck.is_sound or breakages:
         verdicts.append(Verdict.BROKEN_HARNESS)
     if unmet or any(entry.is_missed for entry in must_fail):
         verdicts.append(Verdict.INCONCLUSIVE)
@@ -255,6 +289,7 @@ def _as_result(
         must_fail=tuple(must_fail),
         selfcheck=selfcheck,
         unmet=unmet,
+        breakages=breakages,
         stats=GateStats(
             scenarios=len(results),
             steps=sum(result.stats.steps for result in results),

@@ -1,4 +1,4 @@
-"""One generated scenario of a campaign: drawn, searched, and what it shows minimised.
+"""One generated scenario of a campaign: drawn and searched; and what one showed, minimised.
 
 What is found depends on the seed and the scenario's index only. Each worker looks at the canaries
 before its first scenario and behind its last one; a share of scenarios is run twice (`selfcheck`).
@@ -16,12 +16,13 @@ from racegate.explore.features.facts import facts_of
 from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.history.finding import Verdict, signature_of
+from racegate.history.breakage import Breakage
+from racegate.history.finding import Benign, Verdict, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import Witness
-from racegate.repro.minimise import minimise, witness_of
+from racegate.repro.minimise import as_found, minimise, witness_of
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 
@@ -34,15 +35,19 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What decides every scenario of a campaign, and what is done with it.
 
     holds_each: further schedules of each scenario, with a few holds drawn for each
+    benign: whether a scenario that is BENIGN shows something
     """
 
     seed: int
     fault: str | None = None
     holds_each: int = 0
+    benign: Benign = Benign.PASS
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """One signature. index: of the scenario, the lowest that showed it."""
+    """One signature. index: of the scenario, the lowest that showed it; runs: made to minimise it,
+    0 if it has not been
+    """
 
     signature: str
     index: int
@@ -65,10 +70,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     features: tuple[str, ...]
     found: Found | None
     selfcheck: SelfCheck
+    breakages: tuple[Breakage, ...] = ()
+
+
+class Minimised(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding made small. signature: the one that it was found by"""
+
+    signature: str
+    small: Found
+
+
+# What workers say: of a scenario, of a finding, and at their end.
+Answer = Report | Minimised | SelfCheck
 
 
 class ScenarioWorker:
-    """Looks at scenarios by their index. known: signatures that need no witness any more"""
+    """Looks at scenarios by their index, and minimises what one showed. known: signatures that need
+    no witness any more
+    """
 
     def __init__(self, spec: CampaignSpec, known: frozenset[str]) -> None:
         self._spec = spec
@@ -76,31 +95,41 @@ class ScenarioWorker:
         self._seen = set(known)
         self._unsaid = self._canaries()
 
-    def work(self, index: int) -> Report:
-        """One scenario; a signature that this worker has not seen is minimised."""
-        report = look_at(self._spec, index, self._fault, self._seen)
+    def work(self, task: int | Found) -> Answer:
+        """One scenario, in which a signature that this worker has not seen is found; or the minimal
+        form of what was found.
+        """
+        if isinstance(task, Found):
+            return Minimised(signature=task.signature, small=minimised(task, self._fault))
+        report = look_at(self._spec, task, self._fault, self._seen)
         check, self._unsaid = together((self._unsaid, report.selfcheck)), SelfCheck()
         return msgspec.structs.replace(report, selfcheck=check)
 
-    def end(self) -> SelfCheck:
+    def end(self) -> Answer:
         """The canaries once more: what went between may have broken something."""
         return together((self._unsaid, self._canaries()))
 
     def _canaries(self) -> SelfCheck:
         def look(checker: Checker, fault: Fault | None) -> RunResult:
-            return search(checker, fault=fault, budget=LADDER_BUDGET, seed=self._spec.seed)
+            seed = self._spec.seed
+            return search(checker, fault=fault, budget=LADDER_BUDGET, seed=seed, is_audited=True)
 
         return plant_canaries(look)
 
 
 def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str]) -> Report:
-    """Searches one generated scenario, and minimises what is not in `seen`, which gets it."""
+    """Searches one generated scenario, and keeps what is not in `seen`, which gets it."""
     scenario = generate(seeded(spec.seed, index), name=f"generated-{spec.seed}-{index}")
     checker = Checker(scenario)
     twice = _twice(spec, index, checker, fault) if is_run_twice(spec.seed, index) else []
     eager: list[Run] = []
     result = search(
-        checker, fault=fault, budget=LADDER_BUDGET, seed=spec.seed + index, on_eager=eager.append
+        checker,
+        fault=fault,
+        budget=LADDER_BUDGET,
+        seed=spec.seed + index,
+        is_audited=True,
+        on_eager=eager.append,
     )
     schedules = result.stats.schedules
     if spec.holds_each and signature_of(result.findings) is None:
@@ -108,9 +137,12 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         schedules += more
     signature = signature_of(result.findings)
     found = None
-    if signature is not None and signature not in seen and result.verdict is not Verdict.BENIGN:
+    is_pass = result.verdict is Verdict.BENIGN and spec.benign is Benign.PASS
+    if signature is not None and signature not in seen and not is_pass:
         seen.add(signature)
-        found = _minimised(spec, index, scenario, result, fault)
+        title = f"{_title(signature, index, spec.seed)}, not minimised"
+        witness = as_found(scenario, result, fault, title=title, seed=spec.seed)
+        found = Found(signature=signature, index=index, witness=witness, runs=0, is_minimal=False)
     return Report(
         index=index,
         schedules=schedules,
@@ -120,6 +152,7 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         features=_features(checker, fault, eager[0]),
         found=found,
         selfcheck=together(run.again() for run in twice),
+        breakages=result.breakages,
     )
 
 
@@ -135,7 +168,7 @@ def _drawn(spec: CampaignSpec, index: int, number: int) -> Schedule:
 
 
 def _idle(result: RunResult) -> tuple[str, ...]:
-    return () if result.stats.boundaries else (NOTHING_HAPPENED,)
+    return () if result.stats.delivered or result.findings else (NOTHING_HAPPENED,)
 
 
 def _features(checker: Checker, fault: Fault | None, run: Run) -> tuple[str, ...]:
@@ -171,16 +204,24 @@ def _with_drawn_holds(
     return clean, spec.holds_each
 
 
-def _minimised(
-    spec: CampaignSpec, index: int, scenario: Scenario, result: RunResult, fault: Fault | None
-) -> Found:
-    schedule = parse_schedule(list(result.schedule))
-    small = minimise(scenario, schedule, fault)
-    title = f"{small.signature} (scenario {index} of seed {spec.seed})"
+def minimised(found: Found, fault: Fault | None) -> Found:
+    """What was found, as small as it gets. Raises ValueError if its witness shows nothing."""
+    raw = found.witness
+    small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault)
+    title = _title(small.signature, found.index, raw.seed)
     return Found(
         signature=small.signature,
-        index=index,
-        witness=witness_of(small, fault, title=title, seed=spec.seed),
+        index=found.index,
+        witness=witness_of(small, fault, title=title, seed=raw.seed),
         runs=small.runs,
         is_minimal=small.is_minimal,
     )
+
+
+def _title(signature: str, index: int, seed: int) -> str:
+    return f"{signature} (scenario {index} of seed {seed})"
+
+
+def index_of(witness: Witness) -> int:
+    """The index of the generated scenario that a witness was found in: its name ends with it."""
+    return int(witness.scenario.name.rpartition("-")[2])

@@ -20,13 +20,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
+from racegate.history.breakage import Breakage, Caught
+from racegate.jobs.time_limit import limited_time
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 
 T = TypeVar("T")
@@ -60,10 +64,13 @@ class Worker(Protocol[T_contra, R_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[T]):
-    """name: in words, for progress, and to say what a worker was doing if it is lost"""
+    """name: in words, for progress, and to say what a worker was doing if it is lost
+    command: what does the same alone
+    """
 
     name: str
     content: T
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,16 @@ class Done(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A task ended with an error of the harness; its worker goes on. number: as of one done"""
+
+    worker: int
+    number: int
+    name: str
+    breakage: Breakage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Generic[R]):
     """A worker has done all that it was given. result: of its `end`"""
 
@@ -86,16 +103,26 @@ class Ended(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A worker is gone before its end. doing: the name of its task; why: how it went"""
+    """A worker is gone before its end. doing: the name of its task; why: how it went
+    command: what does that task alone
+    """
 
     worker: int
     doing: str
     why: str
+    command: str = ""
 
     @property
     def text(self) -> str:
         """For people."""
         return f"worker {self.worker} {self.why}; it was at {self.doing}"
+
+    @property
+    def breakage(self) -> Breakage:
+        """As an error of the harness."""
+        return Breakage(
+            at=self.doing, error=f"worker {self.worker} {self.why}", command=self.command
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +130,8 @@ class Tick:
     """Nothing has happened for a moment: time to look at a clock."""
 
 
-Event: TypeAlias = Done[R] | Ended[R] | Lost | Tick
-Events: TypeAlias = Generator[Done[R] | Ended[R] | Lost | Tick, None, None]
+Event: TypeAlias = Done[R] | Failed | Ended[R] | Lost | Tick
+Events: TypeAlias = Generator[Done[R] | Failed | Ended[R] | Lost | Tick, None, None]
 MakeWorker: TypeAlias = Callable[[int], Worker[T, R]]
 Shares: TypeAlias = Sequence[Iterator[Task[T]]]
 
@@ -120,9 +147,11 @@ class Pool(Protocol):
         ...
 
 
-def pool_of(workers: int) -> Pool:
-    """One worker needs no process of its own."""
-    return InProcessPool() if workers == 1 else ProcessPool()
+def pool_of(workers: int, *, timeout_s: float = 0.0) -> Pool:
+    """One worker needs no process of its own. timeout_s: for each task; 0 is no limit"""
+    if workers == 1:
+        return InProcessPool(timeout_s=timeout_s)
+    return ProcessPool(silent_s=timeout_s or None)
 
 
 def spread(tasks: Iterable[Task[T]], workers: int) -> Shares[T]:
@@ -132,10 +161,10 @@ def spread(tasks: Iterable[Task[T]], workers: int) -> Shares[T]:
 
 def in_order(events: Iterable[Event[R]]) -> Events[R]:
     """Results in the order in which their tasks were handed out; the rest as it comes."""
-    waiting: dict[int, Done[R]] = {}
+    waiting: dict[int, Done[R] | Failed] = {}
     number = 0
     for event in events:
-        if not isinstance(event, Done):
+        if not isinstance(event, Done | Failed):
             yield event
             continue
         waiting[event.number] = event
@@ -144,43 +173,43 @@ def in_order(events: Iterable[Event[R]]) -> Events[R]:
             number += 1
 
 
-def run_all(
-    make: MakeWorker[T, R],
-    tasks: Iterable[Task[T]],
-    *,
-    workers: int,
-    on_done: Callable[[str], None] = lambda name: None,
-) -> tuple[list[R], list[R]]:
-    """What all tasks yield, in their order, and what the workers say at their end. on_done: gets
-    the name of each task as it is done.
-
-    Raises PoolError if a worker is lost, RefusedError if one refuses its task.
-    """
-    found: dict[int, R] = {}
-    last: dict[int, R] = {}
-    with closing(pool_of(workers).run(make, spread(tasks, workers))) as events:
-        for event in events:
-            match event:
-                case Done():
-                    found[event.number] = event.result
-                    on_done(event.name)
-                case Ended(result=said) if said is not None:
-                    last[event.worker] = said
-                case Lost():
-                    raise PoolError(event.text)
-    return [found[number] for number in sorted(found)], [last[worker] for worker in sorted(last)]
-
-
 class InProcessPool:
-    """One worker, here: its errors are this process's own."""
+    """One worker, here. timeout_s: for each task; 0 is no limit"""
+
+    def __init__(self, *, timeout_s: float = 0.0) -> None:
+        self._timeout_s = timeout_s
 
     def run(self, make: MakeWorker[T, R], shares: Shares[T]) -> Events[R]:
         """See Pool. One share."""
         (share,) = shares
-        worker = make(0)
+        with Caught("its start") as caught:
+            worker = make(0)
+        if caught.breakage is not None:
+            yield Lost(worker=0, doing="its start", why=_broke(caught.breakage))
+            return
         for number, task in enumerate(share):
-            yield Done(worker=0, number=number, name=task.name, result=worker.work(task.content))
-        yield Ended(worker=0, result=worker.end())
+            yield self._done(worker, number, task)
+        with Caught("its end") as caught:
+            last = worker.end()
+        if caught.breakage is not None:
+            yield Lost(worker=0, doing="its end", why=_broke(caught.breakage))
+            return
+        yield Ended(worker=0, result=last)
+
+    def _done(self, worker: Worker[T, R], number: int, task: Task[T]) -> Done[R] | Failed:
+        name = task.name
+        with (
+            Caught(name, command=task.command) as caught,
+            limited_time(self._timeout_s, name),
+        ):
+            return Done(worker=0, number=number, name=name, result=worker.work(task.content))
+        assert caught.breakage is not None
+        return Failed(worker=0, number=number, name=name, breakage=caught.breakage)
+
+
+def _broke(breakage: Breakage) -> str:
+    """Why a worker is gone, in words."""
+    return f"broke: {breakage.error} ({breakage.place})"
 
 
 @dataclass(slots=True)
@@ -203,7 +232,8 @@ class _Member(Generic[T]):
         return "its end" if self.is_ending else "its start"
 
     def lost(self, why: str) -> Lost:
-        return Lost(worker=self.number, doing=self.doing, why=why)
+        command = "" if self.task is None else self.task.command
+        return Lost(worker=self.number, doing=self.doing, why=why, command=command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +241,13 @@ class _Refused:
     """From a worker: bad input, in its words (an error itself need not survive pickling)."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Broke:
+    """From a worker: an error of the harness at its task, its start or its end."""
+
+    breakage: Breakage
 
 
 class ProcessPool:
@@ -246,11 +283,11 @@ class ProcessPool:
             for pipe in ready:
                 assert isinstance(pipe, Connection)
                 member = here[pipe]
-                event: Done[R] | Ended[R] | Lost = _heard(member)
+                event: Done[R] | Failed | Ended[R] | Lost = _heard(member)
                 member.since = math.inf
                 # First the event: what it says may decide what there is to do next.
                 yield event
-                if isinstance(event, Done):
+                if isinstance(event, Done | Failed):
                     handed += _hand_out(member, handed)
                 else:
                     del here[pipe]
@@ -287,18 +324,24 @@ def _hand_out(member: _Member[T], number: int) -> int:
     return int(member.task is not None)
 
 
-def _heard(member: _Member[T]) -> Done[R] | Ended[R] | Lost:
+def _heard(member: _Member[T]) -> Done[R] | Failed | Ended[R] | Lost:
     """What a member says, or that it is gone. Raises RefusedError."""
     try:
-        said: R | _Refused = member.pipe.recv()
+        said: R | _Refused | _Broke = member.pipe.recv()
     except (EOFError, OSError):
         member.process.join()
         return member.lost(_how_it_ended(member.process.exitcode))
     if isinstance(said, _Refused):
         raise RefusedError(said.reason)
-    if member.task is None:
-        return Ended(worker=member.number, result=said)
-    return Done(worker=member.number, number=member.task_number, name=member.task.name, result=said)
+    task, worker = member.task, member.number
+    if isinstance(said, _Broke):
+        if task is None:
+            return member.lost(_broke(said.breakage))
+        breakage = msgspec.structs.replace(said.breakage, at=task.name, command=task.command)
+        return Failed(worker=worker, number=member.task_number, name=task.name, breakage=breakage)
+    if task is None:
+        return Ended(worker=worker, result=said)
+    return Done(worker=worker, number=member.task_number, name=task.name, result=said)
 
 
 def _how_it_ended(exit_code: int | None) -> str:
@@ -315,10 +358,18 @@ def _serve(make: MakeWorker[T, R], number: int, pipe: Connection) -> None:
         worker = make(number)
         tasks: Iterator[Task[T]] = iter(partial(_next_task, pipe), None)
         for task in tasks:
-            pipe.send(worker.work(task.content))
-        pipe.send(worker.end())
+            _say(pipe, partial(worker.work, task.content))
+        _say(pipe, worker.end)
     except BadInputError as error:
         pipe.send(_Refused(str(error)))
+
+
+def _say(pipe: Connection, work: Callable[[], object]) -> None:
+    """Sends what comes of it, or what broke it."""
+    with Caught("its work") as caught:
+        pipe.send(work())
+    if caught.breakage is not None:
+        pipe.send(_Broke(caught.breakage))
 
 
 def _next_task(pipe: Connection) -> Task[T] | None:

@@ -11,6 +11,7 @@ from racegate.evaluation.effort import Effort
 from racegate.evaluation.mutate import MutantResult
 from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
+from racegate.history.breakage import Breakage
 from racegate.jobs.campaign import CampaignState
 
 
@@ -36,6 +37,7 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     campaign: what all runs with its folder have done, as in `campaign.json`
     selfcheck: of this run; unchecked: workers that ended without their last canaries
     known: signatures found before this run; new: those found in it
+    breakages: errors of the harness in this run
     """
 
     schema: str
@@ -44,6 +46,7 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: tuple[int, ...]
     known: tuple[str, ...]
     new: tuple[NewFinding, ...]
+    breakages: tuple[Breakage, ...] = ()
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):

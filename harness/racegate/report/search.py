@@ -14,7 +14,7 @@ from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
-from racegate.report.text import print_run, print_selfcheck
+from racegate.report.text import print_breakages, print_run, print_selfcheck
 from racegate.repro.explain import Explanation, Racing
 from racegate.repro.replay import Outcome, Replay
 
@@ -107,6 +107,7 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
         table.add_row(name, str(count), str(state.exercised.get(name, "")))
     console.print(table)
     print_pairs(console, summarise(state.features))
+    print_breakages(console, campaign.breakages)
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):
         console.print(f"[yellow]worker {worker} ended without its last canaries[/yellow]")

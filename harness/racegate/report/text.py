@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -9,8 +10,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
-from racegate.history.outcome import RunResult
+from racegate.history.outcome import UNAUDITED, RunResult
 
 if TYPE_CHECKING:  # or a single run would import the gate
     from racegate.check.selfcheck import SelfCheck
@@ -55,12 +57,15 @@ def print_gate(console: Console, result: GateResult) -> None:
     """The table, findings of each failing scenario, and the verdict with its assumptions."""
     console.print(gate_table(result))
     for run in result.scenarios:
-        if run.findings or run.unmet:
+        if run.findings or run.unmet or run.breakages:
             console.print(f"[bold]{run.scenario}[/bold]")
             _print_details(console, run)
     for reason in result.unmet:
         console.print(f"[yellow]not exercised[/yellow]: {reason}")
+    if any(UNAUDITED in run.warnings for run in result.scenarios):
+        console.print(f"[yellow]warning[/yellow]: {UNAUDITED}")
     _print_must_fail(console, result)
+    print_breakages(console, result.breakages)
     print_selfcheck(console, result.selfcheck)
     stats = result.stats
     console.print(
@@ -143,6 +148,13 @@ def _print_details(console: Console, run: RunResult) -> None:
         console.print(f"... and {hidden} more findings (all of them with --json -)")
     for reason in run.unmet:
         console.print(f"[yellow]not exercised[/yellow]: {reason}")
+    print_breakages(console, run.breakages)
+
+
+def print_breakages(console: Console, breakages: Iterable[Breakage]) -> None:
+    """Errors of the harness, a paragraph each. What they say is not ours: no markup."""
+    for breakage in breakages:
+        console.print(Text.assemble(("broken harness", "bold magenta"), f": {breakage.text}"))
 
 
 def finding_panel(finding: Finding) -> Panel:

@@ -17,7 +17,7 @@ from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink
 from racegate.faults.fault import Fault
 from racegate.history.finding import request_of, signature_of
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import EAGER, Schedule
+from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import SCHEMA, Witness, sealed, versions
 from racegate.repro.search import symbolic_schedule
 from racegate.scenario.spec import Scenario
@@ -124,6 +124,30 @@ def _with_symbols(trials: _Trials, case: Case) -> Case:
     )
     candidate = msgspec.structs.replace(case, schedule=schedule)
     return candidate if trials.fails(candidate) else case
+
+
+def as_found(
+    scenario: Scenario, result: RunResult, fault: Fault | None, *, title: str, seed: int
+) -> Witness:
+    """A failure as a witness of the run that showed it, before anything is left out. Sealed."""
+    checker, schedule = Checker(scenario), parse_schedule(list(result.schedule))
+    run = checker.execute(schedule=schedule, fault=fault)
+    findings = checker.judge(run, schedule=schedule, fault=fault).findings
+    return sealed(
+        Witness(
+            schema=SCHEMA,
+            title=title,
+            scenario=scenario,
+            holds=result.schedule,
+            fault=result.fault,
+            device="virtual",
+            seed=seed,
+            signature=signature_of(result.findings) or "",
+            verdict=result.verdict,
+            digest=digest_of(run, findings),
+            versions=versions(),
+        )
+    )
 
 
 def witness_of(small: Minimised, fault: Fault | None, *, title: str, seed: int) -> Witness:

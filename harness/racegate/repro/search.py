@@ -14,12 +14,14 @@ from racegate.device.stepping import Stepper
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
 from racegate.faults.fault import Fault
+from racegate.history.breakage import Breakage, Caught
 from racegate.history.finding import FindingKind, Verdict, signature_of
 from racegate.history.observe import Boundary, Observation
 from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.oracles.ordering import has_unordered_query
+from racegate.scenario.errors import BrokenHarnessError
 
 BUDGET = 64
 
@@ -27,7 +29,10 @@ JudgedAttempt = Attempt[Judged]
 
 
 class CheckSubject:
-    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited."""
+    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited.
+
+    first: the first run, once it was made
+    """
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class CheckSubject:
         self._fault = fault
         self._is_audited = is_audited
         self._launches = launches
+        self.first: Judged | None = None
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -64,11 +70,12 @@ class CheckSubject:
 
     def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
         judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
+        if self.first is None:
+            self.first = judged
         return Attempt(
             schedule=schedule,
-            is_wrong=any(
-                found.kind is not FindingKind.CONFLICT for found in judged.result.findings
-            ),
+            is_wrong=bool(judged.result.breakages)
+            or any(found.kind is not FindingKind.CONFLICT for found in judged.result.findings),
             is_branching=has_unordered_query(run.trace),
             conflicts=judged.conflicts,
             value=judged,
@@ -86,15 +93,46 @@ def search(
 ) -> RunResult:
     """The result of the first run that went wrong, or of the eager run with the verdict of all.
 
+    What the harness did not expect ends the search: it is raised if there is no run yet, and else
+    added to what the eager run showed.
+
     on_eager: is given the eager run, which comes first
     """
     started = time.perf_counter()
     subject = CheckSubject(checker, fault, is_audited=is_audited)
+    with Caught(
+        f"searching schedules of {checker.scenario.name}", command=checker.command(EAGER, fault)
+    ) as caught:
+        result = _searched(checker, subject, fault, budget=budget, seed=seed, started=started)
+    if subject.first is None:
+        assert caught.breakage is not None
+        raise BrokenHarnessError(caught.breakage.text)
+    on_eager(subject.first.run)
+    if caught.breakage is not None:
+        return _broken_off(subject.first.result, caught.breakage)
+    return result
+
+
+def _broken_off(first: RunResult, breakage: Breakage) -> RunResult:
+    """What the eager run found, and that nothing more can be said."""
+    return msgspec.structs.replace(
+        first, verdict=Verdict.BROKEN_HARNESS, breakages=(*first.breakages, breakage)
+    )
+
+
+def _searched(
+    checker: Checker,
+    subject: CheckSubject,
+    fault: Fault | None,
+    *,
+    budget: int,
+    seed: int,
+    started: float,
+) -> RunResult:
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
-    on_eager(climbed.first.value.run)
     if climbed.wrong is None:
         result = climbed.first.value.result
-        verdict = _verdict_without_divergence(climbed, result.verdict)
+        verdict = _verdict_without_divergence(climbed, result)
     else:
         result = as_holds(checker, climbed.wrong, fault)
         verdict = result.verdict
@@ -107,10 +145,11 @@ def search(
     )
 
 
-def _verdict_without_divergence(climbed: Climb[Judged], eager: Verdict) -> Verdict:
-    if eager is not Verdict.CONFLICT:
-        return eager
-    return Verdict.BENIGN if climbed.is_complete else Verdict.CONFLICT
+def _verdict_without_divergence(climbed: Climb[Judged], eager: RunResult) -> Verdict:
+    """Every class of schedules of a run that was cut off, or showed too little, is no pass."""
+    if eager.verdict is not Verdict.CONFLICT or not climbed.is_complete:
+        return eager.verdict
+    return Verdict.INCONCLUSIVE if eager.unmet else Verdict.BENIGN
 
 
 def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
@@ -133,7 +172,7 @@ def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
 def as_holds(checker: Checker, wrong: JudgedAttempt, fault: Fault | None) -> RunResult:
     """A wrong attempt as a run under holds: its own, or the canonical ones of a stepped run."""
     result = wrong.value.result
-    if wrong.schedule is not None:
+    if wrong.schedule is not None or result.breakages:
         return result
     for fine in (False, True):
         schedule = canonical_holds(wrong.steps, fine=fine)
