@@ -9,6 +9,7 @@ too.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 
 from racegate.check.checker import Checker
+from racegate.check.judge import Judge
 from racegate.engine.rows.input_batch import InputBatch
 from racegate.evaluation.cells import Look
 from racegate.evaluation.kills import timings
@@ -130,7 +132,9 @@ def with_the_defect_in_the_reference(right: Checker, fault: Fault) -> Checker:
     """A checker whose reference does, step by step, what the faulty engine does."""
     wrong = copy.copy(right)
     observed = right.execute(fault=fault).observations
-    wrong.reference = msgspec.structs.replace(right.reference, observations=observed)
+    reference = msgspec.structs.replace(right.reference, observations=observed)
+    expected = dataclasses.replace(right._expected, reference=reference)
+    wrong._judge = Judge(expected, right._command, device="virtual")
     return wrong
 
 
