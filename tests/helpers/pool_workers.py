@@ -81,4 +81,6 @@ def drive() -> None:
 
 
 if __name__ == "__main__":
+    # A shell starts what it puts in the background with Ctrl-C ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     drive()
