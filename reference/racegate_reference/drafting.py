@@ -29,10 +29,10 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Drafts(msgspec.Struct, frozen=True):
-    """k drafts, and the smallest gap of the decisions that made them."""
+    """k drafts, and the smallest margin of the decisions that made them."""
 
     tokens: tuple[int, ...]
-    gap: float = math.inf
+    margin: float = math.inf
 
 
 class Drafter(Protocol):
@@ -77,7 +77,7 @@ class Mtp:
         self._compute(sampled.position + 1)
         hidden, kv = self._hidden[sampled.position], self._kv[: sampled.position + 1]
         tokens: list[int] = []
-        gap = math.inf
+        margin = math.inf
         for place in range(self._engine.draft_len_max):
             if sampled.position + place >= self._engine.model_len_max:
                 tokens.append(0)
@@ -86,8 +86,8 @@ class Mtp:
                 hidden, kv = self._pass(tokens[-1], hidden, kv)
             draw = greedy(head(self._model, hidden))
             tokens.append(draw.token)
-            gap = min(gap, draw.gap)
-        return Drafts(tuple(tokens), gap)
+            margin = min(margin, draw.margin)
+        return Drafts(tuple(tokens), margin)
 
     def entries(self, start: int, stop: int) -> Array:
         self._compute(stop)

@@ -21,7 +21,7 @@ class ReferenceRun(msgspec.Struct, frozen=True):
     """A finished run.
 
     finished: request -> "max_tokens" | "stop" | "abort" | "unfinished".
-    steps: iterations used. margin: the smallest gap of any decision (see sampling.Draw).
+    steps: iterations used. margin: the smallest of any decision (see sampling.Draw).
     unmet_events: events without effect.
     """
 

@@ -15,17 +15,18 @@ from racegate_reference.sampling import verify
 
 
 @dataclass(slots=True)
-class Live:
+class Carried:
     """What one incarnation of a request carries from step to step.
 
-    final: F, tokens whose state is final; accepted: a of the last step (1 if it did not sample).
+    final: F, tokens whose state is final
+    accepted_last: a of the last step (1 if it did not sample)
     column: of the running state (align, offload), None before the first step.
     drafts: of the last step.
     """
 
     incarnation: int
     final: int
-    accepted: int = 1
+    accepted_last: int = 1
     column: int | None = None
     drafts: tuple[int, ...] = ()
 
@@ -38,14 +39,14 @@ class RequestExecutor:
         self.drafter: Drafter | None = make_drafter(model, engine, self.path)
         self._engine = engine
         self._request = request
-        self._live: Live | None = None
+        self._live: Carried | None = None
 
     def execute(self, entry: Entry) -> Result:
         """Runs the entry; only what is kept is computed."""
         live = self._live_of(entry)
         start, drafts = live.final, live.drafts[: entry.drafts]
         known = start + entry.tokens - entry.drafts
-        accepted = self._accepted(live, end=start + entry.tokens)
+        selecting = self._selecting(live, end=start + entry.tokens)
         emitted: tuple[int, ...] = ()
         proposed = Drafts(())
         end, target = known, self._target(entry)
@@ -53,31 +54,33 @@ class RequestExecutor:
             emitted = verify(drafts, lambda place: self.path.token(known + place))
             end = known - 1 + len(emitted)
             proposed = self._propose(Sampled(position=end - 1, tokens=emitted, target=target))
-        live.final, live.accepted, live.drafts = end, max(1, len(emitted)), proposed.tokens
+        live.final, live.accepted_last, live.drafts = end, max(1, len(emitted)), proposed.tokens
         return Result(
             entry=entry,
             start=start,
             end=end,
-            accepted=accepted,
+            selecting=selecting,
             inputs=self.path.tokens(start, known) + drafts,
             emitted=emitted,
             target=target,
             proposed=proposed.tokens,
-            gap=min([proposed.gap, *(self.path.gap(known + i) for i in range(len(emitted)))]),
+            margin=min(
+                [proposed.margin, *(self.path.margin(known + i) for i in range(len(emitted)))]
+            ),
         )
 
-    def _live_of(self, entry: Entry) -> Live:
+    def _live_of(self, entry: Entry) -> Carried:
         """The incarnation's state; a new one starts where the entry does, which is exact then."""
         if self._live is None or self._live.incarnation != entry.incarnation:
-            self._live = Live(incarnation=entry.incarnation, final=entry.computed)
+            self._live = Carried(incarnation=entry.incarnation, final=entry.computed)
         return self._live
 
-    def _accepted(self, live: Live, *, end: int) -> int:
+    def _selecting(self, live: Carried, *, end: int) -> int:
         """The count that selects the live state; moving it to another column makes it 1."""
         if not self._engine.cache_mode.has_columns:
-            return live.accepted
+            return live.accepted_last
         before, live.column = live.column, cdiv(end, self._engine.state_interval) - 1
-        return live.accepted if before == live.column else 1
+        return live.accepted_last if before == live.column else 1
 
     def _target(self, entry: Entry) -> int:
         if entry.chunk or self._engine.drafter is not DrafterKind.SCRIPTED:
@@ -105,5 +108,5 @@ class Executor:
     def execute(self, entries: tuple[Entry, ...]) -> tuple[Result, ...]:
         """The results of a plan, in its order."""
         results = tuple(self.requests[entry.request].execute(entry) for entry in entries)
-        self.margin = min([self.margin, *(result.gap for result in results)])
+        self.margin = min([self.margin, *(result.margin for result in results)])
         return results

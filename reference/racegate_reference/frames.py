@@ -32,20 +32,20 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What a step did for one entry.
 
     start, end: the numbers of tokens with a final state before and after it (F and F').
-    accepted: the count that selects the live state the step starts from.
+    selecting: the count that selects the live state the step starts from.
     inputs: [n] token ids; emitted: the a sampled tokens, none for a chunk; target: of the drafter.
-    proposed: the drafts for the next step, none for a chunk; gap: of the closest decision.
+    proposed: the drafts for the next step, none for a chunk; margin: of the closest decision.
     """
 
     entry: Entry
     start: int
     end: int
-    accepted: int
+    selecting: int
     inputs: tuple[int, ...]
     emitted: tuple[int, ...]
     target: int
     proposed: tuple[int, ...]
-    gap: float
+    margin: float
 
 
 class Frame(msgspec.Struct, frozen=True):

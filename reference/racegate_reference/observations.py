@@ -68,7 +68,7 @@ class StepObserver:
         positions = [np.arange(r.start, r.start + r.entry.tokens) for r in results]
         values: dict[str, Any] = {
             "computed": _ints([result.start for result in results]),
-            "accepted": _ints([result.accepted for result in results]),
+            "accepted": _ints([result.selecting for result in results]),
             "seq_lens": _ints([result.start + result.entry.tokens for result in results]),
             "query_start": _ints(np.cumsum([0, *counts])),
             "positions": _ints(np.concatenate(positions)),

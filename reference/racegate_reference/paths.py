@@ -31,7 +31,7 @@ class Path:
         self._model = model
         self._request = request
         self._tokens = list(request.prompt)
-        self._gaps: list[float] = []
+        self._margins: list[float] = []
         self._hidden: list[Array] = []
         self._state: ModelState = initial_state(model)
         # The recurrent layers' states after 0, 1, 2, ... tokens; an attention cache after n
@@ -51,10 +51,10 @@ class Path:
             self.token(stop - 1)
         return tuple(self._tokens[start:stop])
 
-    def gap(self, position: int) -> float:
+    def margin(self, position: int) -> float:
         """By how much the token at a position behind the prompt was decided (see Draw)."""
         self.token(position)
-        return self._gaps[position - len(self._request.prompt)]
+        return self._margins[position - len(self._request.prompt)]
 
     def hidden(self, position: int) -> Array:
         """The target hidden state [D] of a position."""
@@ -86,7 +86,7 @@ class Path:
         if len(self._hidden) == len(self._tokens):
             draw = self._draw(output.logits)
             self._tokens.append(draw.token)
-            self._gaps.append(draw.gap)
+            self._margins.append(draw.margin)
 
     def _draw(self, logits: Array) -> Draw:
         """The token behind the last one, from its logits [V]."""

@@ -14,13 +14,13 @@ from racegate_reference.numbers import GOLDEN, Array, mix_word, softmax
 class Draw(msgspec.Struct, frozen=True):
     """A token and by how much it was decided.
 
-    gap: for a greedy float decision the distance to the second highest logit, for a random one the
-    distance of the uniform number to the nearest boundary of its interval; infinite in exact, and
-    for a greedy decision that the grammar leaves no choice.
+    margin: for a greedy float decision the distance to the second highest logit, for a random one
+    the distance of the uniform number to the nearest boundary of its interval; infinite in exact,
+    and for a greedy decision that the grammar leaves no choice.
     """
 
     token: int
-    gap: float
+    margin: float
 
 
 def number_at(seed: int, position: int) -> int:

@@ -44,7 +44,7 @@ from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
 from racegate.history.schedule import LATE
-from racegate.repro.replay import Outcome
+from racegate.repro.replay import ReplayOutcome
 from racegate.scenario.validation import validate
 from support import SCENARIOS
 
@@ -285,7 +285,7 @@ def arm_report(report: AbReport) -> ArmReport:
 @pytest.mark.parametrize("fault", ["accepted-copy-after-row-move", "accepted-double-remap"])
 def test_the_held_run_shows_the_fault_at_once(fault: str, tmp_path: Path) -> None:
     held = run_held(fault, SCENARIOS / "witnesses", cuda=None)
-    assert (held.outcome, held.schedules, held.device) == (Outcome.REPRODUCED, 1, "virtual")
+    assert (held.outcome, held.schedules, held.device) == (ReplayOutcome.REPRODUCED, 1, "virtual")
     folder = open_folder(tmp_path, PLAN)
     folder.save_held(held)
     assert folder.held() == (held,)

@@ -16,7 +16,7 @@ from racegate.ab.waves import CudaWaveSite, TruthWave, VirtualWaveSite, rehearse
 from racegate.ab.workload import ARMS, AbSpec, Arm
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.repro.replay import Outcome
+from racegate.repro.replay import ReplayOutcome
 from racegate.scenario.spec import CacheMode
 from support import SCENARIOS
 from sync_driver import SyncDriver
@@ -94,4 +94,4 @@ def test_a_rehearsal_leaves_the_device_as_it_was(truth: TruthWave) -> None:
 def test_the_held_run_shows_the_fault_at_once(fault: str) -> None:
     site = CudaSite(SyncDriver(numpy_backend(), random=Random(4)))
     held = run_held(fault, SCENARIOS / "witnesses", cuda=site)
-    assert (held.outcome, held.device) == (Outcome.REPRODUCED, "cuda")
+    assert (held.outcome, held.device) == (ReplayOutcome.REPRODUCED, "cuda")

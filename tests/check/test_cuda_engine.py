@@ -19,7 +19,7 @@ from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import Outcome, replay
+from racegate.repro.replay import ReplayOutcome, replay
 from racegate_kernels.backend import triton_backend
 from support import NAMES, SCENARIOS, checker
 from sync_driver import SyncDriver
@@ -88,7 +88,7 @@ def test_every_witness_replays_bit_for_bit(path: Path) -> None:
     if path.name in TRITON_ONLY:
         pytest.skip("the twins raise where the launchers go on: see below")
     found = replay(load_witness(path), times=1, command="", cuda=site(5))
-    assert found.outcome is Outcome.REPRODUCED
+    assert found.outcome is ReplayOutcome.REPRODUCED
     assert found.matches_record
     assert found.last.device == "cuda"
 
@@ -106,7 +106,7 @@ def triton_site() -> CudaSite:
 def test_a_witness_that_only_the_launchers_survive(name: str) -> None:
     path = next(path for path in WITNESSES if path.name == name)
     found = replay(load_witness(path), times=1, command="", cuda=triton_site())
-    assert found.outcome is Outcome.REPRODUCED
+    assert found.outcome is ReplayOutcome.REPRODUCED
 
 
 @NAN_IS_MEANT

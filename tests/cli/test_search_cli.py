@@ -22,7 +22,7 @@ from racegate.history.witness import Witness, WitnessError, load_witness, save, 
 from racegate.oracles.paths import ExplainError, Ordered
 from racegate.repro.explain import Racing, explain_failure, explain_pair
 from racegate.repro.minimise import minimise, witness_of
-from racegate.repro.replay import Outcome, replay
+from racegate.repro.replay import ReplayOutcome, replay
 from support import SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
@@ -47,7 +47,7 @@ class TestWitnessFiles:
     def test_committed_witnesses_replay(self, path: Path) -> None:
         witness = load_witness(path)
         result = replay(witness, times=100, command="racegate replay")
-        assert result.outcome is Outcome.REPRODUCED
+        assert result.outcome is ReplayOutcome.REPRODUCED
         assert result.outcomes == {"reproduced": 100}
         assert result.digests == 1
         assert result.matches_record
@@ -227,7 +227,7 @@ class TestFuzz:
             assert (found["shrink_runs"] <= 300, found["requests"] <= 3) == (True, True)
         for path in tmp_path.glob("*.witness.json"):
             result = replay(load_witness(path), times=2, command="")
-            assert result.outcome is Outcome.REPRODUCED
+            assert result.outcome is ReplayOutcome.REPRODUCED
 
     def test_a_second_run_goes_on_and_reports_nothing_twice(self, tmp_path: Path) -> None:
         first = json_of("fuzz", "--scenarios", "8", "--out", str(tmp_path), *self.FAULT, code=1)

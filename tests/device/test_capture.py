@@ -11,7 +11,7 @@ import pytest
 from racegate.check.checkpoint import Checkpoint
 from racegate.device.chooser import HoldChooser
 from racegate.device.protocol import FootprintError, Use, reads, updates, writes
-from racegate.device.stepping import Step, Stepper
+from racegate.device.stepping import Stepper, Transition
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.history.edge import Edge
@@ -175,7 +175,7 @@ def test_a_checkpoint_goes_back_to_before_a_replay() -> None:
 class CopyFirst:
     """Steps the copy stream whenever it can."""
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         lanes = [step.process for step in enabled]
         return lanes.index(2) if 2 in lanes else 0
 

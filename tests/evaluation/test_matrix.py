@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.check.subject import Launches
+from racegate.check.subject import LaunchMode
 from racegate.cli.faults import app
 from racegate.evaluation import matrix as matrix_module
 from racegate.evaluation.cells import (
@@ -100,14 +100,14 @@ def test_one_way_to_look_is_not_enough() -> None:
 @pytest.mark.parametrize("fault", ORDERING, ids=named)
 def test_a_sync_everywhere_hides_the_race_from_the_ordering_oracle_too(fault: Fault) -> None:
     name = fault.scenarios[0]
-    blocking = checker(name).execute(fault=fault, launches=Launches.BLOCKING)
+    blocking = checker(name).execute(fault=fault, launches=LaunchMode.BLOCKING)
     assert checker(name).judge(blocking, fault=fault).stats.conflicts == 0
     assert checker(name).run(fault=fault).stats.conflicts > 0
 
 
 @pytest.mark.parametrize("name", NAMES[:4])
 def test_a_sync_everywhere_changes_no_value(name: str) -> None:
-    run = checker(name).execute(launches=Launches.BLOCKING)
+    run = checker(name).execute(launches=LaunchMode.BLOCKING)
     assert checker(name).judge(run).findings == ()
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from racegate.device.stepping import Step, Stepper, conflict
+from racegate.device.stepping import Stepper, Transition, conflict
 from racegate.explore.abstract import AbstractProgram, all_outcomes, random_program, run_program
 from racegate.explore.dpor import ScheduleDivergedError, explore
 from racegate.explore.exhaustive import all_runs
@@ -28,7 +28,7 @@ def small_program(seed: int) -> AbstractProgram:
     )
 
 
-def orientation(steps: list[Step]) -> frozenset[tuple[tuple[int, int], tuple[int, int]]]:
+def orientation(steps: list[Transition]) -> frozenset[tuple[tuple[int, int], tuple[int, int]]]:
     """Which of each conflicting pair came first: what makes two runs of a program equivalent."""
     return frozenset(
         ((a.process, a.ordinal), (b.process, b.ordinal))

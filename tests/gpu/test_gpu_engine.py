@@ -18,7 +18,7 @@ from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, LATE, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import Outcome, replay
+from racegate.repro.replay import ReplayOutcome, replay
 from racegate.scenario.spec import Numerics
 from support import NAMES, SCENARIOS, checker
 
@@ -60,7 +60,7 @@ def test_paced_eagerly_the_trace_is_that_of_the_virtual_device(
 @pytest.mark.parametrize("path", WITNESSES, ids=lambda path: path.name)
 def test_every_witness_replays(path: Path, driver: TorchDriver) -> None:
     found = replay(load_witness(path), times=TIMES, command="", cuda=CudaSite(driver))
-    assert found.outcomes == {Outcome.REPRODUCED: TIMES}
+    assert found.outcomes == {ReplayOutcome.REPRODUCED: TIMES}
     if found.last.config["model"]["numerics"] == Numerics.EXACT:
         assert found.digests == 1
 
@@ -71,7 +71,7 @@ def test_left_to_itself_the_holds_of_a_witness_are_realised(
 ) -> None:
     site = CudaSite(driver, pacing=Pacing.NATURAL)
     found = replay(load_witness(path), times=TIMES, command="", cuda=site)
-    assert Outcome.NOT_REALISED not in found.outcomes
+    assert ReplayOutcome.NOT_REALISED not in found.outcomes
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_mtp_is_one_attention_layer_over_pairs(spec: ModelSpec, position: int) -
         np.testing.assert_array_equal(mtp.entries(0, position + 1), kv[: position + 1])
     else:
         # A draft whose decision is closer than two orders of summation may differ.
-        assert list(drafts.tokens) == expected or drafts.gap < 1e-9
+        assert list(drafts.tokens) == expected or drafts.margin < 1e-9
         np.testing.assert_allclose(mtp.entries(0, position + 1), kv[: position + 1], rtol=1e-9)
 
 

@@ -119,8 +119,8 @@ def test_the_margin_is_the_closest_decision() -> None:
         drafter = make_drafter(model, of.engine, path)
         assert drafter is not None
         drafts = drafter.propose(Sampled(position=2, tokens=path.tokens(3, 4), target=1))
-        assert run_reference(of).margin == min(path.gap(3), drafts.gap)
-        closest.add(path.gap(3) < drafts.gap)
+        assert run_reference(of).margin == min(path.margin(3), drafts.margin)
+        closest.add(path.margin(3) < drafts.margin)
     assert closest == {True, False}
 
 

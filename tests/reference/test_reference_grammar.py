@@ -51,7 +51,7 @@ def test_tokens_congruent_to_the_one_before_are_forbidden(dtype: type) -> None:
 def test_a_choice_of_one_is_certain() -> None:
     logits = np.array([0.5, 0.75])
     assert greedy(constrain(logits, previous=1, modulus=2)).token == 0
-    assert greedy(constrain(logits, previous=1, modulus=2)).gap == math.inf
+    assert greedy(constrain(logits, previous=1, modulus=2)).margin == math.inf
     assert greedy(constrain(logits, previous=0, modulus=2)).token == 1
 
 
@@ -80,7 +80,7 @@ def test_in_float_it_is_drawing_from_the_allowed_alone(
     allowed = [v for v in range(len(logits)) if not forbidden(v, previous, modulus)]
     constrained = constrain(np.array(logits), previous=previous, modulus=modulus)
     draw = draw_token(constrained, number=number, temperature=temperature)
-    assume(draw.gap > 1e-9)
+    assume(draw.margin > 1e-9)
     if len(allowed) == 1:
         assert draw.token == allowed[0]
     else:

@@ -34,7 +34,7 @@ def test_greedy_takes_the_first_of_the_highest(dtype: type) -> None:
     assert greedy(np.array([1, 7, 3, 7], dtype=dtype)).token == 1
     draw = draw_token(np.array([1, 7, 3, 5], dtype=dtype), number=2**32 - 1, temperature=0.0)
     assert draw.token == 1
-    assert draw.gap == (2.0 if dtype is np.float64 else math.inf)
+    assert draw.margin == (2.0 if dtype is np.float64 else math.inf)
 
 
 def test_exact_logits_are_unsigned() -> None:
@@ -95,7 +95,7 @@ def test_float_draw_inverts_the_distribution() -> None:
     for uniform, token in halves:
         draw = draw_token(logits, number=int(uniform * 2**32), temperature=1.0)
         assert draw.token == token
-        assert draw.gap == pytest.approx(min(abs(uniform - 0.5), abs(uniform - 0.75)), abs=1e-9)
+        assert draw.margin == pytest.approx(min(abs(uniform - 0.5), abs(uniform - 0.75)), abs=1e-9)
 
 
 @given(st.permutations(range(5)), st.integers(0, 2**32 - 1))

@@ -26,7 +26,7 @@ from racegate.report.contract import (
     object_section,
     page,
 )
-from racegate.repro.replay import EXIT_CODES, Outcome
+from racegate.repro.replay import EXIT_CODES, ReplayOutcome
 from support import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_every_field_has_a_meaning(struct: type[msgspec.Struct]) -> None:
 
 
 def test_every_exit_code_and_verdict_has_a_meaning() -> None:
-    for kind in (ExitCode, Verdict, Outcome):
+    for kind in (ExitCode, Verdict, ReplayOutcome):
         assert all(entry.meaning for entry in enum_section(kind).entries)
 
 

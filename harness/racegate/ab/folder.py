@@ -16,6 +16,7 @@ import msgspec
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
 from racegate.ab.workload import AbError, AbSpec, Arm
+from racegate.scenario.strict import StrictStruct
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"
@@ -23,7 +24,7 @@ FOLDER_SCHEMA = "racegate.ab-folder/1"
 T = TypeVar("T")
 
 
-class PlanFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanFile(StrictStruct, frozen=True, kw_only=True):
     """What a folder belongs to."""
 
     schema: str

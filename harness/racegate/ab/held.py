@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import msgspec
-
 from racegate.device.cuda.site import CudaSite
 from racegate.history.witness import load_witness
-from racegate.repro.replay import Outcome, replay
+from racegate.repro.replay import ReplayOutcome, replay
+from racegate.scenario.strict import StrictStruct
 
 
-class HeldRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeldRun(StrictStruct, frozen=True, kw_only=True):
     """A fault under the schedule of its witness.
 
     witness: name of its file; outcome: what the replay showed
@@ -26,7 +25,7 @@ class HeldRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     witness: str
     device: str
     holds: tuple[str, ...]
-    outcome: Outcome
+    outcome: ReplayOutcome
     signature: str | None
     schedules: int
     generations: int
@@ -52,7 +51,7 @@ def run_held(fault: str, witnesses: Path, *, cuda: CudaSite | None) -> HeldRun:
         holds=witness.holds,
         outcome=found.outcome,
         signature=found.signature,
-        schedules=1 if found.outcome is Outcome.REPRODUCED else 0,
+        schedules=1 if found.outcome is ReplayOutcome.REPRODUCED else 0,
         generations=len(witness.scenario.requests),
         steps=found.last.stats.steps,
         seconds=seconds,

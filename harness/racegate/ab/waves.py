@@ -26,6 +26,7 @@ from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult
 from racegate.history.schedule import EAGER
 from racegate.scenario.spec import Scenario
+from racegate.scenario.strict import StrictStruct
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 REHEARSED_TOKENS = 4
@@ -93,7 +94,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str | None
 
 
-class TruthWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TruthWave(StrictStruct, frozen=True, kw_only=True):
     """A wave of the truth. checked: how many generations equal the CPU reference."""
 
     wave: int
@@ -107,7 +108,7 @@ class TruthWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     environment: dict[str, str]
 
 
-class ArmWave(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArmWave(StrictStruct, frozen=True, kw_only=True):
     """A wave of an arm, generation by generation.
 
     first_wrong: place of the first token that is not that of the truth, -1 if all are

@@ -24,6 +24,7 @@ from racegate.scenario.spec import (
     Request,
     Scenario,
 )
+from racegate.scenario.strict import StrictStruct
 
 GENERATIONS = 20_480
 WAVE = REQUESTS_MAX
@@ -111,14 +112,14 @@ CHANGES: dict[str, dict[str, object]] = {
 ARMS = tuple(arm for arm in Arm if arm is not Arm.TRUTH and "/" not in arm.value)
 
 
-class AbSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AbSpec(StrictStruct, frozen=True, kw_only=True):
     """What all arms have in common. A folder belongs to one plan.
 
     rows: decoded side by side; max_tokens: of a generation; vocab_size: the mean length of one
     size: of the model
     wave: requests of one run of the engine, the last run perhaps with fewer
     cache_mode: in align mode every accepted count travels over the host; without prefix caching
-        only those of rows without drafts in the step before, and nothing else makes the host wait
+        they stay on the device, but for an arm whose fault sends them over the host
     checked: generations of the truth that are compared with the CPU reference
     """
 

@@ -16,7 +16,8 @@ from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import Record, Scenario
+from racegate.scenario.spec import Scenario
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate.adapter/1"
 
@@ -50,7 +51,7 @@ class EventKind(StrEnum):
     DUMMY = "dummy"
 
 
-class _Plant(Record, frozen=True, kw_only=True, tag_field="plant"):
+class _Plant(StrictStruct, frozen=True, kw_only=True, tag_field="plant"):
     """A generic fault that an engine plants into itself for one run."""
 
 
@@ -94,7 +95,7 @@ def parse_plant(text: str) -> Plant:
     )
 
 
-class _Question(Record, frozen=True, kw_only=True, tag_field="ask"):
+class _Question(StrictStruct, frozen=True, kw_only=True, tag_field="ask"):
     """What racegate asks. id: repeated by the answer"""
 
     id: int
@@ -124,7 +125,7 @@ class PlainQuestion(_Question, frozen=True, kw_only=True, tag="plain"):
 Question = HelloQuestion | RunQuestion | PlainQuestion
 
 
-class _Line(Record, frozen=True, kw_only=True, tag_field="is"):
+class _Line(StrictStruct, frozen=True, kw_only=True, tag_field="is"):
     """What an engine writes."""
 
 
@@ -139,7 +140,7 @@ class BufferLine(_Line, frozen=True, kw_only=True, tag="buffer"):
     storage: str | None = None
 
 
-class AccessEntry(Record, frozen=True, kw_only=True):
+class AccessEntry(StrictStruct, frozen=True, kw_only=True):
     """One use of a buffer. rows: numbers, or [first, end) pairs; all of them if not given"""
 
     buffer: str
@@ -308,5 +309,5 @@ def decode_question(text: bytes) -> Question:
     return _QUESTIONS.decode(text)
 
 
-def _tag_of(message: Record) -> str:
+def _tag_of(message: StrictStruct) -> str:
     return str(message.__struct_config__.tag)

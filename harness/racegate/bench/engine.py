@@ -225,10 +225,9 @@ def _depth_entries(name: str, depth: int, rounds: list[Round], batch: int) -> li
     seconds = [second for taken in rounds for second in taken.seconds]
     tokens, total = sum(taken.tokens for taken in rounds), sum(seconds)
     p50, p99 = (1e3 * float(value) for value in np.percentile(seconds, (50, 99)))
-    accepted = tokens / (batch * len(seconds))
-    shape = (
-        f"{len(rounds)} rounds, {len(seconds)} steps, {accepted:.3g} tokens per request and step"
-    )
+    tokens_per_step = tokens / (batch * len(seconds))
+    steps = f"{len(rounds)} rounds, {len(seconds)} steps"
+    shape = f"{steps}, {tokens_per_step:.3g} tokens per request and step"
     return [
         entry_of(f"{name}_tpot_ms_depth{depth}", _tpot_ms(rounds, batch), "ms", shape),
         entry_of(f"{name}_step_p50_ms_depth{depth}", p50, "ms", "median time of a step"),

@@ -12,7 +12,7 @@ from racegate.check.judge import Judge, Judged
 from racegate.check.subject import (
     CudaExecution,
     Execution,
-    Launches,
+    LaunchMode,
     RunSettings,
     Subject,
     VirtualExecution,
@@ -86,7 +86,7 @@ class Checker:
         fault: Fault | None = None,
         is_audited: bool = False,
         memo: OpMemo | None = None,
-        launches: Launches = Launches.ASYNC,
+        launches: LaunchMode = LaunchMode.ASYNC,
     ) -> Run:
         """Runs the asynchronous engine once, with holds or, on the virtual device, step by step.
 

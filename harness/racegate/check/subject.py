@@ -46,7 +46,7 @@ ENGINE_ERRORS = (
 )
 
 
-class Launches(StrEnum):
+class LaunchMode(StrEnum):
     """async: as the engine issues them; blocking: the host waits for the whole device behind every
     operation it issues.
     """
@@ -65,7 +65,7 @@ class RunSettings:
 
     schedule: Schedule = EAGER
     fault: Fault | None = None
-    launches: Launches = Launches.ASYNC
+    launches: LaunchMode = LaunchMode.ASYNC
     stepper: Stepper | None = None
     is_audited: bool = False
     memo: OpMemo | None = None
@@ -129,8 +129,8 @@ class Subject:
         seconds = time.perf_counter() - started
         return self.as_run(device, probe, result, stopped=stopped, seconds=seconds)
 
-    def _as_launched(self, device: RecordedDevice, launches: Launches) -> Device:
-        if launches is Launches.ASYNC:
+    def _as_launched(self, device: RecordedDevice, launches: LaunchMode) -> Device:
+        if launches is LaunchMode.ASYNC:
             return device
         return cast(Device, BlockingDevice(device, self.lanes))
 

@@ -47,7 +47,7 @@ from racegate.device.cuda.torch import open_cuda
 from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.ab import print_ab
-from racegate.repro.replay import Outcome
+from racegate.repro.replay import ReplayOutcome
 from racegate.scenario.spec import CacheMode
 
 
@@ -217,7 +217,7 @@ def _end(report: AbReport, json: str | None) -> None:
 
 def exit_code_of(report: AbReport) -> int:
     """1 if an engine without a fault was wrong or a held run shows nothing; 4 if waves lack."""
-    is_shown = all(run.outcome is Outcome.REPRODUCED for run in report.held)
+    is_shown = all(run.outcome is ReplayOutcome.REPRODUCED for run in report.held)
     if not report.is_right or not is_shown:
         return 1
     return 4 if report.missing else 0

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
-from racegate.device.stepping import Step
+from racegate.device.stepping import Transition
 
 
 class Stream:
@@ -80,7 +80,7 @@ class Op:
         run: Callable[[], None],
         ticket: Ticket | None,
         *,
-        step: Step | None = None,
+        step: Transition | None = None,
     ) -> None:
         self.name = name
         self.run = run

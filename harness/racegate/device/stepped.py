@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from racegate.device.nodes import Op, Stream
 from racegate.device.recorder import Recorder, Version
-from racegate.device.stepping import Step, Stepper, flag_of
+from racegate.device.stepping import Stepper, Transition, flag_of
 from racegate.history.trace import HOST, Access, OpRecord
 
 
@@ -33,20 +33,20 @@ class SteppedRun:
         self._take = take
         self._host_steps = 0
 
-    def as_step(self, stream: Stream) -> Step:
+    def as_step(self, stream: Stream) -> Transition:
         """The operation just issued, as a step of its stream."""
         record = self._recorder.events[-1]
         assert isinstance(record, OpRecord)
         accesses = (*record.accesses, flag_of(record.lane, record.seq))
         clock = (self._host_steps, *record.clock[1:])
         issued = len(self._recorder.events)
-        return Step(stream.index, record.seq, record.name, accesses, clock, issued)
+        return Transition(stream.index, record.seq, record.name, accesses, clock, issued)
 
     def host_step(self, label: str, accesses: tuple[Access, ...]) -> None:
         """The host is about to do something: operations run until the stepper chooses it."""
         clock = (self._host_steps, *self._recorder.host_clock[1:])
         issued = len(self._recorder.events) + 1
-        host = Step(HOST, self._host_steps + 1, label, accesses, clock, issued)
+        host = Transition(HOST, self._host_steps + 1, label, accesses, clock, issued)
         while True:
             ready = self._ready()
             chosen = self._stepper.choose([host, *(head for _, head in ready)])
@@ -71,7 +71,7 @@ class SteppedRun:
     def _run(self, stream: Stream) -> None:
         self._take(stream)
 
-    def _ready(self) -> list[tuple[Stream, Step]]:
+    def _ready(self) -> list[tuple[Stream, Transition]]:
         """Streams whose next operation could run, with it."""
         self._progress()
         ready = []

@@ -1,7 +1,7 @@
-"""Stepping: every step of a program, of the host and of each stream, taken one at a time by choice.
+"""Stepping: each transition of a program, of the host and of each stream, taken one at a time.
 
 The processes are the lanes: 0 is the host, the streams follow. A process is deterministic, and its
-next step is known before it is taken, footprint included. Searches and samplers are steppers.
+next transition is known before it is taken, footprint included. Searches and samplers are steppers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from racegate.history.trace import Access, Clock
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """The next step of a process.
+class Transition(msgspec.Struct, frozen=True, gc=False):
+    """What a process (the host or a stream) does next, as one indivisible part.
 
     ordinal: its number within the process, from 1
-    clock: per process, how many of its steps precede this one by program edges
+    clock: per process, how many of its transitions precede this one by program edges
     issued: place in the order in which the host issued or did things
     """
 
@@ -31,15 +31,15 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stepper(Protocol):
-    """Chooses which process steps next."""
+    """Chooses which process makes its next transition."""
 
-    def choose(self, enabled: Sequence[Step]) -> int:
-        """The index of one of the enabled steps; the host's is first unless it is blocked."""
+    def choose(self, enabled: Sequence[Transition]) -> int:
+        """The index of one of the enabled; the host's is first unless it is blocked."""
         ...
 
 
-def conflict(a: Step, b: Step) -> bool:
-    """Whether two steps of different processes touch common rows, at least one of them writing."""
+def conflict(a: Transition, b: Transition) -> bool:
+    """Whether transitions of two processes touch common rows, at least one of them writing."""
     for one in a.accesses:
         for other in b.accesses:
             if (

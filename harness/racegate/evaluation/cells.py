@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-import msgspec
-
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import Finding, FindingKind, Oracle, signature_of
 from racegate.history.outcome import RunResult
+from racegate.scenario.strict import StrictStruct
 
 
 class Look(StrEnum):
@@ -50,11 +49,7 @@ class Strategy(StrEnum):
     SYNC_EVERYWHERE = "sync_everywhere"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Data of the matrix's file, in which an unknown field is an error."""
-
-
-class Sight(Record, frozen=True, kw_only=True):
+class Sight(StrictStruct, frozen=True, kw_only=True):
     """The first run in which a fault shows.
 
     scenario, holds: the run (holds of a sampled run are the canonical ones)
@@ -72,7 +67,7 @@ class Sight(Record, frozen=True, kw_only=True):
     is_expected: bool | None
 
 
-class OracleCell(Record, frozen=True, kw_only=True):
+class OracleCell(StrictStruct, frozen=True, kw_only=True):
     """One fault under one look.
 
     runs, seen: runs judged, and those in which this look saw something; first: the first of them
@@ -88,7 +83,7 @@ class OracleCell(Record, frozen=True, kw_only=True):
     alone_without_stepwise: tuple[str, ...] = ()
 
 
-class StrategyCell(Record, frozen=True, kw_only=True):
+class StrategyCell(StrictStruct, frozen=True, kw_only=True):
     """One fault under one strategy: it stops at the first wrong value.
 
     schedules, seconds: made and taken in all; flagged: schedules until the ordering oracle spoke
@@ -101,7 +96,7 @@ class StrategyCell(Record, frozen=True, kw_only=True):
     kill: Sight | None
 
 
-class MatrixRow(Record, frozen=True, kw_only=True):
+class MatrixRow(StrictStruct, frozen=True, kw_only=True):
     """One fault. shown: its first script under the holds of the catalogue; None for a control.
 
     kind: what kind of defect; needs: what a scenario has to have for it

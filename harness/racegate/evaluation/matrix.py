@@ -17,7 +17,6 @@ from racegate.evaluation.cells import (
     Look,
     MatrixRow,
     OracleCell,
-    Record,
     Sight,
     Strategy,
     StrategyCell,
@@ -32,6 +31,7 @@ from racegate.jobs.pool import Task
 from racegate.repro.search import BUDGET
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate.matrix/1"
 
@@ -40,7 +40,7 @@ class MatrixError(BadInputError):
     """A matrix that cannot be read or made: says why."""
 
 
-class OracleTotal(Record, frozen=True, kw_only=True):
+class OracleTotal(StrictStruct, frozen=True, kw_only=True):
     """One look over all faults but the controls.
 
     found: how many it sees in some run; missed: the others
@@ -57,7 +57,7 @@ class OracleTotal(Record, frozen=True, kw_only=True):
     runs_alone_without_stepwise: int
 
 
-class StrategyTotal(Record, frozen=True, kw_only=True):
+class StrategyTotal(StrictStruct, frozen=True, kw_only=True):
     """One strategy over all faults but the controls.
 
     killed: with a wrong value; missed: the others; flagged: those of the missed that the ordering
@@ -69,7 +69,7 @@ class StrategyTotal(Record, frozen=True, kw_only=True):
     flagged: tuple[str, ...]
 
 
-class Totals(Record, frozen=True, kw_only=True):
+class Totals(StrictStruct, frozen=True, kw_only=True):
     """The sums.
 
     faults: all but the controls; runs: of them, that the oracles judged; ordering: ordering faults
@@ -88,7 +88,7 @@ class Totals(Record, frozen=True, kw_only=True):
     strategies: dict[Strategy, StrategyTotal]
 
 
-class Matrix(Record, frozen=True, kw_only=True):
+class Matrix(StrictStruct, frozen=True, kw_only=True):
     """Every seeded fault against every oracle and every strategy.
 
     budget: schedules per script of the searching strategies; seed: of the samplers

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from racegate.check.checker import Checker
-from racegate.check.subject import Launches
+from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
 from racegate.evaluation.cells import Strategy, StrategyCell, sight_of
 from racegate.explore.dpor import explore
@@ -97,7 +97,7 @@ def try_strategy(
 ) -> StrategyCell:
     """Script by script, until a value is wrong. budget: schedules per script."""
     is_synced = strategy is Strategy.SYNC_EVERYWHERE
-    launches = Launches.BLOCKING if is_synced else Launches.ASYNC
+    launches = LaunchMode.BLOCKING if is_synced else LaunchMode.ASYNC
     made = 0
     flagged: int | None = None
     started = time.perf_counter()

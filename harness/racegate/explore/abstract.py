@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from racegate.device.recorder import Recorder
-from racegate.device.stepping import Step, Stepper
+from racegate.device.stepping import Stepper, Transition
 from racegate.history.trace import HOST, Access, HostAccess, OpRecord, rows_of
 
 Outcome = tuple[int, ...]
@@ -22,13 +22,13 @@ Cell = tuple[int, int]  # (storage, row)
 _MASK = (1 << 64) - 1
 
 
-class Action(msgspec.Struct, frozen=True, gc=False):
-    """A step ready to be run fast.
+class FastTransition(msgspec.Struct, frozen=True, gc=False):
+    """A transition ready to be run fast.
 
     reads, writes: cells; after: (process, count) pairs of other processes that must have got so far
     """
 
-    step: Step
+    step: Transition
     reads: tuple[Cell, ...]
     writes: tuple[Cell, ...]
     after: tuple[tuple[int, int], ...]
@@ -36,21 +36,21 @@ class Action(msgspec.Struct, frozen=True, gc=False):
 
 
 class AbstractProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """processes: the steps of each process, in its order; process 0 is the host."""
+    """processes: the transitions of each process, in its order; process 0 is the host."""
 
-    processes: tuple[tuple[Action, ...], ...]
+    processes: tuple[tuple[FastTransition, ...], ...]
 
     @property
     def size(self) -> int:
-        """Steps of all processes together."""
+        """Transitions of all processes together."""
         return sum(len(actions) for actions in self.processes)
 
 
-def as_action(step: Step) -> Action:
-    """A step with its cells and predecessors spelled out."""
+def as_fast(step: Transition) -> FastTransition:
+    """A transition with its cells and predecessors spelled out."""
     reads = [_cells(access) for access in step.accesses if not access.is_write]
     writes = [_cells(access) for access in step.accesses if access.is_write]
-    return Action(
+    return FastTransition(
         step,
         tuple(cell for cells in reads for cell in cells),
         tuple(cell for cells in writes for cell in cells),
@@ -73,7 +73,7 @@ class State:
         self.done = [0] * len(program.processes)
         self.cells: dict[Cell, int] = {}
         self.seen: list[int] = []
-        self._ready: list[Action | None] = [None] * len(program.processes)
+        self._ready: list[FastTransition | None] = [None] * len(program.processes)
 
     def copy(self) -> State:
         """The same, to go on from in another way."""
@@ -83,7 +83,7 @@ class State:
         other.seen = list(self.seen)
         return other
 
-    def enabled(self) -> list[Action]:
+    def enabled(self) -> list[FastTransition]:
         """Next actions whose predecessors are done, by process."""
         done, ready = self.done, self._ready
         for process, actions in enumerate(self._program.processes):
@@ -96,7 +96,7 @@ class State:
                     ready[process] = action
         return [action for action in ready if action is not None]
 
-    def take(self, action: Action) -> None:
+    def take(self, action: FastTransition) -> None:
         """An action reads its cells, and writes what it made of them."""
         cells = self.cells
         value = action.salt
@@ -181,18 +181,18 @@ def _random_accesses(random: Random, storages: int) -> tuple[Access, ...]:
 
 def from_events(recorder: Recorder) -> AbstractProgram:
     """The program that a recorder was told, as steps with program edges."""
-    processes: list[list[Step]] = [[] for _ in recorder.lanes]
+    processes: list[list[Transition]] = [[] for _ in recorder.lanes]
     for issued, event in enumerate(recorder.events):
         host_done = len(processes[HOST])
         if isinstance(event, OpRecord):
             clock = (host_done, *event.clock[1:])
-            step = Step(event.lane, event.seq, event.name, event.accesses, clock, issued)
+            step = Transition(event.lane, event.seq, event.name, event.accesses, clock, issued)
             processes[event.lane].append(step)
         elif isinstance(event, HostAccess):
             clock = (host_done, *event.clock[1:])
             access = (event.access,)
-            step = Step(HOST, host_done + 1, event.name, access, clock, issued)
+            step = Transition(HOST, host_done + 1, event.name, access, clock, issued)
             processes[HOST].append(step)
     return AbstractProgram(
-        processes=tuple(tuple(as_action(step) for step in steps) for steps in processes)
+        processes=tuple(tuple(as_fast(step) for step in steps) for steps in processes)
     )

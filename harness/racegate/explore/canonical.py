@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from racegate.device.stepping import Step
+from racegate.device.stepping import Transition
 from racegate.explore.pairs import unordered_pairs
 from racegate.history.schedule import FORCED, Hold, Schedule, step_number, with_step
 from racegate.history.trace import HOST
 
 
-def canonical_holds(steps: Sequence[Step], *, fine: bool) -> Schedule:
+def canonical_holds(steps: Sequence[Transition], *, fine: bool) -> Schedule:
     """The holds that reverse, over the eager baseline, what a stepped run reversed.
 
     steps: in the order in which they were taken
@@ -38,7 +38,7 @@ def canonical_holds(steps: Sequence[Step], *, fine: bool) -> Schedule:
     return Schedule(holds=tuple(holds))
 
 
-def _point(step: Step, *, fine: bool) -> str:
+def _point(step: Transition, *, fine: bool) -> str:
     return step.label if step.process != HOST or fine else step.label.partition("#")[0]
 
 

@@ -15,11 +15,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from racegate.device.stepping import Step, Stepper, conflict
+from racegate.device.stepping import Stepper, Transition, conflict
 
 T = TypeVar("T")
 
-Sequence_ = tuple[Step, ...]
+Sequence_ = tuple[Transition, ...]
 
 
 class ScheduleDivergedError(Exception):
@@ -34,7 +34,7 @@ class BlockedError(Exception):
 class WakeupTree:
     """Sequences still to be explored from a node, as an ordered tree."""
 
-    children: list[tuple[Step, WakeupTree]] = field(default_factory=list)
+    children: list[tuple[Transition, WakeupTree]] = field(default_factory=list)
 
     def insert(self, sequence: Sequence_) -> bool:
         """Adds a sequence unless one that is already here leads to it; whether it was added."""
@@ -60,9 +60,9 @@ class WakeupTree:
 class Node:
     """A point of the current run. sleep: steps tried from here; tree: what is left to try."""
 
-    sleep: dict[int, Step]
+    sleep: dict[int, Transition]
     tree: WakeupTree
-    taken: Step | None = None
+    taken: Transition | None = None
     branches: int = 1
 
 
@@ -87,9 +87,9 @@ class _Run(Stepper):
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         depth = len(self.steps)
         if depth < len(self._nodes) and self._nodes[depth].taken is not None:
             taken = self._nodes[depth].taken
@@ -104,7 +104,7 @@ class _Run(Stepper):
                 return index
         raise ScheduleDivergedError(f"{taken.label} is not enabled")
 
-    def _extend(self, depth: int, enabled: Sequence[Step]) -> Step:
+    def _extend(self, depth: int, enabled: Sequence[Transition]) -> Transition:
         """A new node behind the last one, and the step taken from it."""
         if depth == len(self._nodes):
             sleep, tree = _descend(self._nodes[depth - 1]) if depth else ({}, WakeupTree())
@@ -120,7 +120,7 @@ class _Run(Stepper):
         return node.taken
 
 
-def _descend(node: Node) -> tuple[dict[int, Step], WakeupTree]:
+def _descend(node: Node) -> tuple[dict[int, Transition], WakeupTree]:
     """What sleeps and what is to be tried behind the step taken from a node."""
     taken = node.taken
     assert taken is not None
@@ -133,7 +133,9 @@ def explore(
     run: Callable[[Stepper], T],
     *,
     classes_max: int,
-    on_result: Callable[[T, Progress, list[Step]], bool] = lambda result, progress, steps: True,
+    on_result: Callable[[T, Progress, list[Transition]], bool] = lambda result, progress, steps: (
+        True
+    ),
 ) -> Exploration[T]:
     """Runs a program once per class, up to a bound, or until on_result says to stop.
 
@@ -192,7 +194,7 @@ def _progress(results: Sequence[object], blocked: int, weights: list[float]) -> 
     return Progress(classes=len(results), blocked=blocked, estimate=estimate)
 
 
-def _reverse_races(steps: list[Step], nodes: list[Node]) -> None:
+def _reverse_races(steps: list[Transition], nodes: list[Node]) -> None:
     """For every race of a run, a sequence that takes its second step before its first."""
     clocks, races = _order(steps)
     for later, earlier in races:
@@ -218,7 +220,7 @@ def _is_asleep(node: Node, sequence: Sequence_) -> bool:
     )
 
 
-def _initial(step: Step, sequence: Sequence_) -> int | None:
+def _initial(step: Transition, sequence: Sequence_) -> int | None:
     """The place of the step's process in a sequence, if nothing before it there must precede it."""
     for place, other in enumerate(sequence):
         if other.process == step.process:
@@ -227,16 +229,16 @@ def _initial(step: Step, sequence: Sequence_) -> int | None:
     return None
 
 
-def _precedes(x: Step, y: Step) -> bool:
+def _precedes(x: Transition, y: Transition) -> bool:
     """Whether x, taken before y, has to stay before it."""
     return y.clock[x.process] >= x.ordinal or conflict(x, y)
 
 
-def _independent_of_all(step: Step, sequence: Sequence_) -> bool:
+def _independent_of_all(step: Transition, sequence: Sequence_) -> bool:
     return all(other.process != step.process and not conflict(step, other) for other in sequence)
 
 
-def _order(steps: list[Step]) -> tuple[list[list[int]], list[tuple[int, int]]]:
+def _order(steps: list[Transition]) -> tuple[list[list[int]], list[tuple[int, int]]]:
     """(clocks, races) of a run.
 
     clocks: per step, how many steps of each process precede it, itself included
@@ -265,7 +267,7 @@ def _order(steps: list[Step]) -> tuple[list[list[int]], list[tuple[int, int]]]:
     return clocks, races
 
 
-def _shared_storages(steps: list[Step]) -> set[int]:
+def _shared_storages(steps: list[Transition]) -> set[int]:
     """Storages that more than one process touches."""
     owner: dict[int, int] = {}
     shared: set[int] = set()
@@ -282,7 +284,9 @@ def _join(clock: list[int], other: list[int]) -> None:
             clock[i] = value
 
 
-def _dependent(step: Step, steps: list[Step], accessed: dict[int, list[int]]) -> list[int]:
+def _dependent(
+    step: Transition, steps: list[Transition], accessed: dict[int, list[int]]
+) -> list[int]:
     """Earlier steps of other processes that conflict with a step, latest first."""
     candidates = {
         index

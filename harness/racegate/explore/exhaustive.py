@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from racegate.device.stepping import Step, Stepper
+from racegate.device.stepping import Stepper, Transition
 
 RUNS_MAX = 200_000
 
@@ -22,7 +22,7 @@ class SequenceStepper:
         self._choices = choices
         self.options: list[int] = []
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         place = len(self.options)
         self.options.append(len(enabled))

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from racegate.device.stepping import Step, Stepper
+from racegate.device.stepping import Stepper, Transition
 from racegate.explore.dpor import Progress, explore
 from racegate.explore.pairs import interesting_steps
 from racegate.explore.samplers.portfolio import SamplerKind, make_sampler
@@ -42,7 +42,7 @@ class Attempt(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """
 
     schedule: Schedule | None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Transition, ...] = ()
     is_wrong: bool
     is_branching: bool
     conflicts: tuple[Conflict, ...]
@@ -148,7 +148,7 @@ def _search(
     """The reduction with half of what is left of the budget, then samplers with the rest."""
     wrong: list[Attempt[T]] = []
 
-    def on_result(attempt: Attempt[T], progress: Progress, steps: list[Step]) -> bool:
+    def on_result(attempt: Attempt[T], progress: Progress, steps: list[Transition]) -> bool:
         if attempt.is_wrong:
             wrong.append(msgspec.structs.replace(attempt, steps=tuple(steps)))
         return not attempt.is_wrong
@@ -178,9 +178,9 @@ class Noting:
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
-        self.steps: list[Step] = []
+        self.steps: list[Transition] = []
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         index = self._stepper.choose(enabled)
         self.steps.append(enabled[index])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from racegate.device.stepping import Step, conflict
+from racegate.device.stepping import Transition, conflict
 
 
-def unordered_pairs(steps: Sequence[Step]) -> list[tuple[int, int]]:
+def unordered_pairs(steps: Sequence[Transition]) -> list[tuple[int, int]]:
     """(earlier, later) places in the order in which the steps were taken, sorted by the later."""
     by_storage: dict[int, list[int]] = {}
     owner: dict[int, int] = {}
@@ -27,7 +27,7 @@ def unordered_pairs(steps: Sequence[Step]) -> list[tuple[int, int]]:
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
 
 
-def _is_race(first: Step, second: Step) -> bool:
+def _is_race(first: Transition, second: Transition) -> bool:
     return (
         first.process != second.process
         and second.clock[first.process] < first.ordinal
@@ -36,7 +36,7 @@ def _is_race(first: Step, second: Step) -> bool:
     )
 
 
-def interesting_steps(steps: Sequence[Step]) -> frozenset[tuple[int, int]]:
+def interesting_steps(steps: Sequence[Transition]) -> frozenset[tuple[int, int]]:
     """(process, ordinal) of the steps that are part of an unordered pair."""
     places = {place for pair in unordered_pairs(steps) for place in pair}
     return frozenset((steps[place].process, steps[place].ordinal) for place in places)

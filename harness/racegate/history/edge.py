@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
+from racegate.scenario.strict import StrictStruct
 
 
-class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Edge(StrictStruct, frozen=True, kw_only=True):
     """A named wait.
 
     name: unique, also how a fault names the edge it drops

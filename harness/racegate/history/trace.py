@@ -11,6 +11,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from racegate.scenario.strict import StrictStruct
+
 Owner = tuple[str, int]  # (request, step) of the value in a cell
 Clock = tuple[int, ...]  # per lane
 HOST = 0
@@ -103,7 +105,7 @@ class Misowned(msgspec.Struct, frozen=True, gc=False):
 TraceEvent = OpRecord | HostAccess | Recorded | Waited | Queried | Misowned
 
 
-class HoldOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HoldOutcome(StrictStruct, frozen=True, kw_only=True):
     """Whether a hold did what it says.
 
     hold: as text; matched: operations that it named; realised: those of them it kept until then

@@ -15,7 +15,8 @@ from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import Record, Scenario, ScenarioError
+from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
 
 SCHEMA = "racegate.witness/1"
@@ -26,7 +27,7 @@ class WitnessError(BadInputError):
     """A witness file that cannot be used: names the file and the reason."""
 
 
-class Witness(Record, frozen=True, kw_only=True):
+class Witness(StrictStruct, frozen=True, kw_only=True):
     """What is needed to see a finding again.
 
     title: in words; holds: as text; fault: the seeded fault, if any; device: where it was found

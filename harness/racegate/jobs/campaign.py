@@ -23,6 +23,7 @@ from racegate.history.files import check_writable, write_whole
 from racegate.history.witness import Witness, WitnessError, load_witness, save
 from racegate.jobs.generated import CampaignSpec, Found, Report, index_of
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.strict import StrictStruct
 
 STATE_FILE = "campaign.json"
 RAW = ".raw.witness.json"
@@ -33,7 +34,7 @@ class CampaignError(BadInputError):
     """A folder that belongs to another campaign, or cannot be used."""
 
 
-class CampaignState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CampaignState(StrictStruct, frozen=True, kw_only=True):
     """What a folder's campaign has done.
 
     verdicts: scenarios by what they came to

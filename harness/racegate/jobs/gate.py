@@ -32,7 +32,7 @@ from racegate.jobs.gather import gather
 from racegate.jobs.pool import Task
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.time_limit import TIMEOUT_S
-from racegate.repro.replay import Outcome, replay
+from racegate.repro.replay import ReplayOutcome, replay
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 
@@ -62,12 +62,12 @@ class MustFail(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None
     expected_signature: str
     signature: str | None
-    outcome: Outcome
+    outcome: ReplayOutcome
 
     @property
     def is_missed(self) -> bool:
         """Whether it did not show it."""
-        return self.outcome is not Outcome.REPRODUCED
+        return self.outcome is not ReplayOutcome.REPRODUCED
 
 
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):

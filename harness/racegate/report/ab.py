@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 from racegate.ab.held import HeldRun
 from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
-from racegate.repro.replay import Outcome
+from racegate.repro.replay import ReplayOutcome
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")
@@ -112,7 +112,7 @@ def _beside(found: int, truth: int) -> str:
 def _held_line(held: HeldRun) -> str:
     under = " and ".join(held.holds) or "nothing held, completed at once"
     where = f"{held.witness} on {held.device}, {held.generations} requests, {held.steps} steps"
-    if held.outcome is Outcome.REPRODUCED:
+    if held.outcome is ReplayOutcome.REPRODUCED:
         said = f"shown by schedule {held.schedules}"
     else:
         said = f"[bold red]not shown[/] ({held.outcome})"

@@ -20,7 +20,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
 from racegate.jobs.soak import SoakResult
 from racegate.report.templating import render
-from racegate.repro.replay import Outcome, ReplayOfFile, ReplaysObject
+from racegate.repro.replay import ReplayOfFile, ReplayOutcome, ReplaysObject
 from racegate.scenario.errors import BadInputError
 
 PAGE = "README.md"
@@ -229,7 +229,7 @@ def is_ordering(replay: ReplayOfFile) -> bool:
 
 def _reproduced(replay: ReplayOfFile) -> int:
     """In how many replays."""
-    return replay.outcomes.get(Outcome.REPRODUCED, 0)
+    return replay.outcomes.get(ReplayOutcome.REPRODUCED, 0)
 
 
 def held_runs(folder: GpuFolder) -> int:

@@ -16,17 +16,17 @@ from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import print_breakages, print_run, print_selfcheck
 from racegate.repro.explain import Explanation, Racing
-from racegate.repro.replay import Outcome, Replay
+from racegate.repro.replay import Replay, ReplayOutcome
 
 
 def print_replay(console: Console, result: Replay) -> None:
     """What the replays showed, and whether they were the same bit for bit."""
     print_run(console, result.last)
     count = result.outcomes.get(result.outcome, 0)
-    style = "bold red" if result.outcome is Outcome.REPRODUCED else "yellow"
+    style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
     console.print(f"[{style}]{result.outcome}[/] {count} of {result.times}: {result.witness}")
     console.print(f"expected {result.expected_signature}")
-    if result.outcome is not Outcome.REPRODUCED:
+    if result.outcome is not ReplayOutcome.REPRODUCED:
         console.print(f"seen     {result.signature or 'no finding'}")
     same = "bit-identical" if result.digests == 1 else f"{result.digests} different runs"
     recorded = "as recorded" if result.matches_record else _other_record(result)

@@ -19,7 +19,7 @@ from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
 
 
-class Outcome(StrEnum):
+class ReplayOutcome(StrEnum):
     """What a replay showed.
 
     REPRODUCED: the recorded signature
@@ -35,10 +35,10 @@ class Outcome(StrEnum):
 
 
 EXIT_CODES = {
-    Outcome.REPRODUCED: ExitCode.FINDING,
-    Outcome.NOT_REALISED: ExitCode.INCONCLUSIVE,
-    Outcome.OTHER: ExitCode.OTHER_SIGNATURE,
-    Outcome.NOTHING: ExitCode.NOTHING_FOUND,
+    ReplayOutcome.REPRODUCED: ExitCode.FINDING,
+    ReplayOutcome.NOT_REALISED: ExitCode.INCONCLUSIVE,
+    ReplayOutcome.OTHER: ExitCode.OTHER_SIGNATURE,
+    ReplayOutcome.NOTHING: ExitCode.NOTHING_FOUND,
 }
 
 
@@ -55,7 +55,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     witness: str
     fault: str | None
     holds: tuple[str, ...]
-    outcome: Outcome
+    outcome: ReplayOutcome
     expected_signature: str
     signature: str | None
     times: int
@@ -81,7 +81,7 @@ class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
     witness: str
     fault: str | None
     holds: tuple[str, ...]
-    outcome: Outcome
+    outcome: ReplayOutcome
     expected_signature: str
     signature: str | None
     times: int
@@ -121,7 +121,7 @@ def replay(
     schedule = parse_schedule(list(witness.holds))
     checkers = Checkers() if checkers is None else checkers
     checker = checkers.of(witness.scenario, replay=command, cuda=cuda)
-    seen: Counter[Outcome] = Counter()
+    seen: Counter[ReplayOutcome] = Counter()
     digests: Counter[str] = Counter()
     last: RunResult | None = None
     for _ in range(times):
@@ -149,16 +149,21 @@ def replay(
     )
 
 
-def worst_of(outcomes: Iterable[Outcome]) -> Outcome:
+def worst_of(outcomes: Iterable[ReplayOutcome]) -> ReplayOutcome:
     """The one to report of several."""
-    order = (Outcome.NOT_REALISED, Outcome.NOTHING, Outcome.OTHER, Outcome.REPRODUCED)
+    order = (
+        ReplayOutcome.NOT_REALISED,
+        ReplayOutcome.NOTHING,
+        ReplayOutcome.OTHER,
+        ReplayOutcome.REPRODUCED,
+    )
     return min(outcomes, key=order.index)
 
 
-def _outcome(result: RunResult, witness: Witness) -> Outcome:
+def _outcome(result: RunResult, witness: Witness) -> ReplayOutcome:
     if any(not hold.realised for hold in result.holds):
-        return Outcome.NOT_REALISED
+        return ReplayOutcome.NOT_REALISED
     signature = signature_of(result.findings)
     if signature is None:
-        return Outcome.NOTHING
-    return Outcome.REPRODUCED if signature == witness.signature else Outcome.OTHER
+        return ReplayOutcome.NOTHING
+    return ReplayOutcome.REPRODUCED if signature == witness.signature else ReplayOutcome.OTHER

@@ -9,7 +9,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.judge import Judged
-from racegate.check.subject import Launches
+from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
@@ -40,7 +40,7 @@ class CheckSubject:
         fault: Fault | None,
         *,
         is_audited: bool,
-        launches: Launches = Launches.ASYNC,
+        launches: LaunchMode = LaunchMode.ASYNC,
     ) -> None:
         self._checker = checker
         self._fault = fault

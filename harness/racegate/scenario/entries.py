@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.scenario.spec import EngineSpec, Event, Expect, ModelSpec, Record
+from racegate.scenario.spec import EngineSpec, Event, Expect, ModelSpec
+from racegate.scenario.strict import StrictStruct
 
 SCHEMA_VERSION = 1
 
 
-class RequestEntry(Record, frozen=True, kw_only=True):
+class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     """A request as a file writes it: `prompt`, or `prompt_len` to have it drawn from the seed."""
 
     name: str
@@ -27,7 +28,7 @@ class RequestEntry(Record, frozen=True, kw_only=True):
     grammar_modulus: int = 0
 
 
-class LogEntry(Record, frozen=True, kw_only=True):
+class LogEntry(StrictStruct, frozen=True, kw_only=True):
     """Requests taken from a log with the columns TIMESTAMP, ContextTokens, GeneratedTokens.
 
     file: beside the scenario; rows: A:B of it, B not included
@@ -40,7 +41,7 @@ class LogEntry(Record, frozen=True, kw_only=True):
     step_ms: int = 500
 
 
-class ScenarioFile(Record, frozen=True, kw_only=True):
+class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     """The file as written, before prompts and accept counts are made explicit.
 
     log: where requests come from instead of `requests`; the file calls it `trace`

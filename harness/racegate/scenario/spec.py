@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import msgspec
-
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.strict import StrictStruct
 
 # A hostile or mistyped file must not exhaust the machine: a run's memory and time are bounded by
 # these.
@@ -102,11 +101,7 @@ class Planning(StrEnum):
     SIDE_STREAM = "side_stream"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all scenario data: immutable, slotted, keyword-only, strict on decode."""
-
-
-class ModelSpec(Record, frozen=True, kw_only=True):
+class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     """Sizes and seed of the hybrid decoder (DEFINITION section 2)."""
 
     numerics: Numerics = Numerics.EXACT
@@ -124,7 +119,7 @@ class ModelSpec(Record, frozen=True, kw_only=True):
     conv_width: int = 4
 
 
-class EngineSpec(Record, frozen=True, kw_only=True):
+class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
@@ -148,7 +143,7 @@ class EngineSpec(Record, frozen=True, kw_only=True):
     planning: Planning = Planning.INLINE
 
 
-class Request(Record, frozen=True, kw_only=True):
+class Request(StrictStruct, frozen=True, kw_only=True):
     """One request with everything explicit.
 
     accepts: per draft round, the accepted token count the scripted drafter aims at (cycled).
@@ -171,21 +166,21 @@ class Request(Record, frozen=True, kw_only=True):
     grammar_modulus: int = 0
 
 
-class Preempt(Record, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
+class Preempt(StrictStruct, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
     """The scheduler takes the request's blocks; it resumes later."""
 
     step: int
     request: str
 
 
-class Abort(Record, frozen=True, kw_only=True, tag="abort", tag_field="kind"):
+class Abort(StrictStruct, frozen=True, kw_only=True, tag="abort", tag_field="kind"):
     """The client gives up, after the step was issued."""
 
     step: int
     request: str
 
 
-class Gap(Record, frozen=True, kw_only=True, tag="gap", tag_field="kind"):
+class Gap(StrictStruct, frozen=True, kw_only=True, tag="gap", tag_field="kind"):
     """The request is not scheduled in `steps` steps from `step` on."""
 
     step: int
@@ -193,14 +188,14 @@ class Gap(Record, frozen=True, kw_only=True, tag="gap", tag_field="kind"):
     steps: int = 1
 
 
-class Budget(Record, frozen=True, kw_only=True, tag="budget", tag_field="kind"):
+class Budget(StrictStruct, frozen=True, kw_only=True, tag="budget", tag_field="kind"):
     """Tokens the step may schedule."""
 
     step: int
     tokens: int
 
 
-class DraftLimit(Record, frozen=True, kw_only=True, tag="draft_limit", tag_field="kind"):
+class DraftLimit(StrictStruct, frozen=True, kw_only=True, tag="draft_limit", tag_field="kind"):
     """At most `drafts` drafts for the request in this step."""
 
     step: int
@@ -208,14 +203,14 @@ class DraftLimit(Record, frozen=True, kw_only=True, tag="draft_limit", tag_field
     drafts: int
 
 
-class Rotate(Record, frozen=True, kw_only=True, tag="rotate", tag_field="kind"):
+class Rotate(StrictStruct, frozen=True, kw_only=True, tag="rotate", tag_field="kind"):
     """Request i takes the row of request i + 1, the last one that of the first."""
 
     step: int
     requests: tuple[str, ...]
 
 
-class Dummy(Record, frozen=True, kw_only=True, tag="dummy", tag_field="kind"):
+class Dummy(StrictStruct, frozen=True, kw_only=True, tag="dummy", tag_field="kind"):
     """Nothing is scheduled; the engine runs a step of padding rows, as an idle rank does."""
 
     step: int
@@ -225,7 +220,7 @@ class Dummy(Record, frozen=True, kw_only=True, tag="dummy", tag_field="kind"):
 Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate | Dummy
 
 
-class Expect(Record, frozen=True, kw_only=True):
+class Expect(StrictStruct, frozen=True, kw_only=True):
     """What a run must have exercised, as minimum counts: a run that exercised nothing is not a
     pass.
     """
@@ -256,7 +251,7 @@ class Expect(Record, frozen=True, kw_only=True):
     masked_rows: int = 0
 
 
-class Scenario(Record, frozen=True, kw_only=True):
+class Scenario(StrictStruct, frozen=True, kw_only=True):
     """A script both engines run, from `scenario_file.load`, or built directly and validated."""
 
     name: str

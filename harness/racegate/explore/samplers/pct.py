@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from racegate.device.stepping import Step
+from racegate.device.stepping import Transition
 
 
 class PctStepper:
@@ -20,7 +20,7 @@ class PctStepper:
         self._taken = 0
         self._drops = {self._random.randrange(max(1, steps)) for _ in range(depth - 1)}
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         for step in enabled:
             if step.process not in self._priority:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from racegate.device.stepping import Step, conflict
+from racegate.device.stepping import Transition, conflict
 
 
 class PosStepper:
@@ -19,7 +19,7 @@ class PosStepper:
         self._random = Random(seed)
         self._priority: dict[tuple[int, int], float] = {}
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         if len(enabled) == 1:
             return 0
@@ -30,7 +30,7 @@ class PosStepper:
                 self._priority.pop((step.process, step.ordinal), None)
         return best
 
-    def _of(self, step: Step) -> float:
+    def _of(self, step: Transition) -> float:
         key = (step.process, step.ordinal)
         if key not in self._priority:
             self._priority[key] = self._random.random()

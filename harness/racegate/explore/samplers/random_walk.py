@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from racegate.device.stepping import Step
+from racegate.device.stepping import Transition
 
 
 class RandomStepper:
@@ -14,6 +14,6 @@ class RandomStepper:
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         return self._random.randrange(len(enabled)) if len(enabled) > 1 else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from racegate.device.stepping import Step
+from racegate.device.stepping import Transition
 
 
 class SurwStepper:
@@ -26,7 +26,7 @@ class SurwStepper:
             self._left[process] = self._left.get(process, 0) + 1
         self._next: int | None = None
 
-    def choose(self, enabled: Sequence[Step]) -> int:
+    def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
         if self._next is None or self._left.get(self._next, 0) == 0:
             self._next = self._draw()
