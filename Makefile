@@ -27,10 +27,10 @@ gate: $(STAMP)
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS)
 
-# New examples, and many: not part of CI.
+# New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles
+		tests/oracles tests/check/test_sharing.py tests/cli/test_search_cli.py
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

@@ -23,9 +23,10 @@ from racegate.oracles.paths import ExplainError, Ordered
 from racegate.repro.explain import Racing, explain_failure, explain_pair
 from racegate.repro.minimise import minimise, witness_of
 from racegate.repro.replay import ReplayOutcome, replay
-from support import SCENARIOS
+from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
+TIMES = 100 if IS_NIGHTLY else 10
 FINISH = "scenarios/finish_and_condense.toml"
 
 
@@ -46,9 +47,9 @@ class TestWitnessFiles:
     @pytest.mark.parametrize("path", WITNESSES, ids=lambda path: path.stem)
     def test_committed_witnesses_replay(self, path: Path) -> None:
         witness = load_witness(path)
-        result = replay(witness, times=100, command="racegate replay")
+        result = replay(witness, times=TIMES, command="racegate replay")
         assert result.outcome is ReplayOutcome.REPRODUCED
-        assert result.outcomes == {"reproduced": 100}
+        assert result.outcomes == {"reproduced": TIMES}
         assert result.digests == 1
         assert result.matches_record
         assert len(witness.holds) <= 2

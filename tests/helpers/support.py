@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from hypothesis import settings
+
 from racegate.check.checker import Checker, Checkers
 from racegate.scenario.files import load
 from racegate.scenario.spec import Numerics, Scenario
 
 CHECKERS = Checkers()
+# `make nightly`: new examples, and all of what CI samples.
+IS_NIGHTLY = not settings().derandomize
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 # What a reference computes.
 JUDGED = tuple(numerics for numerics in Numerics if numerics.is_judged)

@@ -211,39 +211,63 @@ def waits_for(trace: Trace, edge: str) -> bool:
     return any(isinstance(event, Waited) and event.edge == edge for event in trace.events)
 
 
-def judge(mutation: Mutation, checkers: Sequence[Checker]) -> MutantResult:
-    """One mutant: the first scenario that shows it, or the paths that make it harmless."""
+def judge(
+    mutation: Mutation, checkers: Sequence[Checker], *, dropped: Dropped | None = None
+) -> MutantResult:
+    """One mutant: the first scenario that shows it, or the paths that make it harmless.
+
+    dropped: shared where several mutants of an edge are judged
+    """
     fault = as_fault(mutation)
     make = partial(
         MutantResult, mutant=mutation.text, edge=mutation.edge, operator=str(mutation.operator)
     )
+    mutated: list[tuple[Checker, Trace]] = []
     for runs, checker in enumerate(checkers, start=1):
-        signature = signature_of(checker.run(fault=fault).findings)
+        run = checker.execute(fault=fault)
+        signature = signature_of(checker.judge(run, fault=fault).findings)
         if signature is not None:
             return make(
                 fate=Fate.KILLED, scenario=checker.scenario.name, signature=signature, runs=runs
             )
-    return _as_equivalent(mutation, fault, checkers, make)
+        mutated.append((checker, run.trace))
+    return _as_equivalent(mutation, mutated, dropped or Dropped(), make)
+
+
+class Dropped:
+    """What is unordered where an edge is not waited for at all: the same for all its mutants."""
+
+    def __init__(self) -> None:
+        self._conflicts: dict[tuple[str, str], list[Conflict]] = {}
+
+    def conflicts(self, edge: str, checker: Checker) -> list[Conflict]:
+        """In one scenario."""
+        key = (edge, checker.scenario.name)
+        if key not in self._conflicts:
+            fault = as_fault(Mutation(edge=edge, operator=Operator.DROP))
+            self._conflicts[key] = find_conflicts(checker.execute(fault=fault).trace)
+        return self._conflicts[key]
 
 
 def _as_equivalent(
-    mutation: Mutation, fault: Fault, checkers: Sequence[Checker], make: Callable[..., MutantResult]
+    mutation: Mutation,
+    mutated: Sequence[tuple[Checker, Trace]],
+    dropped: Dropped,
+    make: Callable[..., MutantResult],
 ) -> MutantResult:
-    without = as_fault(msgspec.structs.replace(mutation, operator=Operator.DROP))
     pairs, unordered = 0, 0
     path: tuple[str, ...] = ()
     is_waited = False
-    for checker in checkers:
-        mutated = checker.execute(fault=fault).trace
-        is_waited |= waits_for(mutated, mutation.edge)
-        graph = EdgeGraph(mutated)
-        for conflict in find_conflicts(checker.execute(fault=without).trace):
+    for checker, trace in mutated:
+        is_waited |= waits_for(trace, mutation.edge)
+        graph = EdgeGraph(trace)
+        for conflict in dropped.conflicts(mutation.edge, checker):
             ordered = _path(graph, conflict)
             pairs += 1
             unordered += ordered is None
             path = path or _words(ordered)
     fate = Fate.SURVIVED if unordered else Fate.EQUIVALENT if is_waited else Fate.IDLE
-    return make(fate=fate, runs=len(checkers), pairs=pairs, path=path)
+    return make(fate=fate, runs=len(mutated), pairs=pairs, path=path)
 
 
 def _path(graph: EdgeGraph, conflict: Conflict) -> Ordered | None:
