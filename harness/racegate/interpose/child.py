@@ -50,7 +50,7 @@ class Child:
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
         set_run(self.run)
-        enter(self.session)
+        enter(self.installed)
         if plan.is_recording:
             self.installed.library.watch_pages()
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)

@@ -1,0 +1,93 @@
+"""The arguments of one operator as its CPU kernel gets them, and the bytes that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels import indexing
+from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
+from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.order.ranges import Ranges
+
+_CPU = torch.device("cpu")
+PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
+_NOTHING: dict[int, Ranges] = {}
+
+
+class Bound:
+    """call: what computes it; args, kwargs: with CPU aliases in place of CUDA tensors, which they
+    keep alive.
+
+    back: the CUDA tensor of each alias, by the alias's id; a written one if several have it
+    host: bytes of pinned memory that the host reads at the call, as scalars and indices are
+    """
+
+    __slots__ = ("args", "back", "call", "host", "kwargs", "reads", "writes")
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.call = call
+        self.args: list[Any] = []
+        self.kwargs: dict[str, Any] = {}
+        self.back: dict[int, Tensor] = {}
+        self.reads: list[tuple[int, int]] = []
+        self.writes: list[tuple[int, int]] = []
+        self.host: list[tuple[int, int]] = []
+
+
+class Binder:
+    """Binds the arguments of operators. twin: the CPU generator for a CUDA one."""
+
+    def __init__(self, session: Session, twin: Callable[[Any], Any]) -> None:
+        self._session = session
+        self._twin = twin
+
+    def bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
+        """Raises NotDense if a tensor has no alias."""
+        exact = _NOTHING
+        if operator.is_indexed:
+            exact = indexing.touched(self._session, operator, args)
+        bound = Bound(operator.kernel or operator.overload)
+        written = operator.writes
+        for position, value in enumerate(args):
+            if type(value) in PLAIN:
+                bound.args.append(value)
+                if value is not None and position in operator.tensors:
+                    bound.call = operator.overload  # a number stands for a tensor
+                continue
+            parts = bound.writes if position in written else bound.reads
+            bound.args.append(self._value(value, bound, parts, exact.get(position)))
+        for name, value in kwargs.items():
+            parts = bound.writes if name in operator.writes_named else bound.reads
+            bound.kwargs[name] = self._value(value, bound, parts, None)
+        return bound
+
+    def _value(
+        self, value: Any, bound: Bound, parts: list[tuple[int, int]], exact: Ranges | None
+    ) -> Any:
+        """parts: where its bytes go; exact: its bytes, if they are fewer than the whole."""
+        if isinstance(value, torch.Tensor):
+            if value.is_cuda:
+                alias = find_alias(self._session, value)
+                tensor = alias.tensor
+                parts += alias.ranges if exact is None else exact
+                if parts is bound.writes or id(tensor) not in bound.back:
+                    bound.back[id(tensor)] = value
+                return tensor
+            self._host_value(value, bound)
+            return value
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._value(item, bound, parts, exact) for item in value)
+        if isinstance(value, torch.device) and value.type == "cuda":
+            return _CPU
+        if isinstance(value, torch.Generator) and value.device.type == "cuda":
+            return self._twin(value)
+        return value
+
+    def _host_value(self, tensor: Tensor, bound: Bound) -> None:
+        spans = self._session.spans
+        if spans.pinned and spans.find(tensor.data_ptr()) is not None:
+            bound.host.extend(bytes_of(self._session, tensor))
