@@ -3,8 +3,8 @@
     python tests/interpose/bench_events.py [--rounds N] [--repeats K] [NAME ...]
 
 CPU time of the program's loop (`time.process_time`: all its threads), the least of the repeats;
-runs with and without recording alternate. Without recording means: the same virtual device, the same
-kernels on the same bytes, and nobody who watches. Not a test: no figure of time is asserted.
+runs with and without recording alternate. Without recording means: the same virtual device, the
+same kernels on the same bytes, and nobody who watches. Not a test: no figure of time is asserted.
 """
 
 from __future__ import annotations

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
+from racegate.interpose.device.frames import Frames, is_program_file
 from racegate.interpose.device.guards import Guards, Snapshots
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
-from racegate.interpose.order.shadow import Frame
 
-FRAMES_MAX = 8
 RANGES_GUARDED_MAX = 16  # per operation
-LEGACY = 0
-_STANDARD = str(Path(os.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
-_CHILD = str(Path(_OURS) / "child.py")
-
-
-class _File(Enum):
-    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
-
-    PROGRAM = "program"
-    OTHER = "other"
-    BELOW = "below"
+OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
 
 
 class _Depth(threading.local):
@@ -47,17 +31,6 @@ class _Depth(threading.local):
 
     def __exit__(self, *exc: object) -> None:
         self.depth -= 1
-
-
-@dataclass(slots=True)
-class _Code:
-    """What is known of a code object. places: its frames by instruction; code: kept, so that no
-    other gets its id.
-    """
-
-    kind: _File
-    code: CodeType
-    places: dict[int, Frame]
 
 
 class Session:
@@ -89,7 +62,7 @@ class Session:
         self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._codes: dict[int, _Code] = {}
+        self._frames = Frames()
         self._main = threading.get_ident()
         self.thread_lane()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
@@ -106,6 +79,15 @@ class Session:
         """What the thread does inside is the device's own work."""
         return self._own
 
+    def leave(self) -> None:
+        """This is a forked child of the program: whatever it does is computed and not judged."""
+        self.is_over = True
+        self.is_recording = False
+        self.queue = Queue()
+        self.polls_max = 0
+        self.lock = threading.RLock()  # another thread may have held it
+        self.guards.open_all()
+
     @property
     def is_bare(self) -> bool:
         """Nobody watches and nothing is held: the device only computes."""
@@ -120,6 +102,8 @@ class Session:
             name = known.name if known is not None else "of the backward pass"
             name = "the host" if ident == self._main else f"thread {name}"
             lane = self._threads[ident] = self.recorder.add_thread(name)
+            if known is not None and ident != self._main:
+                self.not_seen[OTHER_THREADS] += 1
             if known is None and ident != self._main:
                 self._engine.append(lane)
                 self.recorder.take(lane, self._backward)
@@ -162,11 +146,11 @@ class Session:
         """Frames of the program, innermost first: no torch, no standard library, none of ours."""
         if self.is_bare:
             return ()
-        frames = self._walk(sys._getframe(1))
+        frames = self._frames.walk(sys._getframe(1))
         if not frames and threading.get_ident() != self._main:
             # a backward pass runs in a thread without Python frames
-            frames = self._walk(self.main_frame())
-        return tuple(frames)
+            frames = self._frames.walk(self.main_frame())
+        return frames
 
     def main_frame(self) -> FrameType | None:
         """Where the main thread stands."""
@@ -174,34 +158,7 @@ class Session:
 
     def is_program_file(self, name: str) -> bool:
         """Whether code of this file is the program's: not torch's, the standard library's, ours."""
-        return _kind_of_file(name) is _File.PROGRAM
-
-    def _walk(self, frame: FrameType | None) -> list[Frame]:
-        """On the path of every event: by the id of the code (its hash reads all of it), and by the
-        instruction (its line is searched for from the function's first).
-        """
-        frames: list[Frame] = []
-        codes = self._codes
-        program, below = _File.PROGRAM, _File.BELOW
-        while frame is not None:
-            code = frame.f_code
-            known = codes.get(id(code))
-            if known is None:
-                known = codes[id(code)] = _Code(_kind_of_file(code.co_filename), code, {})
-            kind = known.kind
-            if kind is program:
-                at = frame.f_lasti
-                place = known.places.get(at)
-                if place is None:
-                    place = (code.co_filename, frame.f_lineno, code.co_name)
-                    known.places[at] = place
-                frames.append(place)
-                if len(frames) == FRAMES_MAX:
-                    break
-            elif kind is below:
-                break
-            frame = frame.f_back
-        return frames
+        return is_program_file(name)
 
     # ---- what the device is asked
 
@@ -380,15 +337,3 @@ class Session:
             self.snapshots.drop(span.base, span.end)
         self.spans.remove(base)
         self.recorder.shadow.remove(base)
-
-
-def _kind_of_file(name: str) -> _File:
-    if name == _CHILD:
-        return _File.BELOW
-    if name.startswith(("<", _OURS)):
-        return _File.OTHER
-    if name.startswith(_STANDARD) and "site-packages" not in name:
-        return _File.OTHER
-    parts = name.split(os.sep)
-    is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
-    return _File.OTHER if is_known else _File.PROGRAM

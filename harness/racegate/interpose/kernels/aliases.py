@@ -17,8 +17,8 @@ Tensor = Any  # torch is untyped here
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
 
 
-class NotDense(Exception):
-    """The tensor has no strided bytes of its own (sparse, nested, quantised): no alias of it."""
+class NoAlias(Exception):
+    """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
 
 
 @dataclass(slots=True)
@@ -38,12 +38,12 @@ def alias_of(session: Session, tensor: Tensor) -> Tensor:
 def find_alias(session: Session, tensor: Tensor) -> Alias:
     """The alias of a CUDA tensor: that of the last time if such a view was seen there before.
 
-    Raises NotDense.
+    Raises NoAlias.
     """
     try:
         address = tensor.data_ptr()
     except RuntimeError:
-        raise NotDense from None
+        raise NoAlias from None
     key = (address, tensor.size(), tensor.stride(), tensor.dtype, tensor.is_neg())
     aliases: dict[Any, Any] = session.spans.aliases
     alias: Alias | None = aliases.get(key)
@@ -61,7 +61,7 @@ def find_alias(session: Session, tensor: Tensor) -> Alias:
 
 def _make(session: Session, tensor: Tensor, address: int) -> Alias:
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-        raise NotDense
+        raise NoAlias
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(mode=False):  # others may use it outside
             return _make(session, tensor, address)

@@ -38,56 +38,48 @@ class Bound:
         self.host: list[tuple[int, int]] = []
 
 
-class Binder:
-    """Binds the arguments of operators. twin: the CPU generator for a CUDA one."""
+def bind(
+    session: Session,
+    twin: Callable[[Any], Any],
+    operator: Operator,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Bound:
+    """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
+    exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
+    bound = Bound(operator.kernel or operator.overload)
+    written = operator.writes
 
-    def __init__(self, session: Session, twin: Callable[[Any], Any]) -> None:
-        self._session = session
-        self._twin = twin
-
-    def bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
-        """Raises NotDense if a tensor has no alias."""
-        exact = _NOTHING
-        if operator.is_indexed:
-            exact = indexing.touched(self._session, operator, args)
-        bound = Bound(operator.kernel or operator.overload)
-        written = operator.writes
-        for position, value in enumerate(args):
-            if type(value) in PLAIN:
-                bound.args.append(value)
-                if value is not None and position in operator.tensors:
-                    bound.call = operator.overload  # a number stands for a tensor
-                continue
-            parts = bound.writes if position in written else bound.reads
-            bound.args.append(self._value(value, bound, parts, exact.get(position)))
-        for name, value in kwargs.items():
-            parts = bound.writes if name in operator.writes_named else bound.reads
-            bound.kwargs[name] = self._value(value, bound, parts, None)
-        return bound
-
-    def _value(
-        self, value: Any, bound: Bound, parts: list[tuple[int, int]], exact: Ranges | None
-    ) -> Any:
+    def convert(value: Any, parts: list[tuple[int, int]], exact: Ranges | None) -> Any:
         """parts: where its bytes go; exact: its bytes, if they are fewer than the whole."""
         if isinstance(value, torch.Tensor):
-            if value.is_cuda:
-                alias = find_alias(self._session, value)
-                tensor = alias.tensor
-                parts += alias.ranges if exact is None else exact
-                if parts is bound.writes or id(tensor) not in bound.back:
-                    bound.back[id(tensor)] = value
-                return tensor
-            self._host_value(value, bound)
-            return value
+            if not value.is_cuda:
+                if session.spans.pinned and session.spans.find(value.data_ptr()) is not None:
+                    bound.host.extend(bytes_of(session, value))
+                return value
+            alias = find_alias(session, value)
+            tensor = alias.tensor
+            parts += alias.ranges if exact is None else exact
+            if parts is bound.writes or id(tensor) not in bound.back:
+                bound.back[id(tensor)] = value
+            return tensor
         if isinstance(value, (list, tuple)):
-            return type(value)(self._value(item, bound, parts, exact) for item in value)
+            return type(value)(convert(item, parts, exact) for item in value)
         if isinstance(value, torch.device) and value.type == "cuda":
             return _CPU
         if isinstance(value, torch.Generator) and value.device.type == "cuda":
-            return self._twin(value)
+            return twin(value)
         return value
 
-    def _host_value(self, tensor: Tensor, bound: Bound) -> None:
-        spans = self._session.spans
-        if spans.pinned and spans.find(tensor.data_ptr()) is not None:
-            bound.host.extend(bytes_of(self._session, tensor))
+    for position, value in enumerate(args):
+        if type(value) not in PLAIN:
+            parts = bound.writes if position in written else bound.reads
+            bound.args.append(convert(value, parts, exact.get(position)))
+            continue
+        bound.args.append(value)
+        if value is not None and position in operator.tensors:
+            bound.call = operator.overload  # a number stands for a tensor
+    for name, value in kwargs.items():
+        parts = bound.writes if name in operator.writes_named else bound.reads
+        bound.kwargs[name] = convert(value, parts, None)
+    return bound

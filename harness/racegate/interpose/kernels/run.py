@@ -7,6 +7,7 @@ kernel ends the run with its name.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from racegate.interpose.kernels.aliases import (
     find_alias,
     tensors_in,
 )
-from racegate.interpose.kernels.binding import Binder, Bound
+from racegate.interpose.kernels.binding import Bound, bind
 from racegate.interpose.kernels.later import grow_outputs, shapes_of, stage
 from racegate.interpose.kernels.operators import (
     Operator,
@@ -42,8 +43,8 @@ _GPU = torch.device("cuda", 0)
 class Kernels:
     """Runs operators for a session. Registered for the life of the process.
 
-    direct: by the id of its overload, what `run` runs: for callers that know that the first argument
-        is on the device
+    direct: by the id of its overload, what `run` runs: for callers that know that the first
+        argument is on the device
     """
 
     def __init__(
@@ -54,7 +55,6 @@ class Kernels:
         self._graphs = graphs
         self._refuse = refuse
         self._generators = Generators()
-        self._binder = Binder(session, self._generators.twin)
         self._registrations = torch.library.Library("aten", "IMPL")
         self._empty_strided = native_kernel("aten::empty_strided", "CUDA")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
@@ -64,6 +64,11 @@ class Kernels:
 
     def register(self) -> None:
         """Takes the place of torch's CUDA kernels."""
+        with warnings.catch_warnings():  # older releases tell of each, once
+            warnings.simplefilter("ignore", UserWarning)
+            self._register_all()
+
+    def _register_all(self) -> None:
         for operator in device_operators():
             kernel = self._kernel(operator)
             self.direct[id(operator.overload)] = operator
@@ -109,14 +114,14 @@ class Kernels:
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         session = self._session
-        bound = self._binder.bind(operator, args, kwargs)
+        bound = bind(session, self._generators.twin, operator, args, kwargs)
         if bound.host:  # a CPU scalar or index of a CUDA operator is read by the host, at the call
             session.host_access(f"host read by {operator.short}", merged(bound.host), ())
         if operator.has_outputs:
             with session.own():
                 has_grown = grow_outputs(operator, kwargs, bound)
             if has_grown:
-                return self._binder.bind(operator, args, kwargs)
+                return bind(session, self._generators.twin, operator, args, kwargs)
         return bound
 
     # ---- values

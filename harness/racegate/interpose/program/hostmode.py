@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import NotDense, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import NoAlias, bytes_of, tensors_in
 from racegate.interpose.kernels.binding import PLAIN
 from racegate.interpose.kernels.operators import has_kernel
 from racegate.interpose.kernels.run import Kernels
@@ -90,7 +90,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             if operator is not None:
                 try:
                     return self._kernels.run(operator, args, kwargs)
-                except NotDense:  # another kernel than that of dense tensors is the right one
+                except NoAlias:  # another kernel than that of dense tensors is the right one
                     return func(*args, **kwargs)
         session.drain()
         if not session.spans.pinned:

@@ -46,7 +46,12 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs)
-    AfterImport({"triton.runtime.interpreter": triton.patch}).install()
+    AfterImport(
+        {
+            "triton.runtime.interpreter": triton.patch,
+            "triton.runtime.autotuner": triton.fix_autotuners,
+        }
+    ).install()
     track_arrays(session)
     _track_events(session)
     _track_backward(session)

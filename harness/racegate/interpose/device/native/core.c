@@ -8,6 +8,9 @@
 #include "virtual.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity;
 static callback_t callback;
