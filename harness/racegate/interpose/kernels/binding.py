@@ -49,37 +49,48 @@ def bind(
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
     written = operator.writes
-
-    def convert(value: Any, parts: list[tuple[int, int]], exact: Ranges | None) -> Any:
-        """parts: where its bytes go; exact: its bytes, if they are fewer than the whole."""
-        if isinstance(value, torch.Tensor):
-            if not value.is_cuda:
-                if session.spans.pinned and session.spans.find(value.data_ptr()) is not None:
-                    bound.host.extend(bytes_of(session, value))
-                return value
-            alias = find_alias(session, value)
-            tensor = alias.tensor
-            parts += alias.ranges if exact is None else exact
-            if parts is bound.writes or id(tensor) not in bound.back:
-                bound.back[id(tensor)] = value
-            return tensor
-        if isinstance(value, (list, tuple)):
-            return type(value)(convert(item, parts, exact) for item in value)
-        if isinstance(value, torch.device) and value.type == "cuda":
-            return _CPU
-        if isinstance(value, torch.Generator) and value.device.type == "cuda":
-            return twin(value)
-        return value
-
     for position, value in enumerate(args):
         if type(value) not in PLAIN:
             parts = bound.writes if position in written else bound.reads
-            bound.args.append(convert(value, parts, exact.get(position)))
+            converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
+            bound.args.append(converted)
             continue
         bound.args.append(value)
         if value is not None and position in operator.tensors:
             bound.call = operator.overload  # a number stands for a tensor
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
-        bound.kwargs[name] = convert(value, parts, None)
+        bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))
     return bound
+
+
+def _convert(
+    session: Session,
+    twin: Callable[[Any], Any],
+    value: Any,
+    bound: Bound,
+    effect: tuple[list[tuple[int, int]], Ranges | None],
+) -> Any:
+    """effect: where its bytes go, and its bytes if they are fewer than the whole.
+
+    No closure of `bind`: one that calls itself is a cycle, and would keep the program's tensors.
+    """
+    if isinstance(value, torch.Tensor):
+        if not value.is_cuda:
+            if session.spans.pinned and session.spans.find(value.data_ptr()) is not None:
+                bound.host.extend(bytes_of(session, value))
+            return value
+        parts, exact = effect
+        alias = find_alias(session, value)
+        tensor = alias.tensor
+        parts += alias.ranges if exact is None else exact
+        if parts is bound.writes or id(tensor) not in bound.back:
+            bound.back[id(tensor)] = value
+        return tensor
+    if isinstance(value, (list, tuple)):
+        return type(value)(_convert(session, twin, item, bound, effect) for item in value)
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return _CPU
+    if isinstance(value, torch.Generator) and value.device.type == "cuda":
+        return twin(value)
+    return value

@@ -17,17 +17,17 @@ def stage(session: Session, bound: Bound) -> None:
 
     A tensor of no dimensions is often a Python number, which its clone would not be.
     """
+    bound.args = [_staged(session, value, bound) for value in bound.args]
+    bound.kwargs = {name: _staged(session, value, bound) for name, value in bound.kwargs.items()}
 
-    def staged(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            is_shared = value.dim() or session.spans.find(value.data_ptr()) is not None
-            return value.clone() if id(value) not in bound.back and is_shared else value
-        if isinstance(value, (list, tuple)):
-            return type(value)(staged(item) for item in value)
-        return value
 
-    bound.args = [staged(value) for value in bound.args]
-    bound.kwargs = {name: staged(value) for name, value in bound.kwargs.items()}
+def _staged(session: Session, value: Any, bound: Bound) -> Any:
+    if isinstance(value, torch.Tensor):
+        is_shared = value.dim() or session.spans.find(value.data_ptr()) is not None
+        return value.clone() if id(value) not in bound.back and is_shared else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_staged(session, item, bound) for item in value)
+    return value
 
 
 def grow_outputs(operator: Operator, kwargs: dict[str, Any], bound: Bound) -> bool:
@@ -54,16 +54,15 @@ def shapes_of(operator: Operator, bound: Bound) -> Any:
     """The result as meta tensors; arguments that are results stand for themselves."""
     stands_for: dict[int, Tensor] = {}
     kwargs = _to_meta(bound.kwargs, stands_for)
-    made = operator.overload(*_to_meta(bound.args, stands_for), **kwargs)
+    return _restored(operator.overload(*_to_meta(bound.args, stands_for), **kwargs), stands_for)
 
-    def restore(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return stands_for.get(id(value), value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(restore(item) for item in value)
-        return value
 
-    return restore(made)
+def _restored(value: Any, stands_for: dict[int, Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return stands_for.get(id(value), value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_restored(item, stands_for) for item in value)
+    return value
 
 
 def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:
