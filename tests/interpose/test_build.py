@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import _struct
+import ctypes
+import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
-from racegate.interpose.build import Toolkit, find_compiler, find_toolkit, stub_source
+from racegate.interpose.build import (
+    Toolkit,
+    build_library,
+    find_compiler,
+    find_toolkit,
+    stub_source,
+)
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
 
@@ -47,6 +55,24 @@ def test_ziglang_stands_in_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     assert find_compiler() == (sys.executable, "-m", "ziglang", "cc")
+
+
+def why_not_ziglang() -> str:
+    try:
+        find_toolkit()
+    except BadInput as error:
+        return str(error)
+    return "" if importlib.util.find_spec("ziglang") else "ziglang is not installed"
+
+
+@pytest.mark.skipif(bool(why_not_ziglang()), reason=why_not_ziglang() or "it can run")
+def test_ziglang_compiles_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library = build_library(find_toolkit())
+    assert library.is_relative_to(tmp_path)
+    assert {"cudaMemcpyAsync", "cuInit", "vg_drain"} <= set(exported_functions(library))
+    ctypes.CDLL(str(library))
 
 
 def test_a_cpu_build_of_torch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

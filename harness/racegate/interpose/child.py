@@ -29,6 +29,10 @@ from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.observing import read_value
+from racegate.interpose.program.processes import track_processes
+
+_COPIES = ("h2d@", "d2h@", "d2d@", "h2h@", "copy_@")
+_TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
 class Child:
@@ -37,6 +41,7 @@ class Child:
     def __init__(self, library: Path) -> None:
         self.session = Session(Queue())
         self._result = Path()
+        self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.session.recorder.on_conflict = self._name
         self.installed: Installed = install(library, self.session, self.refuse)
@@ -50,10 +55,11 @@ class Child:
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
         set_run(self.run)
-        enter(self.session)
+        enter(self.installed)
         if plan.is_recording:
             self.installed.library.watch_pages()
-        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
+        track_processes(self.session, self.installed.library.hush)
+        self._pid = os.getpid()
 
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""
@@ -64,7 +70,11 @@ class Child:
         ]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
-        """Writes the result; nothing after this is judged."""
+        """Writes the result; nothing after this is judged. A process that the program forked and
+        that came to the script's end has nothing to say.
+        """
+        if os.getpid() != self._pid:
+            return
         session = self.session
         session.drain()
         session.queue.force_all()
@@ -94,17 +104,11 @@ class Child:
         session = self.session
         with session.own():
             name = buffer_name(session, conflict.low)
+        if any(a.label.startswith(_COPIES) for a in (conflict.first, conflict.second)):
+            session.not_seen[_TORN] += 1
         birth = session.births.find(conflict.low)
         reborn = birth[2] if birth is not None and birth[1] >= conflict.first.index else None
         self._named[id(conflict)] = (conflict, name, reborn)
-
-    def _before_fork(self) -> None:
-        self.session.not_seen["processes forked by the program (what they do)"] += 1
-
-    def _after_fork(self) -> None:
-        self.session.is_over = True
-        self.session.guards.open_all()
-        self.installed.library.hush()
 
 
 def run_program(child: Child, argv: list[str]) -> int:

@@ -12,6 +12,7 @@ from itertools import product
 
 import msgspec
 
+from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.launch import Device, Program
 from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import Observation, Outcome, Plan
@@ -70,7 +71,9 @@ def search(device: Device, program: Program, base: Outcome, *, runs_max: int) ->
             if len(tried) < runs_max and run(holds).seen != base.seen:
                 divergent[finding.signature] = holds
                 break
-    is_complete = not any(_has_more_orders(finding) for finding in base.findings)
+    is_complete = OTHER_THREADS not in base.not_seen and not any(
+        _has_more_orders(finding) for finding in base.findings
+    )
     if len(divergent) < len(base.findings):
         for holds in _together(firsts):
             if len(tried) >= runs_max:

@@ -298,3 +298,44 @@ def ring_released_when_issued() -> None:
 def ring_released_when_read() -> None:
     """A slot is released once its upload has read it."""
     observe("uploaded", _ring(before_release=torch.cuda.current_stream().synchronize))
+
+
+@racy(pair="thread_simple_queue")
+def simple_queue_without_wait() -> None:
+    """The word goes through a SimpleQueue when the download was issued, not when it landed."""
+    result, host = torch.ones(N, device="cuda"), torch.zeros(N, pin_memory=True)
+    torch.cuda.synchronize()
+    finished: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def download() -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            host.copy_(result, non_blocking=True)
+        finished.put("issued")
+
+    worker = threading.Thread(target=download)
+    worker.start()
+    finished.get()
+    observe("read", host.sum().item())
+    worker.join()
+    torch.cuda.synchronize()
+
+
+@silent(pair="thread_simple_queue")
+def simple_queue_after_wait() -> None:
+    """The thread waits for its stream before it puts the word into a SimpleQueue."""
+    result, host = torch.ones(N, device="cuda"), torch.zeros(N, pin_memory=True)
+    torch.cuda.synchronize()
+    finished: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def download() -> None:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            host.copy_(result, non_blocking=True)
+        stream.synchronize()
+        finished.put("landed")
+
+    worker = threading.Thread(target=download)
+    worker.start()
+    finished.get()
+    observe("read", host.sum().item())
+    worker.join()

@@ -217,3 +217,43 @@ def triton_masked_slices() -> None:
         _launch(second, table[N // 2 - 8 :])
     torch.cuda.synchronize()
     observe("middle", table[N // 2 - 9 : N // 2 - 7].tolist())
+
+
+@triton.autotune([triton.Config({"block": 128}), triton.Config({"block": 256})], key=["count"])
+@triton.jit
+def _add_one(target, count, block: tl.constexpr):
+    """target[i] += 1 for i < count: run once more than asked for, it is wrong."""
+    index = tl.program_id(0) * block + tl.arange(0, block)
+    inside = index < count
+    tl.store(target + index, 1 + tl.load(target + index, mask=inside), mask=inside)
+
+
+def _launch_tuned(target: torch.Tensor) -> None:
+    grid = lambda meta: (triton.cdiv(target.numel(), meta["block"]),)  # noqa: E731
+    _add_one[grid](target, target.numel())
+
+
+@racy(pair="triton_autotuned")
+def triton_autotuned_read_at_once() -> None:
+    """An autotuned kernel changes pinned memory in place and the host reads it at once."""
+    host = torch.zeros(N, pin_memory=True)
+    _launch_tuned(host)
+    torch.cuda.synchronize()
+    host.zero_()
+    _launch_tuned(host)
+    observe("read", host.sum().item())
+    torch.cuda.synchronize()
+
+
+@silent(pair="triton_autotuned")
+def triton_autotuned_waited_for() -> None:
+    """The host reads what the autotuned kernel changed after it has waited; it ran as often as it
+    was launched once it was tuned.
+    """
+    host = torch.zeros(N, pin_memory=True)
+    _launch_tuned(host)
+    torch.cuda.synchronize()
+    host.zero_()
+    _launch_tuned(host)
+    torch.cuda.synchronize()
+    observe("read", host.sum().item())

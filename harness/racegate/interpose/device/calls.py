@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Call, Library, LogEntry, Logged
@@ -13,6 +14,11 @@ from racegate.interpose.device.spans import Place
 from racegate.interpose.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
+_COPY, _SET, _EVENT_SYNC = int(Call.COPY), int(Call.SET), int(Call.EVENT_SYNC)
+# (to the device, from the device): kind
+_COPY_KINDS = {
+    (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
+}  # fmt: skip
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -29,7 +35,7 @@ class Calls:
         self._session = session
         self._graphs = graphs
         self._refuse = refuse
-        self.bad_devices: list[int] = []
+        self._taking = self._takers()
         session.drain = self.drain
         session.guards.set_pages = library.guard
         session.settle = library.settle_event
@@ -38,49 +44,58 @@ class Calls:
 
     def drain(self) -> None:
         """Takes in the logged calls: always before anything else is judged."""
-        for thread, address, is_write in self._library.touches():
-            self._session.touched(thread, address, is_write=is_write)
-        if not self._library.has_entries():
+        library = self._library
+        if not library.has_news():
             return
         with self._session.lock:
-            while self._library.has_entries():
-                for entry in self._library.drain():
-                    self._logged(entry)
+            library.take_news()
+            for thread, address, is_write in library.touches():
+                self._session.touched(thread, address, is_write=is_write)
+            for entry in library.drain():
+                self._taking[entry.kind](entry)
 
-    def _logged(self, entry: LogEntry) -> None:
+    def _takers(self) -> dict[int, Callable[[LogEntry], None]]:
+        """What each kind of logged call means."""
+        return {
+            Logged.MALLOC: lambda e: self._session.memory_added(e.a, e.b, Place.DEVICE),
+            Logged.FREE: self._freed,
+            Logged.HOST_ALLOC: lambda e: self._session.memory_added(e.a, e.b, Place.PINNED),
+            Logged.HOST_FREE: self._freed,
+            Logged.HOST_REGISTER: lambda e: self._session.memory_added(
+                e.a, e.b, Place.PINNED, is_whole_pages=False
+            ),
+            Logged.HOST_UNREGISTER: self._unregistered,
+            Logged.STREAM_CREATE: lambda e: self._session.name_stream(e.a, is_blocking=not e.b & 1),
+            Logged.EVENT_RECORD: self._recorded,
+            Logged.STREAM_WAIT: self._waited,
+            Logged.EVENT_DESTROY: lambda e: self._session.event_destroyed(e.a),
+            Logged.QUERY_TRUE: lambda e: self._session.found_complete(e.a, e.thread),
+            Logged.CAPTURE_BEGIN: lambda e: self._graphs.begin(e.b),
+            Logged.CAPTURE_END: lambda e: self._graphs.end(e.b),
+        }
+
+    def _freed(self, entry: LogEntry) -> None:
         session = self._session
-        kind = entry.kind
-        if kind == Logged.EVENT_RECORD and entry.d:
+        session.guards.open(entry.a, entry.a + entry.b)
+        session.queue.force_all()  # both ways to free wait for the device
+        session.memory_removed(entry.a)
+        self._library.release(entry.a, entry.b)
+
+    def _unregistered(self, entry: LogEntry) -> None:
+        self._session.queue.force_all()
+        self._session.memory_removed(entry.a)
+
+    def _recorded(self, entry: LogEntry) -> None:
+        if entry.d:
             self._graphs.record(entry.d, entry.a, entry.b, entry.thread)
-        elif kind == Logged.STREAM_WAIT and entry.d:
+        else:
+            self._session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
+
+    def _waited(self, entry: LogEntry) -> None:
+        if entry.d:
             self._graphs.wait(entry.d, entry.b, entry.a)
-        elif kind == Logged.EVENT_RECORD:
-            session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
-        elif kind == Logged.STREAM_WAIT:
-            session.stream_waits(entry.a, entry.b)
-        elif kind == Logged.EVENT_DESTROY:
-            session.event_destroyed(entry.a)
-        elif kind == Logged.QUERY_TRUE:
-            session.recorder.wait(session.thread_lane(entry.thread), entry.a, session.stack())
-        elif kind == Logged.MALLOC:
-            session.memory_added(entry.a, entry.b, Place.DEVICE)
-        elif kind in (Logged.HOST_ALLOC, Logged.HOST_REGISTER):
-            whole = kind == Logged.HOST_ALLOC
-            session.memory_added(entry.a, entry.b, Place.PINNED, is_whole_pages=whole)
-        elif kind in (Logged.FREE, Logged.HOST_FREE):
-            session.guards.open(entry.a, entry.a + entry.b)
-            session.queue.force_all()  # both wait for the device
-            session.memory_removed(entry.a)
-            self._library.release(entry.a, entry.b)
-        elif kind == Logged.HOST_UNREGISTER:
-            session.queue.force_all()
-            session.memory_removed(entry.a)
-        elif kind == Logged.STREAM_CREATE:
-            session.name_stream(entry.a, is_blocking=not entry.b & 1)
-        elif kind == Logged.CAPTURE_BEGIN:
-            self._graphs.begin(entry.b)
-        elif kind == Logged.CAPTURE_END:
-            self._graphs.end(entry.b)
+        else:
+            self._session.stream_waits(entry.a, entry.b)
 
     def _called(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         is_done = False
@@ -95,11 +110,11 @@ class Calls:
 
     def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         session = self._session
-        if kind == Call.COPY:
+        if kind == _COPY:
             return self._copy(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
-        if kind == Call.SET:
+        if kind == _SET:
             return self._set(a, b, c, d)
-        if kind == Call.EVENT_SYNC:
+        if kind == _EVENT_SYNC:
             session.wait_event(a)
         elif kind == Call.STREAM_SYNC:
             session.wait_stream(a)
@@ -114,7 +129,7 @@ class Calls:
         elif kind == Call.GRAPH_LAUNCH:
             self._graphs.launch(a, b)
         elif kind == Call.BAD_DEVICE:
-            self.bad_devices.append(a)
+            session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:
             self._refuse(name.decode())
         return 0
@@ -127,21 +142,17 @@ class Calls:
         to_place, source_place = session.spans.place(to), session.spans.place(source)
         reads: Ranges = ((source, source + size),) if source_place is not Place.PAGEABLE else ()
         writes: Ranges = ((to, to + size),) if to_place is not Place.PAGEABLE else ()
-        kind = _copy_kind(to_place, source_place)
-        staged = source
-        keep = None
+        kind = _COPY_KINDS[to_place is Place.DEVICE, source_place is Place.DEVICE]
+        run = partial(ctypes.memmove, to, source, size)
         if source_place is Place.PAGEABLE:  # staged before the call returns
             keep = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
-            staged = ctypes.addressof(keep)
-
-        def run(keep: object = keep) -> None:
-            ctypes.memmove(to, staged, size)
-
+            run = partial(ctypes.memmove, to, keep, size)
         session.guards.open(to, to + size)
-        session.guards.open(source, source + size)
-        capture = self._library.capture_of(stream)
-        if self._graphs.add(capture, kind, stream, reads, writes, run):
-            return 1
+        session.guards.open_to_read(source, source + size)
+        if self._graphs.capturing:
+            capture = self._library.capture_of(stream)
+            if self._graphs.add(capture, kind, stream, reads, writes, run):
+                return 1
         session.issue(kind, stream, reads, writes, run)
         both_device = to_place is source_place is Place.DEVICE
         if to_place is Place.PAGEABLE or (is_blocking and not both_device):
@@ -153,17 +164,9 @@ class Calls:
         if session.is_own:
             return 0
 
-        def run() -> None:
-            ctypes.memset(to, value, size)
-
+        run = partial(ctypes.memset, to, value, size)
         writes = ((to, to + size),)
         capture = self._library.capture_of(stream)
         if not self._graphs.add(capture, "memset", stream, (), writes, run):
             session.issue("memset", stream, (), writes, run)
         return 1
-
-
-def _copy_kind(to: Place, source: Place) -> str:
-    if to is Place.DEVICE:
-        return "d2d" if source is Place.DEVICE else "h2d"
-    return "d2h" if source is Place.DEVICE else "h2h"

@@ -6,9 +6,9 @@ another writes, without an edge inside the graph, is a race at every launch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from racegate.interpose.device.queue import Work
 from racegate.interpose.device.session import Session
 from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Recorder
@@ -17,7 +17,7 @@ from racegate.interpose.order.recorder import Recorder
 @dataclass(slots=True)
 class _Graph:
     inside: Recorder
-    runs: list[Callable[[], None]] = field(default_factory=list)
+    runs: list[Work] = field(default_factory=list)
     reads: list[tuple[int, int]] = field(default_factory=list)
     writes: list[tuple[int, int]] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class Graphs:
         stream: int,
         reads: Ranges,
         writes: Ranges,
-        run: Callable[[], None],
+        run: Work,
     ) -> bool:
         """Keeps an operation if its stream is being captured (number is not 0)."""
         graph = self._graphs.get(number)

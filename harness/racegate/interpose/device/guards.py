@@ -27,6 +27,7 @@ class _Guard:
     high: int
     lane: int
     number: int
+    mode: int
 
 
 def _no_pages(low: int, high: int, *, mode: int) -> bool:
@@ -45,9 +46,14 @@ class Guards:
 
     def close(self, low: int, high: int, lane: int, number: int, *, is_write: bool) -> None:
         """The device uses these bytes: it writes them, or only reads."""
+        mode = _NONE if is_write else _READ
+        for guard in self._guards:
+            if (guard.low, guard.high, guard.lane, guard.mode) == (low, high, lane, mode):
+                guard.number = number  # closed already, and for longer
+                return
         self.open(low, high)
-        if self.set_pages(low, high, mode=_NONE if is_write else _READ):
-            self._guards.append(_Guard(low, high, lane, number))
+        if self.set_pages(low, high, mode=mode):
+            self._guards.append(_Guard(low, high, lane, number, mode))
 
     def open(self, low: int, high: int) -> None:
         """These bytes are about to be touched, by something that is reported or by us."""
@@ -57,6 +63,11 @@ class Guards:
         low, high = low & ~page, (high + page) & ~page
         for guard in [g for g in self._guards if (g.low & ~page) < high and low < g.high]:
             self._open(guard)
+
+    def open_to_read(self, low: int, high: int) -> None:
+        """We are about to read these bytes: pages that only the device's reads closed stay so."""
+        if any(guard.mode == _NONE for guard in self._guards):
+            self.open(low, high)
 
     def arrive(self, clock: Clock) -> None:
         """The host knows that what the clock covers is complete."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -69,14 +69,13 @@ class Library:
         self._library = ctypes.CDLL(str(path))
         for name in ("vg_drain", "vg_event_version", "vg_capture_of"):
             getattr(self._library, name).restype = _WORD
-        self._library.vg_pending_address.restype = ctypes.c_void_p
-        address = self._library.vg_pending_address()
-        self._pending = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
-        self._library.vg_touched_address.restype = ctypes.c_void_p
-        touched = self._library.vg_touched_address()
-        self._touched = memoryview((_WORD * 1).from_address(touched)).cast("B").cast("Q")
+        self._library.vg_drain.argtypes = [ctypes.c_void_p, _WORD]
+        self._library.vg_capture_of.argtypes = [_WORD]
+        self._library.vg_event_done.argtypes = [_WORD, _WORD]
+        self._library.vg_news_address.restype = ctypes.c_void_p
+        address = self._library.vg_news_address()
+        self._news = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
         self._touches = (_WORD * 3)()
-        self._touches_read = 0
         self._room = (_WORD * (_ROOM * _FIELDS))()
         self._callback: object = None
 
@@ -89,8 +88,13 @@ class Library:
         """No call asks Python any more: the interpreter ends."""
         self._library.vg_set_callback(None)
 
-    def has_entries(self) -> bool:
-        return self._pending[0] != 0
+    def has_news(self) -> bool:
+        """Whether calls were logged or touches noted that nobody has taken in."""
+        return self._news[0] != 0
+
+    def take_news(self) -> None:
+        """What is there now will be taken in: what comes from here on is news again."""
+        self._news[0] = 0
 
     def watch_pages(self) -> None:
         """Touches of guarded pages are noted from now on."""
@@ -104,22 +108,23 @@ class Library:
     def touches(self) -> list[tuple[int, int, bool]]:
         """(thread, address, is a write) of touches noted since, oldest first."""
         found = []
-        if self._touched[0] != self._touches_read:
-            self._touches_read = self._touched[0]
-            while self._library.vg_touch(self._touches):
-                thread, address, is_write = self._touches
-                found.append((thread, address, bool(is_write)))
+        while self._library.vg_touch(self._touches):
+            thread, address, is_write = self._touches
+            found.append((thread, address, bool(is_write)))
         return found
 
-    def drain(self) -> list[LogEntry]:
-        """The calls logged since, oldest first (at most 256; ask again while has_entries)."""
-        count = self._library.vg_drain(self._room, _WORD(_ROOM))
-        words = self._room[: count * _FIELDS]
-        return [LogEntry(*words[i : i + _FIELDS]) for i in range(0, len(words), _FIELDS)]
+    def drain(self) -> Iterator[LogEntry]:
+        """The calls logged since, oldest first."""
+        count = _ROOM
+        while count == _ROOM:
+            count = self._library.vg_drain(self._room, _ROOM)
+            words = self._room[: count * _FIELDS]
+            for at in range(0, len(words), _FIELDS):
+                yield LogEntry(*words[at : at + _FIELDS])
 
     def settle_event(self, event: int, version: int) -> None:
         """The allocators may be told that this record of the event is complete."""
-        self._library.vg_event_done(_WORD(event), _WORD(version))
+        self._library.vg_event_done(event, version)
 
     def release(self, address: int, size: int) -> None:
         """Nothing pending uses the freed memory any more."""
@@ -127,4 +132,4 @@ class Library:
 
     def capture_of(self, stream: int) -> int:
         """Number of the graph that the stream is being captured into, 0 if none."""
-        return int(self._library.vg_capture_of(_WORD(stream)))
+        return int(self._library.vg_capture_of(stream))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from racegate.interpose.order.clocks import Clock, knows
 
+Work = Callable[[], object]  # what an operation does; what it returns is of no use
 UNTIL_FORCED = "forced"
 EVERYTHING = "everything"
 
@@ -40,7 +41,7 @@ class _Node:
     lane: int
     number: int
     clock: Clock
-    run: Callable[[], None]
+    run: Work
     until: str
 
 
@@ -60,9 +61,7 @@ class Queue:
     def has_pending(self) -> bool:
         return bool(self._pending)
 
-    def submit(
-        self, label: str, lane: int, number: int, clock: Clock, run: Callable[[], None]
-    ) -> None:
+    def submit(self, label: str, lane: int, number: int, clock: Clock, run: Work) -> None:
         """Runs the operation now or keeps it. clock: of its lane after issue."""
         hold = next((hold for hold in self._holds if hold.matches(label)), None)
         behind = any(

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import Enum
-from pathlib import Path
-from types import CodeType, FrameType
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 
+from racegate.interpose.device.frames import Frames, is_program_file
 from racegate.interpose.device.guards import Guards, Snapshots
-from racegate.interpose.device.queue import Queue
+from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
 
-FRAMES_MAX = 8
 RANGES_GUARDED_MAX = 16  # per operation
-LEGACY = 0
-_STANDARD = str(Path(os.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
-_CHILD = str(Path(_OURS) / "child.py")
+OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
+
+
+class _Depth(threading.local):
+    """Per thread: how deep it is in the device's own work. As a context it goes one deeper."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self.depth -= 1
 
 
 class Session:
@@ -50,13 +56,13 @@ class Session:
         self.polls_max = 0
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
-        self._local = threading.local()
+        self._own = _Depth()
         self._threads: dict[int, int] = {}
         self._engine: list[int] = []  # lanes of threads that autograd started
         self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._kinds: dict[CodeType, _File] = {}
+        self._frames = Frames()
         self._main = threading.get_ident()
         self.thread_lane()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
@@ -67,15 +73,25 @@ class Session:
     @property
     def is_own(self) -> bool:
         """Whether this thread does the device's own work, which is nobody's access."""
-        return self.is_over or getattr(self._local, "depth", 0) > 0
+        return self._own.depth > 0 or self.is_over
 
-    @contextmanager
-    def own(self) -> Iterator[None]:
-        self._local.depth = getattr(self._local, "depth", 0) + 1
-        try:
-            yield
-        finally:
-            self._local.depth -= 1
+    def own(self) -> AbstractContextManager[None]:
+        """What the thread does inside is the device's own work."""
+        return self._own
+
+    def leave(self) -> None:
+        """This is a forked child of the program: whatever it does is computed and not judged."""
+        self.is_over = True
+        self.is_recording = False
+        self.queue = Queue()
+        self.polls_max = 0
+        self.lock = threading.RLock()  # another thread may have held it
+        self.guards.open_all()
+
+    @property
+    def is_bare(self) -> bool:
+        """Nobody watches and nothing is held: the device only computes."""
+        return not self.is_recording and self.queue.is_eager and not self.polls_max
 
     def thread_lane(self, ident: int | None = None) -> int:
         """Lane of a host thread; a new one gets it on its first call."""
@@ -86,6 +102,8 @@ class Session:
             name = known.name if known is not None else "of the backward pass"
             name = "the host" if ident == self._main else f"thread {name}"
             lane = self._threads[ident] = self.recorder.add_thread(name)
+            if known is not None and ident != self._main:
+                self.not_seen[OTHER_THREADS] += 1
             if known is None and ident != self._main:
                 self._engine.append(lane)
                 self.recorder.take(lane, self._backward)
@@ -126,12 +144,13 @@ class Session:
 
     def stack(self) -> Stack:
         """Frames of the program, innermost first: no torch, no standard library, none of ours."""
-        frames = self._walk(sys._getframe(1))
+        if self.is_bare:
+            return ()
+        frames = self._frames.walk(sys._getframe(1))
         if not frames and threading.get_ident() != self._main:
-            frames = self._walk(
-                self.main_frame()
-            )  # a backward pass runs in a thread without Python frames
-        return tuple(frames)
+            # a backward pass runs in a thread without Python frames
+            frames = self._frames.walk(self.main_frame())
+        return frames
 
     def main_frame(self) -> FrameType | None:
         """Where the main thread stands."""
@@ -139,57 +158,58 @@ class Session:
 
     def is_program_file(self, name: str) -> bool:
         """Whether code of this file is the program's: not torch's, the standard library's, ours."""
-        return _kind_of_file(name) is _File.PROGRAM
-
-    def _walk(self, frame: FrameType | None) -> list[tuple[str, int, str]]:
-        """On the path of every event: code objects are looked up, not names."""
-        frames: list[tuple[str, int, str]] = []
-        kinds = self._kinds
-        while frame is not None:
-            code = frame.f_code
-            kind = kinds.get(code)
-            if kind is None:
-                kind = kinds[code] = _kind_of_file(code.co_filename)
-            if kind is _File.PROGRAM:
-                frames.append((code.co_filename, frame.f_lineno, code.co_name))
-                if len(frames) == FRAMES_MAX:
-                    break
-            elif kind is _File.BELOW:
-                break
-            frame = frame.f_back
-        return frames
+        return is_program_file(name)
 
     # ---- what the device is asked
 
     def issue(
-        self, kind: str, stream: int, reads: Ranges, writes: Ranges, run: Callable[[], None] | None
+        self,
+        kind: str,
+        stream: int,
+        reads: Ranges,
+        writes: Ranges,
+        run: Work | None,
+        *,
+        stack: Stack | None = None,
     ) -> None:
         """An operation on a stream. run: its work, if it was not done already (eager runs)."""
+        if self.is_bare:
+            if run is not None:
+                run()
+            return
         with self.lock:
             self.drain()
             lane = self.stream_lane(stream)
-            stack = self.stack()
-            label = self.recorder.label(kind, stack)
+            if stack is None:
+                stack = self.stack()
+            recorder = self.recorder
+            label = recorder.label(kind, stack)
             if self.queue.has_pending():
                 self.queue.reach(label)
             if not self.is_recording:
                 reads = writes = ()
-            access = self.recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
+            access = recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
             if run is not None:
-                clock = self.recorder.lanes.clocks[lane]
+                clock = recorder.lanes.clocks[lane]
                 self.queue.submit(label, lane, access.number, clock, run)
             if self.spans.pinned and self.is_recording:
-                for ranges, is_write in ((reads, False), (writes, True)):
-                    for low, high in ranges[:RANGES_GUARDED_MAX]:
-                        span = self.spans.find(low)
-                        if span is not None and span.is_whole_pages:
-                            self.guards.close(low, high, lane, access.number, is_write=is_write)
-                        elif span is not None and span.place is Place.PINNED and not is_write:
-                            self.snapshots.add(low, high)
+                self._guard(reads, lane, access.number, is_write=False)
+                self._guard(writes, lane, access.number, is_write=True)
+
+    def _guard(self, ranges: Ranges, lane: int, number: int, *, is_write: bool) -> None:
+        """Pinned memory that the operation uses is closed, or kept to be compared."""
+        for low, high in ranges[:RANGES_GUARDED_MAX]:
+            span = self.spans.find(low)
+            if span is None or span.place is not Place.PINNED:
+                continue
+            if span.is_whole_pages:
+                self.guards.close(low, high, lane, number, is_write=is_write)
+            elif not is_write:
+                self.snapshots.add(low, high)
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
-        if self.is_own or not (reads or writes):
+        if self.is_own or self.is_bare or not (reads or writes):
             return
         with self.lock:
             self.drain()
@@ -207,6 +227,7 @@ class Session:
     def touched(self, thread: int, address: int, *, is_write: bool) -> None:
         """Code that nobody reports touched a byte that the device may be using."""
         self.not_seen["pinned memory touched below Python (the first byte of each touch)"] += 1
+        self.guards.open(address, address + 1)  # it is open already, and may be closed again
         stack = self.stack()
         byte = ((address, address + 1),)
         label = self.recorder.label(f"host {'write' if is_write else 'read'} (raw)", stack)
@@ -293,6 +314,10 @@ class Session:
         if version is not None:
             self._unsettled[event] = (number, version)
 
+    def found_complete(self, event: int, thread: int) -> None:
+        """An allocator was told that an event is complete."""
+        self.recorder.wait(self.thread_lane(thread), event, self.stack())
+
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
         self._unsettled.pop(event, None)
@@ -312,23 +337,3 @@ class Session:
             self.snapshots.drop(span.base, span.end)
         self.spans.remove(base)
         self.recorder.shadow.remove(base)
-
-
-class _File(Enum):
-    """Whose code a file holds. BELOW: what runs the program; no frame of it follows."""
-
-    PROGRAM = "program"
-    OTHER = "other"
-    BELOW = "below"
-
-
-def _kind_of_file(name: str) -> _File:
-    if name == _CHILD:
-        return _File.BELOW
-    if name.startswith(("<", _OURS)):
-        return _File.OTHER
-    if name.startswith(_STANDARD) and "site-packages" not in name:
-        return _File.OTHER
-    parts = name.split(os.sep)
-    is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
-    return _File.OTHER if is_known else _File.PROGRAM

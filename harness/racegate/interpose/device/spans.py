@@ -30,12 +30,16 @@ class Span:
 
 
 class Spans:
-    """All memory that the device can reach."""
+    """All memory that the device can reach.
+
+    aliases: what `kernels/` keeps of views of this memory; of no use once some of it is no more
+    """
 
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._spans: dict[int, Span] = {}
         self.pinned = 0
+        self.aliases: dict[object, object] = {}
 
     def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
         self.remove(base)
@@ -46,6 +50,7 @@ class Spans:
     def remove(self, base: int) -> None:
         span = self._spans.pop(base, None)
         if span is not None:
+            self.aliases.clear()
             self._bases.remove(base)
             self.pinned -= span.place is Place.PINNED
 
@@ -77,6 +82,10 @@ class Births:
     ) -> None:
         """A tensor's memory begins to be its own. index: of the event that came before."""
         end = base + size
+        known = self._births.get(base)
+        if known is not None and known[0] == end:  # a block of the same size, as in every loop
+            self._births[base] = (end, index, stack)
+            return
         at = bisect_right(self._bases, base)
         if at and base < self._births[self._bases[at - 1]][0]:
             at -= 1

@@ -3,32 +3,79 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.device.spans import Place
+from racegate.interpose.device.spans import Place, Span
 from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
 
+_ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
+
+
+class NoAlias(Exception):
+    """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
+
+
+@dataclass(slots=True)
+class Alias:
+    """A CPU tensor over the bytes of a CUDA tensor. ranges: its bytes; span: the memory around."""
+
+    tensor: Tensor
+    ranges: Ranges
+    span: Span | None
+
 
 def alias_of(session: Session, tensor: Tensor) -> Tensor:
     """A CPU tensor over the same bytes, with the same shape, strides, dtype and lazy bits."""
-    address = tensor.data_ptr()
+    return find_alias(session, tensor).tensor
+
+
+def find_alias(session: Session, tensor: Tensor) -> Alias:
+    """The alias of a CUDA tensor: that of the last time if such a view was seen there before.
+
+    Raises NoAlias.
+    """
+    try:
+        address = tensor.data_ptr()
+    except RuntimeError:
+        raise NoAlias from None
+    key = (address, tensor.size(), tensor.stride(), tensor.dtype, tensor.is_neg())
+    aliases: dict[Any, Any] = session.spans.aliases
+    alias: Alias | None = aliases.get(key)
+    if alias is None or tensor.is_conj():
+        alias = _make(session, tensor, address)
+        if alias.span is not None and not tensor.is_conj():
+            if len(aliases) >= _ALIASES_MAX:
+                aliases.clear()
+            aliases[key] = alias
+    span = alias.span
+    if span is not None and span.place is Place.PINNED:
+        session.guards.open(span.base, span.end)
+    return alias
+
+
+def _make(session: Session, tensor: Tensor, address: int) -> Alias:
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        raise NoAlias
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(mode=False):  # others may use it outside
+            return _make(session, tensor, address)
     span = session.spans.find(address) if address else None
     if span is None and address:
         session.drain()  # allocated a moment ago
         span = session.spans.find(address)
     if span is None:
         if tensor.numel() and tensor._is_zerotensor():
-            return torch.zeros(tensor.size(), dtype=tensor.dtype)
+            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype), (), None)
         if tensor.numel():
             raise RuntimeError(f"racegate: no memory of the virtual device at {address:#x}")
-        return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-    if span.place is Place.PINNED:
-        session.guards.open(span.base, span.end)
+        empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
+        return Alias(empty, (), None)
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)
@@ -40,22 +87,23 @@ def alias_of(session: Session, tensor: Tensor) -> Tensor:
         alias = alias.conj()
     if tensor.is_neg():
         alias = alias._neg_view()
-    return alias
+    return Alias(alias, bytes_of(session, tensor), span)
 
 
 def bytes_of(session: Session, tensor: Tensor) -> Ranges:
     """The bytes of a dense or strided tensor; a view of too many runs is counted as coarse."""
-    if not tensor.numel():
+    count = tensor.numel()
+    if not count:
         return ()
     itemsize = tensor.itemsize
+    address = tensor.data_ptr()
     if tensor.is_contiguous():
-        address = tensor.data_ptr()
-        return ((address, address + tensor.numel() * itemsize),)
+        return ((address, address + count * itemsize),)
     shape = tuple(tensor.size())
     strides = tuple(stride * itemsize for stride in tensor.stride())
     if is_coarse(shape, strides, itemsize):
         session.not_seen["views taken as a whole (too many separate runs)"] += 1
-    return strided_ranges(tensor.data_ptr(), shape, strides, itemsize)
+    return strided_ranges(address, shape, strides, itemsize)
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -8,41 +8,16 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
-from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.kernels.operators import PICKS, Operator
 from racegate.interpose.order.ranges import Ranges, element_ranges, merged
 
 _ELEMENTS_MAX = 1 << 22
 _MASKS = (torch.bool, torch.uint8)
 
-# operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
-_PICKS = {
-    "index": (0, "index"),
-    "_unsafe_index": (0, "index"),
-    "index_put_": (0, "index"),
-    "_index_put_impl_": (0, "index"),
-    "index_select": (0, "index_select"),
-    "index_add_": (0, "index_select"),
-    "index_copy_": (0, "index_select"),
-    "index_fill_": (0, "index_select"),
-    "gather": (0, "gather"),
-    "scatter_": (0, "gather"),
-    "scatter_add_": (0, "gather"),
-    "scatter_reduce_": (0, "gather"),
-    "embedding": (0, "rows"),
-    "masked_select": (0, "mask"),
-    "take": (0, "take"),
-    "put_": (0, "take"),
-}
-
-
-def is_indexed(operator: Operator) -> bool:
-    """Whether what it touches depends on indices or masks among its arguments."""
-    return operator.short in _PICKS
-
 
 def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
     """Whether a mask among the indices makes torch wait for its count."""
-    if _PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
+    if PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
         return False
     masked = [index for index in tensors_in(args[1]) if index.dtype in _MASKS and index.is_cuda]
     return bool(masked)
@@ -50,7 +25,7 @@ def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
 
 def touched(session: Session, operator: Operator, args: tuple[Any, ...]) -> dict[int, Ranges]:
     """Ranges of the picked argument, by its position; empty if it is taken as a whole."""
-    position, how = _PICKS[operator.short]
+    position, how = PICKS[operator.short]
     source = args[position]
     if not source.is_cuda or not source.numel() or not session.is_recording:
         return {}

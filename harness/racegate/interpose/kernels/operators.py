@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,22 +31,49 @@ WAITING = frozenset({
 })  # fmt: skip
 
 
+# operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
+PICKS = {
+    "index": (0, "index"),
+    "_unsafe_index": (0, "index"),
+    "index_put_": (0, "index"),
+    "_index_put_impl_": (0, "index"),
+    "index_select": (0, "index_select"),
+    "index_add_": (0, "index_select"),
+    "index_copy_": (0, "index_select"),
+    "index_fill_": (0, "index_select"),
+    "gather": (0, "gather"),
+    "scatter_": (0, "gather"),
+    "scatter_add_": (0, "gather"),
+    "scatter_reduce_": (0, "gather"),
+    "embedding": (0, "rows"),
+    "masked_select": (0, "mask"),
+    "take": (0, "take"),
+    "put_": (0, "take"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator as the device runs it. writes: argument positions; writes_named: keywords."""
+    """One operator as the device runs it. short: as a finding names it (`add` of `add.Tensor`).
+
+    kernel: its CPU kernel without the way there, which takes no number for a tensor; None: none
+    tensors: positions of arguments that are tensors
+    writes, writes_named: the arguments that it writes, by position and by name
+    has_outputs: it writes some that can only be given by name (`out=`)
+    """
 
     name: str
+    short: str
     overload: Any
+    kernel: Callable[..., Any] | None
+    tensors: frozenset[int]
     writes: frozenset[int]
     writes_named: frozenset[str]
+    has_outputs: bool
     is_random: bool
+    is_indexed: bool
     takes_generator: bool
     waits: bool
-
-    @property
-    def short(self) -> str:
-        """As a finding names it: without the namespace, and without `.Tensor` and the like."""
-        return self.name.partition("::")[2].partition(".")[0]
 
 
 def describe(name: str) -> Operator:
@@ -57,13 +86,30 @@ def describe(name: str) -> Operator:
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
     return Operator(
         name=name,
+        short=base,
         overload=op,
+        kernel=native_kernel(name, "CPU") if has_kernel(name, "CPU") else None,
+        tensors=frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type)),
         writes=frozenset(i for i, is_written in enumerate(written) if is_written),
         writes_named=frozenset(a.name for a, w in zip(arguments, written, strict=True) if w),
+        has_outputs=any(a.kwarg_only and w for a, w in zip(arguments, written, strict=True)),
         is_random=torch.Tag.nondeterministic_seeded in op.tags,
+        is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
         waits=name in WAITING,
     )
+
+
+def has_kernel(name: str, key: str) -> bool:
+    """Whether a kernel of its own is registered for the dispatch key."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
+def native_kernel(name: str, key: str) -> Callable[..., Any]:
+    """The kernel that is registered now, whatever is registered in its place later."""
+    dispatch_key = torch._C.DispatchKey.__members__[key]
+    kernel = torch._C._dispatch_get_computed_kernel_for_dispatch_key(name, dispatch_key)
+    return partial(kernel.call_boxed, torch._C.DispatchKeySet(dispatch_key))
 
 
 def device_operators() -> list[Operator]:
@@ -72,8 +118,7 @@ def device_operators() -> list[Operator]:
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         if not name.startswith("aten::") or name in KEPT:
             continue
-        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CUDA")
-        if (has_kernel or name in ADDED) and not is_view(name):
+        if (has_kernel(name, "CUDA") or name in ADDED) and not is_view(name):
             found.append(describe(name))
     return found
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.kernels.binding import Bound
 from racegate.interpose.kernels.operators import Operator
 
 _STEP = 4  # torch's CUDA generators count in fours
@@ -31,19 +32,20 @@ class Generators:
         self._twins[id(generator)] = (generator, twin, seed, offset + _STEP)
         return twin
 
-    def call(self, operator: Operator, args: Any, kwargs: Any) -> Any:
+    def call(self, operator: Operator, bound: Bound) -> Any:
         """Runs a random operator with the default generator's twin if it was given none."""
+        call, args, kwargs = bound.call, bound.args, bound.kwargs
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
         if given:
-            return operator.overload(*args, **kwargs)
+            return call(*args, **kwargs)
         twin = self.twin(torch.cuda.default_generators[0])
         if operator.takes_generator:
-            return operator.overload(*args, **{**kwargs, "generator": twin})
+            return call(*args, **{**kwargs, "generator": twin})
         default = torch.default_generator
         saved = default.get_state()
         default.set_state(twin.get_state())
         try:
-            return operator.overload(*args, **kwargs)
+            return call(*args, **kwargs)
         finally:
             twin.set_state(default.get_state())
             default.set_state(saved)

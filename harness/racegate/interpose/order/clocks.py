@@ -72,9 +72,11 @@ class Lanes:
 
         What the thread does afterwards is not ordered before the operation.
         """
-        join(self.clocks[stream], self.clocks[thread])
-        number = self.tick(stream)
-        self.tick(thread)
+        clock, known = self.clocks[stream], self.clocks[thread]
+        join(clock, known)
+        numbers = self.numbers
+        number = numbers[stream] = clock[stream] = numbers[stream] + 1
+        numbers[thread] = known[thread] = numbers[thread] + 1
         return number
 
     def snapshot(self, lane: int) -> Clock:

@@ -7,8 +7,7 @@ other timing of the same program could exchange.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from racegate.interpose.order.clocks import Clock, Lanes, join, knows
@@ -16,6 +15,7 @@ from racegate.interpose.order.ranges import Ranges, size_of
 from racegate.interpose.order.shadow import Access, Frame, Race, Shadow
 
 Stack = tuple[Frame, ...]
+_NO_FRAME: Frame = ("", 0, "")
 
 
 @dataclass(slots=True)
@@ -65,7 +65,8 @@ class Recorder:
         self.events = 0
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
-        self._labels: Counter[str] = Counter()
+        self._labels: dict[str, int] = {}
+        self._places: dict[tuple[str, Frame], str] = {}
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Version] = {}
         self._open: dict[int, list[Conflict]] = {}
@@ -86,15 +87,21 @@ class Recorder:
 
     def label(self, kind: str, stack: Stack) -> str:
         """Kind, place and count: the name of an operation that another run has again."""
-        place = f"{kind}@{stack[0][0].rpartition('/')[2]}:{stack[0][1]}" if stack else f"{kind}@?"
-        self._labels[place] += 1
-        return f"{place}#{self._labels[place]}"
+        frame = stack[0] if stack else _NO_FRAME
+        place = self._places.get((kind, frame))
+        if place is None:
+            where = f"{frame[0].rpartition('/')[2]}:{frame[1]}" if stack else "?"
+            place = self._places[kind, frame] = f"{kind}@{where}"
+        count = self._labels.get(place, 0) + 1
+        self._labels[place] = count
+        return f"{place}#{count}"
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
     ) -> Access:
         """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
-        self._join_legacy(stream)
+        if self._blocking:
+            self._join_legacy(stream)
         number = self.lanes.issue(thread, stream)
         access = self._access(stream, number, label, stack)
         self._touch(access, reads, writes)
@@ -109,7 +116,8 @@ class Recorder:
     def record(self, event: int, thread: int, stream: int, stack: Stack) -> None:
         """An event is recorded on a stream: it covers all that was put there before."""
         self.events += 1
-        self._join_legacy(stream)
+        if self._blocking:
+            self._join_legacy(stream)
         clock = self.lanes.snapshot(stream)
         join(clock, self.lanes.clocks[thread])
         self._versions[event] = Version(stream, self.lanes.numbers[stream], clock, stack)
@@ -133,7 +141,8 @@ class Recorder:
 
     def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
         """A thread waits for all that was put on a stream."""
-        self._join_legacy(stream)
+        if self._blocking:
+            self._join_legacy(stream)
         clock = self.lanes.snapshot(stream)
         self._join(thread, Version(stream, self.lanes.numbers[stream], clock, stack), stack)
         return clock
@@ -166,7 +175,7 @@ class Recorder:
             if races:
                 self._report(races, access, is_write=True)
 
-    def _report(self, races: list[Race], access: Access, *, is_write: bool) -> None:
+    def _report(self, races: Sequence[Race], access: Access, *, is_write: bool) -> None:
         for race in races:
             first = race.earlier
             key = (place_of(first.label), race.earlier_writes, place_of(access.label), is_write)
@@ -201,7 +210,7 @@ class Recorder:
 
     def _join_legacy(self, stream: int) -> None:
         """The legacy default stream and the blocking streams wait for each other."""
-        if self._legacy is None or not self._blocking:
+        if self._legacy is None:
             return
         others = self._blocking if stream == self._legacy else ()
         if stream in self._blocking:

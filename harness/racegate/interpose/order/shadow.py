@@ -8,7 +8,7 @@ its history: use again without an order is a race like any other.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -55,9 +55,10 @@ class _Cell:
 class _Stretch:
     """A stretch of memory that was allocated at once. Its cells cover it without gaps."""
 
-    __slots__ = ("cells", "high", "starts")
+    __slots__ = ("cells", "high", "low", "starts")
 
     def __init__(self, low: int, high: int) -> None:
+        self.low = low
         self.high = high
         self.starts = [low]
         self.cells = [_Cell(high, None, {})]
@@ -82,6 +83,7 @@ class Shadow:
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._stretches: dict[int, _Stretch] = {}
+        self._latest = _NOWHERE  # looked up last
 
     def add(self, low: int, size: int) -> None:
         """Memory that the runtime allocated or registered; its bytes have no history."""
@@ -93,6 +95,7 @@ class Shadow:
         """Memory that is no more: what was known of it is forgotten."""
         if self._stretches.pop(low, None) is not None:
             self._bases.remove(low)
+            self._latest = _NOWHERE
 
     def is_known(self, address: int) -> bool:
         """Whether the address lies in memory that was added."""
@@ -102,27 +105,46 @@ class Shadow:
         """How many ranges are kept: what the shadow costs."""
         return sum(len(stretch.cells) for stretch in self._stretches.values())
 
-    def read(self, low: int, high: int, access: Access, clock: Clock) -> list[Race]:
+    def read(self, low: int, high: int, access: Access, clock: Clock) -> Sequence[Race]:
         """Bytes [low, high) are read. clock: what the lane of the access knows."""
+        stretch = self._latest
+        if not stretch.low <= low < stretch.high:
+            stretch = self._find(low) or _NOWHERE
+        starts = stretch.starts
+        index = bisect_right(starts, low) - 1
+        if index >= 0 and starts[index] == low and stretch.cells[index].high == high:
+            cell = stretch.cells[index]  # the same bytes as the last time, as in every loop
+            cell.reads[access.lane] = access
+            write = cell.write
+            if write is None or not _is_unordered(write, access, clock):
+                return ()
+            return (Race(write, True, low, high),)
         races: list[Race] = []
-        for start, cell in self._touched(low, high):
+        for start, cell in _touched(stretch, low, high):
             write = cell.write
             if write is not None and _is_unordered(write, access, clock):
                 races.append(Race(write, True, start, cell.high))
             cell.reads[access.lane] = access
         return races
 
-    def write(self, low: int, high: int, access: Access, clock: Clock) -> list[Race]:
+    def write(self, low: int, high: int, access: Access, clock: Clock) -> Sequence[Race]:
         """Bytes [low, high) are written. clock: what the lane of the access knows."""
-        races: list[Race] = []
-        for start, cell in self._touched(low, high):
-            write = cell.write
-            if write is not None and _is_unordered(write, access, clock):
-                races.append(Race(write, True, start, cell.high))
-            for read in cell.reads.values():
-                if _is_unordered(read, access, clock):
-                    races.append(Race(read, False, start, cell.high))
-        self._unite(low, high, access)
+        stretch = self._latest
+        if not stretch.low <= low < stretch.high:
+            stretch = self._find(low) or _NOWHERE
+        starts = stretch.starts
+        index = bisect_right(starts, low) - 1
+        if index >= 0 and starts[index] == low and stretch.cells[index].high == high:
+            cell = stretch.cells[index]
+            races = _races_with_write(low, cell, access, clock)
+            cell.write = access
+            cell.reads = {}
+            return races
+        races = []
+        for start, cell in _touched(stretch, low, high):
+            races += _races_with_write(start, cell, access, clock)
+        if stretch is not _NOWHERE:
+            _unite(stretch, low, min(high, stretch.high), access)
         return races
 
     def _find(self, address: int) -> _Stretch | None:
@@ -130,27 +152,41 @@ class Shadow:
         if index < 0:
             return None
         stretch = self._stretches[self._bases[index]]
-        return stretch if address < stretch.high else None
+        if address >= stretch.high:
+            return None
+        self._latest = stretch
+        return stretch
 
-    def _touched(self, low: int, high: int) -> Iterator[tuple[int, _Cell]]:
-        """Cells of exactly the bytes [low, high) that are known, as (start, cell)."""
-        stretch = self._find(low)
-        if stretch is None:
-            return
-        first = stretch.cut(low)
-        last = stretch.cut(min(high, stretch.high))
-        yield from zip(stretch.starts[first:last], stretch.cells[first:last], strict=True)
 
-    def _unite(self, low: int, high: int, access: Access) -> None:
-        """After a write all its bytes have one history."""
-        stretch = self._find(low)
-        if stretch is None:
-            return
-        high = min(high, stretch.high)
-        first = stretch.cut(low)
-        last = stretch.cut(high)
-        stretch.starts[first:last] = [low]
-        stretch.cells[first:last] = [_Cell(high, access, {})]
+_NOWHERE = _Stretch(0, 0)
+
+
+def _races_with_write(low: int, cell: _Cell, access: Access, clock: Clock) -> list[Race]:
+    races: list[Race] = []
+    write = cell.write
+    if write is not None and _is_unordered(write, access, clock):
+        races.append(Race(write, True, low, cell.high))
+    for read in cell.reads.values():
+        if _is_unordered(read, access, clock):
+            races.append(Race(read, False, low, cell.high))
+    return races
+
+
+def _touched(stretch: _Stretch, low: int, high: int) -> Iterator[tuple[int, _Cell]]:
+    """Cells of exactly the bytes [low, high) of a stretch, as (start, cell)."""
+    if stretch is _NOWHERE:
+        return iter(())
+    first = stretch.cut(low)
+    last = stretch.cut(min(high, stretch.high))
+    return zip(stretch.starts[first:last], stretch.cells[first:last], strict=True)
+
+
+def _unite(stretch: _Stretch, low: int, high: int, access: Access) -> None:
+    """After a write all its bytes have one history."""
+    first = stretch.cut(low)
+    last = stretch.cut(high)
+    stretch.starts[first:last] = [low]
+    stretch.cells[first:last] = [_Cell(high, access, {})]
 
 
 def _is_unordered(earlier: Access, access: Access, clock: Clock) -> bool:

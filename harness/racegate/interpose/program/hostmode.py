@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import NoAlias, bytes_of, tensors_in
+from racegate.interpose.kernels.binding import PLAIN
+from racegate.interpose.kernels.operators import has_kernel
+from racegate.interpose.kernels.run import Kernels
 
 # They look at shapes and addresses only.
 _BLIND = frozenset({
@@ -20,14 +24,52 @@ _BLIND = frozenset({
 # What they write they do not read.
 _OVERWRITING = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "random_"})
 
+_EMPTY = frozenset({"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"})
+_PIN = torch.ops.aten._pin_memory.default
+_COPY = torch.ops.aten.copy_.default
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What an operator does to pinned memory. written: positions and names of arguments it writes;
+    is_blind: it touches no element; read_kind, write_kind: how a finding names it.
+    """
+
+    name: str
+    read_kind: str
+    write_kind: str
+    is_composite: bool
+    is_blind: bool
+    written: frozenset[Any]
+
+
+def _is_first_on_device(args: tuple[Any, ...]) -> bool:
+    """Whether the first argument is a CUDA tensor, or a list that begins with one: then the
+    dispatcher would take the kernel of the device, if the others are dense.
+    """
+    first = args[0] if args else None
+    if isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return isinstance(first, torch.Tensor) and bool(first.is_cuda)
+
+
+def _is_device_copy(to: Any, source: Any) -> bool:
+    return (to.is_cuda or source.is_cuda) and all(
+        tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized
+        for tensor in (to, source)
+    )
+
 
 class HostMode(TorchDispatchMode):  # type: ignore[misc]
-    """Sees every operator of a thread before its kernel; CUDA operators pass through."""
+    """Sees every operator of a thread before its kernel. Those of the device go to their kernels
+    from here, without the way through the dispatcher.
+    """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, kernels: Kernels) -> None:
         super().__init__()
         self._session = session
-        self._effects: dict[Any, tuple[bool, bool, frozenset[Any]]] = {}
+        self._kernels = kernels
+        self._effects: dict[int, _Effect] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -38,82 +80,100 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         session = self._session
-        session.drain()
-        if session.is_own or not session.spans.pinned:
+        if session.is_own:
             return func(*args, **kwargs)
-        touching = [
-            (key, tensor)
-            for key, value in (*enumerate(args), *kwargs.items())
-            for tensor in tensors_in(value)
-            if tensor.is_cpu
-            and tensor.layout is torch.strided
-            and session.spans.find(tensor.data_ptr()) is not None
-        ]
-        is_composite, is_blind, written = self._effect(func)
-        if is_composite and touching:
+        if func is _COPY:
+            if not types and _is_device_copy(args[0], args[1]):
+                return self._kernels.copy(*args)
+        elif not types and _is_first_on_device(args):
+            operator = self._kernels.direct.get(id(func))
+            if operator is not None:
+                try:
+                    return self._kernels.run(operator, args, kwargs)
+                except NoAlias:  # another kernel than that of dense tensors is the right one
+                    return func(*args, **kwargs)
+        session.drain()
+        if not session.spans.pinned:
+            return func(*args, **kwargs)
+        touching, has_cuda = self._find_pinned(args, kwargs)
+        is_new = kwargs.get("pin_memory") or func is _PIN
+        if not touching and not is_new:
+            return func(*args, **kwargs)
+        effect = self._effect(func)
+        if effect.is_composite and touching:
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if touching and not is_blind and not self._has_cuda(args, kwargs):
-            self._report(func, touching, written)
+        if touching and not effect.is_blind and not has_cuda:
+            self._report(effect, touching)
         result = func(*args, **kwargs)
-        self._report_new(func, touching, result)
+        if is_new:
+            self._report_new(effect, result)
         return result
 
-    def _effect(self, func: Any) -> tuple[bool, bool, frozenset[Any]]:
-        """(composite, touches no element, keys of written arguments) of an operator."""
-        known = self._effects.get(func)
+    def _find_pinned(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[tuple[Any, Any]], bool]:
+        """(key and tensor of arguments in pinned memory, whether it runs on the device or moves
+        something there).
+        """
+        find = self._session.spans.find
+        touching = []
+        device = kwargs.get("device") if kwargs else None
+        has_cuda = device is not None and torch.device(device).type == "cuda"
+        for key, value in (*enumerate(args), *kwargs.items()):
+            if type(value) in PLAIN:
+                continue
+            for tensor in tensors_in(value):
+                if tensor.is_cuda:
+                    has_cuda = True
+                elif tensor.is_cpu and tensor.layout is torch.strided and find(tensor.data_ptr()):
+                    touching.append((key, tensor))
+        return touching, has_cuda
+
+    def _effect(self, func: Any) -> _Effect:
+        known = self._effects.get(id(func))
         if known is None:
-            arguments = func._schema.arguments
-            written: set[Any] = set()
-            aliases = False
-            for index, argument in enumerate(arguments):
-                if argument.alias_info is not None:
-                    aliases = True
-                    if argument.alias_info.is_write:
-                        written |= {index, argument.name}
-            name = func._schema.name.partition("::")[2]
-            key = "CompositeImplicitAutograd"
-            composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-            is_blind = name in _BLIND or (aliases and not written)
-            known = self._effects[func] = (composite, is_blind, frozenset(written))
+            known = self._effects[id(func)] = _effect_of(func)
         return known
 
-    @staticmethod
-    def _has_cuda(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether the operator runs on the device, or moves something there."""
-        device = kwargs.get("device")
-        if device is not None and torch.device(device).type == "cuda":
-            return True
-        values = (*args, *kwargs.values())
-        return any(tensor.is_cuda for value in values for tensor in tensors_in(value))
-
-    def _report(self, func: Any, touching: list[tuple[Any, Any]], written: frozenset[Any]) -> None:
+    def _report(self, effect: _Effect, touching: list[tuple[Any, Any]]) -> None:
         session = self._session
-        name = func._schema.name.partition("::")[2]
         reads: list[tuple[int, int]] = []
         writes: list[tuple[int, int]] = []
         for key, tensor in touching:
-            ranges = bytes_of(session, tensor)
-            if key in written:
-                writes.extend(ranges)
-            if key not in written:
-                reads.extend(ranges)
-        verb = "write" if writes else "read"
-        session.host_access(f"host {verb} ({name})", tuple(reads), tuple(writes))
+            parts = writes if key in effect.written else reads
+            parts += bytes_of(session, tensor)
+        kind = effect.write_kind if writes else effect.read_kind
+        session.host_access(kind, tuple(reads), tuple(writes))
 
-    def _report_new(self, func: Any, touching: list[tuple[Any, Any]], result: Any) -> None:
-        """Pinned results that were not arguments were filled by the operator."""
+    def _report_new(self, effect: _Effect, result: Any) -> None:
+        """New memory that is pinned was filled by the operator, or holds nothing yet."""
         session = self._session
-        name = func._schema.name.partition("::")[2]
-        if name in ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"):
+        if effect.name in _EMPTY:
             return
-        known = {tensor.untyped_storage().data_ptr() for _, tensor in touching}
         for tensor in tensors_in(result):
-            if not tensor.is_cpu or tensor.layout is not torch.strided:
+            if not tensor.is_cpu or tensor.layout is not torch.strided or not tensor.numel():
                 continue
-            if tensor.untyped_storage().data_ptr() in known or not tensor.numel():
-                continue
-            if session.spans.find(tensor.data_ptr()) is not None and name != "_to_copy":
-                session.host_access(f"host write ({name})", (), bytes_of(session, tensor))
+            if session.spans.find(tensor.data_ptr()) is not None:
+                session.host_access(effect.write_kind, (), bytes_of(session, tensor))
+
+
+def _effect_of(func: Any) -> _Effect:
+    written: set[Any] = set()
+    aliases = False
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None:
+            aliases = True
+            if argument.alias_info.is_write:
+                written |= {index, argument.name}
+    name = func._schema.name.partition("::")[2]
+    return _Effect(
+        name=name,
+        read_kind=f"host read ({name})",
+        write_kind=f"host write ({name})",
+        is_composite=has_kernel(func.name(), "CompositeImplicitAutograd"),
+        is_blind=name in _BLIND or (aliases and not written),
+        written=frozenset(written),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,12 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     _prefer_plain_kernels()
     kernels.register()
     triton = TritonKernels(session, library, graphs)
-    AfterImport({"triton.runtime.interpreter": triton.patch}).install()
+    AfterImport(
+        {
+            "triton.runtime.interpreter": triton.patch,
+            "triton.runtime.autotuner": triton.fix_autotuners,
+        }
+    ).install()
     track_arrays(session)
     _track_events(session)
     _track_backward(session)
@@ -61,13 +67,17 @@ def _prefer_plain_kernels() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def enter(session: Session) -> HostMode:
+def enter(installed: Installed) -> None:
     """In the process of the run: this thread and those it starts are watched from now on."""
     torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
-    track_threads(session, lambda: HostMode(session))
-    mode = HostMode(session)
-    mode.__enter__()
-    return mode
+    session, kernels = installed.session, installed.kernels
+
+    def make_mode() -> AbstractContextManager[object]:
+        mode: AbstractContextManager[object] = HostMode(session, kernels)
+        return nullcontext() if session.is_bare else mode
+
+    track_threads(session, make_mode)
+    make_mode().__enter__()
 
 
 def _track_events(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -49,9 +50,11 @@ class TrackedLock:
 def track_threads(session: Session, make_mode: MakeMode) -> None:
     """Locks made from now on, and threads started from now on, carry their edges.
 
-    queue.Queue, Condition, Event, Semaphore, Barrier and futures are made of these locks.
+    queue.Queue, Condition, Event, Semaphore, Barrier and futures are made of these locks; executors
+    also of queue.SimpleQueue, which is written in C.
     """
     _track_locks(session)
+    queue.SimpleQueue = _tracked_queue(session)  # type: ignore[misc, assignment]
     _track_starts(session, make_mode)
 
 
@@ -74,6 +77,31 @@ def _tracked_rlock(session: Session) -> Callable[[], Any]:
         return plain()
 
     return tracked
+
+
+def _tracked_queue(session: Session) -> type:
+    """SimpleQueue whose items carry what the thread that put them had done."""
+    plain: Any = queue.SimpleQueue
+
+    class SimpleQueue(plain):  # type: ignore[misc]
+        """As queue.SimpleQueue."""
+
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002
+            session.drain()
+            super().put((session.recorder.hand_on(session.thread_lane()), item))
+
+        def put_nowait(self, item: Any) -> None:
+            self.put(item)
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: FBT001, FBT002
+            clock, item = super().get(block, timeout)
+            session.recorder.take(session.thread_lane(), clock)
+            return item
+
+        def get_nowait(self) -> Any:
+            return self.get(block=False)
+
+    return SimpleQueue
 
 
 def _track_starts(session: Session, make_mode: MakeMode) -> None:

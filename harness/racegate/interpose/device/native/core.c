@@ -8,13 +8,16 @@
 #include "virtual.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity;
 static callback_t callback;
-volatile uint64_t vg_pending; /* entries of the log that Python has not read */
+volatile uint64_t vg_news; /* set when there is something that Python has not read: calls of the log, touches of pages */
 
 void vg_set_callback(callback_t function) { callback = function; }
-volatile uint64_t *vg_pending_address(void) { return &vg_pending; }
+volatile uint64_t *vg_news_address(void) { return &vg_news; }
 
 static void *checked(void *memory) {
     if (!memory) { fputs("racegate: the virtual CUDA runtime is out of memory\n", stderr); _exit(3); }
@@ -28,7 +31,7 @@ void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) 
         entries = checked(realloc(entries, entry_capacity * sizeof *entries));
     }
     entries[entry_count++] = (struct log_entry){kind, (uint64_t)pthread_self(), a, b, c, d};
-    vg_pending = entry_count;
+    vg_news = 1;
     pthread_mutex_unlock(&lock);
 }
 
@@ -39,7 +42,6 @@ uint64_t vg_drain(struct log_entry *out, uint64_t room) {
     memcpy(out, entries, count * sizeof *out);
     memmove(entries, entries + count, (entry_count - count) * sizeof *entries);
     entry_count -= count;
-    vg_pending = entry_count;
     pthread_mutex_unlock(&lock);
     return count;
 }

@@ -21,8 +21,6 @@ static struct { uint64_t thread, address, is_write; } touches[TOUCHES_MAX];
 static volatile uint64_t touch_count, touch_read;
 static struct sigaction previous;
 static int started;
-volatile uint64_t vg_touched; /* touches that were noted, ever */
-volatile uint64_t *vg_touched_address(void) { return &vg_touched; }
 
 static int open_page(uintptr_t address) {
     for (int i = 0; i < guard_count; i++)
@@ -35,7 +33,7 @@ static void note(uintptr_t address, int is_write) {
     touches[at % TOUCHES_MAX].thread = (uint64_t)pthread_self();
     touches[at % TOUCHES_MAX].address = address;
     touches[at % TOUCHES_MAX].is_write = (uint64_t)is_write;
-    __sync_fetch_and_add(&vg_touched, 1);
+    vg_news = 1;
 }
 static void on_fault(int number, siginfo_t *info, void *context) {
     uintptr_t address = (uintptr_t)info->si_addr;

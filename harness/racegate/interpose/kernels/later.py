@@ -1,0 +1,81 @@
+"""What an operator needs that runs later: its results' shapes now, and copies of host arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import Tensor, tensors_in
+from racegate.interpose.kernels.binding import Bound
+from racegate.interpose.kernels.operators import Operator
+
+
+def stage(session: Session, bound: Bound) -> None:
+    """Host tensors of a kernel that runs later: their values now.
+
+    A tensor of no dimensions is often a Python number, which its clone would not be.
+    """
+    bound.args = [_staged(session, value, bound) for value in bound.args]
+    bound.kwargs = {name: _staged(session, value, bound) for name, value in bound.kwargs.items()}
+
+
+def _staged(session: Session, value: Any, bound: Bound) -> Any:
+    if isinstance(value, torch.Tensor):
+        is_shared = value.dim() or session.spans.find(value.data_ptr()) is not None
+        return value.clone() if id(value) not in bound.back and is_shared else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_staged(session, item, bound) for item in value)
+    return value
+
+
+def grow_outputs(operator: Operator, kwargs: dict[str, Any], bound: Bound) -> bool:
+    """`out=` tensors of no elements take the size of the result, as torch's kernels do.
+
+    Returns whether one grew: then the arguments have to be bound again.
+    """
+    outputs = [kwargs[name] for name in operator.writes_named if name in kwargs]
+    if all(t.numel() for value in outputs for t in tensors_in(value) if t.is_cuda):
+        return False
+    meta_kwargs = _to_meta(bound.kwargs, {})
+    operator.overload(*_to_meta(bound.args, {}), **meta_kwargs)
+    has_grown = False
+    for name in operator.writes_named & kwargs.keys():
+        pairs = zip(tensors_in(kwargs[name]), tensors_in(meta_kwargs[name]), strict=True)
+        for tensor, shaped in pairs:
+            if tensor.size() != shaped.size():
+                tensor.resize_(shaped.size())
+                has_grown = True
+    return has_grown
+
+
+def shapes_of(operator: Operator, bound: Bound) -> Any:
+    """The result as meta tensors; arguments that are results stand for themselves."""
+    stands_for: dict[int, Tensor] = {}
+    kwargs = _to_meta(bound.kwargs, stands_for)
+    return _restored(operator.overload(*_to_meta(bound.args, stands_for), **kwargs), stands_for)
+
+
+def _restored(value: Any, stands_for: dict[int, Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return stands_for.get(id(value), value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_restored(item, stands_for) for item in value)
+    return value
+
+
+def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:
+    """back: what each meta tensor stands for, by its id."""
+    if isinstance(value, torch.Tensor):
+        meta = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
+        back[id(meta)] = value
+        back[-id(meta)] = meta
+        return meta
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_meta(item, back) for item in value)
+    if isinstance(value, dict):
+        return {key: _to_meta(item, back) for key, item in value.items()}
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    return value

@@ -1,0 +1,69 @@
+"""A program that forks, starts others or asks for a second GPU is told so, and keeps its code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from racegate.interpose.build import find_toolkit
+from racegate.interpose.errors import BadInput
+
+
+def why_not() -> str:
+    try:
+        find_toolkit()
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+
+PROGRAM = """
+    import multiprocessing, os, subprocess, sys
+    import torch
+
+    def look(answers):
+        answers.put(torch.cuda.is_available())
+
+    if __name__ == "__main__":
+        here = torch.zeros(4, device="cuda")
+        pid = os.fork()
+        if pid == 0:
+            print("forked child computes", (here + 1).sum().item())
+            sys.exit(3)
+        print("forked child ended with", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        context = multiprocessing.get_context("spawn")
+        answers = context.Queue()
+        process = context.Process(target=look, args=(answers,))
+        process.start()
+        print("spawned process has a GPU:", answers.get())
+        process.join()
+        try:
+            torch.zeros(2, device="cuda:1")
+        except RuntimeError as error:
+            print("second GPU:", str(error).splitlines()[0])
+        sys.exit(5)
+"""
+
+
+def test_other_processes_and_a_second_gpu_are_told_and_nothing_hangs(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(PROGRAM))
+    command = [sys.executable, "-m", "racegate.interpose", "--timeout", "200", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 5, done.stderr
+    for line in (
+        "forked child computes 4.0",
+        "forked child ended with 3",
+        "spawned process has a GPU: False",
+        "(the virtual machine has one GPU)",
+    ):
+        assert line in done.stdout
+    for line in ("processes forked by the program", "processes started by", "a second GPU was"):
+        assert line in done.stderr
