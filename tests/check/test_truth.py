@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
@@ -13,7 +13,7 @@ from racegate.history.schedule import EAGER, LATE, Schedule
 from racegate.scenario.spec import DrafterKind, Scenario
 from racegate_reference.decoding import truth
 from racegate_reference.paths import Paths
-from support import NAMES, scenario
+from support import IS_NIGHTLY, NAMES, scenario
 
 
 def continued(of: Scenario, paths: Paths) -> dict[str, tuple[int, ...]]:
@@ -35,6 +35,7 @@ def test_no_script_looks_behind_the_end_of_the_truth(name: str) -> None:
     assert digest_with(of, LATE, is_continued=False) == digest_with(of, LATE, is_continued=True)
 
 
+@settings(max_examples=10_000 if IS_NIGHTLY else 40)
 @given(scenarios())
 def test_no_generated_scenario_does(of: Scenario) -> None:
     engine = msgspec.structs.replace(of.engine, drafter=DrafterKind.SCRIPTED)

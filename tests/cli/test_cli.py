@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witness, save
 from support import NAMES, SCENARIOS
 
@@ -78,17 +79,27 @@ def json_of(*arguments: str, code: int = 0) -> Any:
     return json.loads(result.stdout)
 
 
+Whole = tuple[subprocess.CompletedProcess[str], Any]
+
+
 class TestGate:
-    def test_fault_free_it_proves_every_scenario(self) -> None:
-        result = racegate("gate")
+    @pytest.fixture(scope="class")
+    def whole(self, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+        """The whole gate with its witnesses, run once: what it prints, and its JSON."""
+        path = tmp_path_factory.mktemp("gate") / "gate.json"
+        result = racegate("gate", "--must-fail", "scenarios/witnesses", "--json", str(path))
+        return result, json.loads(path.read_text())
+
+    def test_fault_free_it_proves_every_scenario(self, whole: Whole) -> None:
+        result, _ = whole
         assert result.returncode == 0, result.stdout + result.stderr
         for name in NAMES:
             assert name in result.stdout
         assert "PROVED: " in result.stdout
         assert "assuming:" in result.stdout
 
-    def test_json_is_one_object_and_nothing_else(self) -> None:
-        gate = json_of("gate")
+    def test_its_json_has_every_scenario(self, whole: Whole) -> None:
+        _, gate = whole
         assert set(gate) == {
             "schema",
             "verdict",
@@ -126,16 +137,21 @@ class TestGate:
         ],
     )
     def test_each_fault_is_found(self, fault: str) -> None:
-        gate = json_of("gate", "--fault", fault, code=1)
+        scripts = " or ".join(find_fault(fault).scenarios)
+        gate = json_of("gate", "--fault", fault, "-k", scripts, code=1)
         assert gate["verdict"] in ("DIVERGENT", "CONFLICT")
 
     def test_the_control_is_silent(self) -> None:
-        gate = json_of("gate", "--fault", "accepted-count-first-hole")
+        gate = json_of("gate", "--fault", "accepted-count-first-hole", "-k", "align or condense")
+        assert len(gate["scenarios"]) > 3
         assert gate["stats"]["findings"] == 0
 
-    def test_what_must_fail_does(self) -> None:
-        gate = json_of("gate", "--must-fail", "scenarios/witnesses")
-        assert gate["verdict"] == "PROVED"
+    def test_json_is_one_object_and_nothing_else(self) -> None:
+        gate = json_of("gate", "-k", "stop-token")
+        assert [run["scenario"] for run in gate["scenarios"]] == ["stop-token"]
+
+    def test_what_must_fail_does(self, whole: Whole) -> None:
+        _, gate = whole
         assert len(gate["must_fail"]) == len(list((SCENARIOS / "witnesses").glob("*.json")))
         assert {entry["outcome"] for entry in gate["must_fail"]} == {"reproduced"}
 

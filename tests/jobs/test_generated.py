@@ -17,8 +17,10 @@ from racegate.history.schedule import Schedule
 from racegate.jobs.stateful import EngineMachine
 from racegate.repro.search import search
 from racegate.scenario.spec import CacheMode, Scenario
+from support import IS_NIGHTLY
 
 SHARDS = 4
+EXAMPLES = settings().max_examples if IS_NIGHTLY else 75
 
 
 def shard_seed(shard: int) -> int:
@@ -31,6 +33,7 @@ def test_generated_scenarios_are_proved(shard: int) -> None:
     seen = []
 
     @seed(shard_seed(shard))
+    @settings(max_examples=EXAMPLES)
     @given(scenarios(), holds())
     def law(scenario: Scenario, schedule: Schedule) -> None:
         checker = Checker(scenario)
@@ -46,7 +49,7 @@ def test_generated_scenarios_are_proved(shard: int) -> None:
         seen.append(scenario)
 
     law()
-    assert len(seen) >= settings().max_examples
+    assert len(seen) >= EXAMPLES
 
 
 def _drawn(shard: int) -> set[str]:
