@@ -1,23 +1,36 @@
 """Captured graphs: what was put on capturing streams, kept and run as one operation per launch.
 
 The parts of a graph are judged among themselves when they are captured: a branch that reads what
-another writes, without an edge inside the graph, is a race at every launch.
+another writes, without an edge inside the graph, is a race at every launch. A hold of a part keeps
+it back inside each launch, as far as the graph's own edges allow and until the launch ends.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from racegate.interpose.device.queue import Work
+from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.session import Session
+from racegate.interpose.order.clocks import Clock
 from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One captured operation. number, clock: its place in the order inside the graph."""
+
+    label: str
+    lane: int
+    number: int
+    clock: Clock
+    run: Work
 
 
 @dataclass(slots=True)
 class _Graph:
     inside: Recorder
-    runs: list[Work] = field(default_factory=list)
+    parts: list[_Part] = field(default_factory=list)
     reads: list[tuple[int, int]] = field(default_factory=list)
     writes: list[tuple[int, int]] = field(default_factory=list)
 
@@ -69,7 +82,6 @@ class Graphs:
         session = self._session
         with session.lock:
             session.drain()
-            graph.runs.append(run)
             graph.reads.extend(reads)
             graph.writes.extend(writes)
             lane, stack = session.stream_lane(stream), session.stack()
@@ -79,7 +91,10 @@ class Graphs:
                 if span is not None and not graph.inside.shadow.is_known(low):
                     graph.inside.shadow.add(span.base, span.end - span.base)
             label = session.recorder.label(kind, stack)
-            graph.inside.issue(session.thread_lane(), lane, label, stack, reads, writes)
+            thread = session.thread_lane()
+            number = graph.inside.issue(thread, lane, label, stack, reads, writes).number
+            clock = graph.inside.lanes.snapshot(lane)
+            graph.parts.append(_Part(label, lane, number, clock, run))
         return True
 
     def launch(self, number: int, stream: int) -> None:
@@ -87,9 +102,15 @@ class Graphs:
         graph = self._graphs[number]
 
         def run() -> None:
+            queue = self._session.queue
             with self._session.own():
-                for part in graph.runs:
-                    part()
+                inside = Queue(queue.holds)
+                for part in graph.parts:
+                    inside.reach(part.label)
+                    inside.submit(part.label, part.lane, part.number, part.clock, part.run)
+                inside.force_all()
+            for hold, count in inside.realised.items():
+                queue.realised[hold] += count
 
         writes = merged(graph.writes)
         self._session.issue("graph", stream, merged(graph.reads), writes, run)

@@ -49,21 +49,21 @@ class Queue:
     """The device's work. realised: holds that kept something back."""
 
     def __init__(self, holds: tuple[Hold, ...] = ()) -> None:
-        self._holds = holds
+        self.holds = holds
         self._pending: list[_Node] = []
         self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
 
     @property
     def is_eager(self) -> bool:
         """Whether every operation runs when it is issued."""
-        return not self._holds
+        return not self.holds
 
     def has_pending(self) -> bool:
         return bool(self._pending)
 
     def submit(self, label: str, lane: int, number: int, clock: Clock, run: Work) -> None:
         """Runs the operation now or keeps it. clock: of its lane after issue."""
-        hold = next((hold for hold in self._holds if hold.matches(label)), None)
+        hold = next((hold for hold in self.holds if hold.matches(label)), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
         )

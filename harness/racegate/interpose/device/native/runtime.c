@@ -292,8 +292,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
 
 /* ---- kernels: their names are known, their bodies are not */
 static cudaError_t launch(const void *f, cudaStream_t s) {
-    vg_call(CALL_LAUNCH, N(f), N(s), 0, 0, vg_kernel_name(f));
-    vg_unmodelled(vg_kernel_name(f));
+    if (!vg_call(CALL_LAUNCH, N(f), N(s), 0, 0, vg_kernel_name(f))) vg_unmodelled(vg_kernel_name(f));
     OK;
 }
 cudaError_t cudaLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t n, cudaStream_t s) {
