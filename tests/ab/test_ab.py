@@ -43,8 +43,8 @@ from racegate.device.recorder import NullRecorder
 from racegate.device.virtual.device import VirtualDevice
 from racegate.engine.state.tracked import Finish
 from racegate.faults.fault import Fault
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE
-from racegate.repro.replay import ReplayOutcome
 from racegate.scenario.validation import validate
 from support import SCENARIOS
 

@@ -16,7 +16,7 @@ from racegate.ab.waves import CudaWaveSite, TruthWave, VirtualWaveSite, rehearse
 from racegate.ab.workload import ARMS, AbSpec, Arm
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.repro.replay import ReplayOutcome
+from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.spec import CacheMode
 from support import SCENARIOS
 from sync_driver import SyncDriver

@@ -17,9 +17,10 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import ReplayOutcome, replay
+from racegate.repro.replay import replay
 from racegate_kernels.backend import triton_backend
 from support import NAMES, SCENARIOS, checker
 from sync_driver import SyncDriver

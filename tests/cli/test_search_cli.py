@@ -17,12 +17,13 @@ from test_cli import ROOT, json_of, racegate
 
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE
 from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
 from racegate.repro.explain import Racing, explain_failure, explain_pair
 from racegate.repro.minimise import minimise, witness_of
-from racegate.repro.replay import ReplayOutcome, replay
+from racegate.repro.replay import replay
 from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))

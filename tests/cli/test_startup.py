@@ -45,6 +45,11 @@ def test_the_virtual_device_needs_no_gpu_library(command: tuple[str, ...]) -> No
     assert imported & HEAVY == set()
 
 
+@pytest.mark.parametrize("command", [("torch", "--help"), ("torch", "run", "--help")])
+def test_commands_for_programs_import_no_torch(command: tuple[str, ...]) -> None:
+    assert modules_after(*command) & {"torch", "triton"} == set()
+
+
 @pytest.mark.parametrize("command", [("--help",), ("--version",)])
 def test_what_runs_nothing_imports_nothing(command: tuple[str, ...]) -> None:
     assert modules_after(*command) & (HEAVY | {"numpy", "multiprocessing"}) == set()

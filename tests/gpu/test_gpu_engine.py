@@ -16,9 +16,10 @@ from racegate.device.cuda.torch import TorchDriver
 from racegate.engine.observe.probe import NullProbe
 from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import EAGER, LATE, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import ReplayOutcome, replay
+from racegate.repro.replay import replay
 from racegate.scenario.spec import Numerics
 from support import NAMES, SCENARIOS, checker
 

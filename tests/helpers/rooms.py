@@ -44,7 +44,11 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+# A `__main__` is in no room: nobody imports it, and it starts the command line, whose room is the
+# top one.
+MODULES = {
+    module_name(path): path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__main__.py"
+}
 
 
 def imports_of(path: Path) -> set[str]:

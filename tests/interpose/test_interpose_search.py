@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from racegate.interpose.explore import Verdict, search
+import itertools
+from collections.abc import Callable
+
+import msgspec
+
+from racegate.history.finding import Verdict
+from racegate.interpose.explore import LEFT_MAX, POLLS, QUERIES, Search, combined, search
+from racegate.interpose.judge import judge_on
 from racegate.interpose.launch import Program
 from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
@@ -34,34 +41,56 @@ def finding(first: str, *seconds: str, is_host: bool = False) -> Finding:
     )
 
 
+def observed(**values: str) -> tuple[Observation, ...]:
+    return tuple(Observation(name, value, value) for name, value in values.items())
+
+
 def outcome(value: str, *findings: Finding) -> Outcome:
-    seen = (Observation("value", value, value),)
-    return Outcome(ending=Ending.FINISHED, findings=findings, observations=seen)
+    return Outcome(ending=Ending.FINISHED, findings=findings, observations=observed(value=value))
 
 
 class Answers:
-    """A device on which certain holds change what is observed."""
+    """A device on which certain sets of holds change what is observed."""
 
-    def __init__(self, *harmful: tuple[str, str]) -> None:
-        self.harmful = set(harmful)
+    def __init__(self, *harmful: tuple[str, str] | frozenset[tuple[str, str]]) -> None:
+        self.harmful = [one if isinstance(one, frozenset) else frozenset([one]) for one in harmful]
         self.plans: list[Plan] = []
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         self.plans.append(plan)
-        value = "wrong" if self.harmful & set(plan.holds) else "right"
-        realised = {f"{operation} until {until}": 1 for operation, until in plan.holds}
+        is_wrong = any(harm <= set(plan.holds) for harm in self.harmful)
         return Outcome(
             ending=Ending.FINISHED,
-            observations=(Observation("value", value, value),),
-            realised=realised,
+            observations=observed(value="wrong" if is_wrong else "right"),
+            realised={f"{operation} until {until}": 1 for operation, until in plan.holds},
         )
+
+
+class Scripted(Answers):
+    """A device that answers every plan with a function of it."""
+
+    def __init__(self, answer: Callable[[Plan], Outcome]) -> None:
+        super().__init__()
+        self._answer = answer
+
+    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+        self.plans.append(plan)
+        return self._answer(plan)
+
+
+def verdicts(found: Search) -> list[Verdict]:
+    return [judged.verdict for judged in found.judged]
 
 
 def test_a_hold_that_changes_a_value_makes_the_finding_divergent() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
     found = search(Answers(("d2h@x:1#1", "forced")), PROGRAM, base, runs_max=8)
-    assert [j.verdict for j in found.judged] == [Verdict.DIVERGENT]
+    assert verdicts(found) == [Verdict.DIVERGENT]
     assert found.judged[0].hold == (("d2h@x:1#1", "forced"),)
+    assert (found.judged[0].expected, found.judged[0].actual) == (
+        observed(value="right"),
+        observed(value="wrong"),
+    )
 
 
 def test_a_landing_between_two_reads_is_tried() -> None:
@@ -73,34 +102,166 @@ def test_a_landing_between_two_reads_is_tried() -> None:
 def test_benign_only_if_every_landing_was_tried() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", "host@x:3#1"))
     found = search(Answers(), PROGRAM, base, runs_max=8)
-    assert (found.is_complete, found.judged[0].verdict) == (True, Verdict.BENIGN)
-    short = search(Answers(), PROGRAM, base, runs_max=1)
-    assert (short.is_complete, short.judged[0].verdict) == (False, Verdict.CONFLICT)
+    assert (found.is_complete, verdicts(found), found.left) == (True, [Verdict.BENIGN], 0)
+    short = search(Answers(), PROGRAM, base, runs_max=2)
+    assert (short.is_complete, verdicts(short), short.left) == (False, [Verdict.CONFLICT], 1)
+
+
+def test_what_only_shows_together_is_made_small() -> None:
+    names = [f"d2h@x:{number}#1" for number in range(12)]
+    base = outcome("right", *(finding(name, f"host@y:{name}#1") for name in names))
+    pair = frozenset([(names[3], "forced"), (names[7], "forced")])
+    found = search(Answers(pair), PROGRAM, base, runs_max=64)
+    shown = {judged.signature: judged for judged in found.judged if judged.hold}
+    assert set(shown) == {names[3], names[7]}
+    for judged in shown.values():
+        assert (set(judged.hold), judged.is_smallest) == (set(pair), True)
+
+
+def test_what_does_not_show_beside_a_divergent_finding_is_not_called_benign() -> None:
+    base = outcome("right", finding("a@x:1#1", "host@x:2#1"), finding("b@x:1#1", "host@x:3#1"))
+    found = search(Answers(("a@x:1#1", "forced")), PROGRAM, base, runs_max=8)
+    assert verdicts(found) == [Verdict.DIVERGENT, Verdict.CONFLICT]
+
+
+def test_a_search_of_very_many_landings_ends_and_says_what_is_left() -> None:
+    seconds = [f"host@y:{number}#1" for number in range(20)]
+    base = outcome("right", *(finding(f"d2h@x:{n}#1", *seconds) for n in range(100)))
+    device = Answers()
+    found = search(device, PROGRAM, base, runs_max=10)
+    assert (found.runs, len(device.plans), found.is_complete) == (10, 10, False)
+    assert found.left == LEFT_MAX
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Search) == found
+
+
+def test_every_combination_comes_once_and_few_holds_first() -> None:
+    landings = {"a": ("1", "2"), "b": ("3",)}
+    assert list(combined(landings)) == [
+        (("a", "1"),),
+        (("a", "2"),),
+        (("b", "3"),),
+        (("a", "1"), ("b", "3")),
+        (("a", "2"), ("b", "3")),
+    ]
+
+
+def test_what_differs_without_any_hold_is_not_compared() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+    ticks = itertools.count()
+
+    def answer(plan: Plan) -> Outcome:
+        seen = observed(value=f"at {next(ticks)} ns")
+        return Outcome(ending=Ending.FINISHED, observations=seen)
+
+    found = search(Scripted(answer), PROGRAM, base, runs_max=8)
+    assert verdicts(found) == [Verdict.CONFLICT]
+    assert "differs from run to run without holds: value" in found.limits[0]
+
+
+def test_a_program_that_ends_otherwise_the_second_time_is_not_searched() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+    device = Scripted(lambda plan: Outcome(ending=Ending.FAILED, exit_code=1))
+    found = search(device, PROGRAM, base, runs_max=8)
+    assert (verdicts(found), found.runs) == ([Verdict.CONFLICT], 1)
+    assert "a second run without holds ended differently" in found.limits[0]
+
+
+def test_a_crash_under_a_hold_is_divergent_and_no_end_is_not() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+
+    def ending(how: Ending) -> Search:
+        held = Outcome(ending=how, exit_code=1, message="why")
+        answers = Scripted(lambda plan: held if plan.holds else outcome("right"))
+        return search(answers, PROGRAM, base, runs_max=8)
+
+    for how in (Ending.FAILED, Ending.LOST):
+        assert (verdicts(ending(how)), ending(how).judged[0].ending) == ([Verdict.DIVERGENT], "why")
+    for how in (Ending.TIMED_OUT, Ending.NOT_MODELLED):
+        assert verdicts(ending(how)) == [Verdict.CONFLICT]
+        assert ending(how).limits == ("1 runs under holds did not come to an end",)
 
 
 def test_nothing_observed_is_not_benign() -> None:
     base = Outcome(ending=Ending.FINISHED, findings=(finding("d2h@x:1#1", "host@x:2#1"),))
-
-    class Silent(Answers):
-        def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
-            return Outcome(ending=Ending.FINISHED)
-
-    assert search(Silent(), PROGRAM, base, runs_max=8).judged[0].verdict is Verdict.CONFLICT
+    silent = Scripted(lambda plan: Outcome(ending=Ending.FINISHED))
+    assert verdicts(search(silent, PROGRAM, base, runs_max=8)) == [Verdict.CONFLICT]
 
 
 def test_a_hold_that_kept_nothing_back_tried_nothing() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
 
-    class Unrealised(Answers):
-        def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
-            return outcome("right")
+    def answer(plan: Plan) -> Outcome:
+        realised = {f"{operation} until {until}": 0 for operation, until in plan.holds}
+        return Outcome(
+            ending=Ending.FINISHED, observations=observed(value="right"), realised=realised
+        )
 
-    found = search(Unrealised(), PROGRAM, base, runs_max=8)
-    assert found.judged[0].verdict is Verdict.BENIGN or not found.is_complete
+    found = search(Scripted(answer), PROGRAM, base, runs_max=8)
+    assert (verdicts(found), found.is_complete) == ([Verdict.CONFLICT], False)
 
 
 def test_host_threads_and_graphs_are_never_called_benign() -> None:
     for first, is_host in (("host write@x:1#1", True), ("graph@x:1#1", False)):
         base = outcome("right", finding(first, "h2d@x:2#1", is_host=is_host))
         found = search(Answers(), PROGRAM, base, runs_max=8)
-        assert found.judged[0].verdict is Verdict.CONFLICT
+        assert verdicts(found) == [Verdict.CONFLICT]
+        assert "cannot be held" in found.limits[0]
+
+
+def test_holds_are_tried_with_every_answer_to_queries() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+
+    def answer(plan: Plan) -> Outcome:
+        is_wrong = bool(plan.holds) and plan.polls == POLLS
+        return outcome("wrong" if is_wrong else "right")
+
+    device = Scripted(answer)
+    found = search(device, PROGRAM, base, runs_max=8, polled=outcome("right"))
+    assert [plan.polls for plan in device.plans] == [0, 0, POLLS]
+    assert (verdicts(found), found.judged[0].polls) == ([Verdict.DIVERGENT], POLLS)
+
+
+def test_a_hold_is_blamed_for_no_difference_that_the_answers_make_alone() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+    device = Scripted(lambda plan: outcome("polled" if plan.polls else "right"))
+    found = search(device, PROGRAM, base, runs_max=8, polled=outcome("polled"))
+    assert verdicts(found) == [Verdict.BENIGN]
+
+
+def test_answers_to_queries_that_change_a_value_are_a_finding_of_their_own() -> None:
+    def answer(plan: Plan) -> Outcome:
+        return Outcome(
+            ending=Ending.FINISHED,
+            observations=observed(value="other" if plan.polls else "right"),
+            not_seen={QUERIES: 1},
+        )
+
+    judged = judge_on(Scripted(answer), PROGRAM, explores=False, runs_max=8)
+    assert (judged.polls_matter, judged.exit_code) == (("value",), 1)
+    same = judge_on(
+        Scripted(lambda plan: Outcome(ending=Ending.FINISHED, not_seen={QUERIES: 1})),
+        PROGRAM,
+        explores=False,
+        runs_max=8,
+    )
+    assert (same.polls_matter, same.exit_code) == ((), 0)
+
+
+def test_an_interrupted_search_keeps_what_it_has() -> None:
+    base = outcome("right", *(finding(f"{name}@x:1#1", "host@x:2#1") for name in "abc"))
+
+    def answer(plan: Plan) -> Outcome:
+        if plan.holds and plan.holds[0][0] == "b@x:1#1":
+            raise KeyboardInterrupt
+        return outcome("wrong" if plan.holds else "right")
+
+    found = search(Scripted(answer), PROGRAM, base, runs_max=8)
+    assert found.is_interrupted
+    assert verdicts(found) == [Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.CONFLICT]
+
+
+def test_the_search_tells_how_far_it_is() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
+    told: list[tuple[int, int]] = []
+    search(Answers(), PROGRAM, base, runs_max=8, told=lambda *made: told.append(made))
+    assert told == [(1, 8), (2, 8)]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
+from racegate.interpose.judge import Verdicts
+
+ROOT = Path(__file__).parents[2]
 
 
 def why_not() -> str:
@@ -26,57 +32,84 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run
 
 RACY = """
     import torch
-    from racegate.interpose import observe
+    import racegate
 
     def step(host, value):
         host.copy_(value, non_blocking=True)
         {wait}
         return float(host.sum())
 
+    print("printed by the program")
     host = torch.zeros(64, pin_memory=True)
-    observe("sum", step(host, torch.ones(64, device="cuda")))
+    racegate.observe("sum", step(host, torch.ones(64, device="cuda")))
 """
+MAIN = "from racegate.cli.app import main; main()"
 
 
-def start(tmp_path: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "script.py"
-    script.write_text(textwrap.dedent(text))
-    command = [sys.executable, "-m", "racegate.interpose", *options, str(script)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+def racegate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", MAIN, *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
+    )
+
+
+def start(
+    folder: Path, text: str, *options: str, name: str = "script.py"
+) -> subprocess.CompletedProcess[str]:
+    (folder / name).write_text(textwrap.dedent(text))
+    return racegate(folder, "torch", "run", *options, name)
 
 
 def test_a_race_is_found_and_its_repair_is_silent(tmp_path: Path) -> None:
     racy = start(tmp_path, RACY.format(wait="pass"))
-    assert racy.returncode == 1
+    assert (racy.returncode, racy.stdout) == (1, "printed by the program\n")
     assert "record an event after script.py:6 on the default stream" in racy.stderr
     assert "host (step)" in racy.stderr
     repaired = start(tmp_path, RACY.format(wait="torch.cuda.current_stream().synchronize()"))
     assert (repaired.returncode, "no conflict" in repaired.stderr) == (0, True)
 
 
-def test_the_search_shows_the_wrong_value_and_replays_it(tmp_path: Path) -> None:
-    done = start(tmp_path, RACY.format(wait="pass"), "--explore", "--json")
-    (judged,) = json.loads(done.stdout)["search"]["judged"]
-    assert judged["verdict"] == "DIVERGENT"
-    ((operation, until),) = judged["hold"]
-    again = start(tmp_path, RACY.format(wait="pass"), "--hold", f"{operation} until {until}")
+def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:
+    options = ("--witness", "w.witness.json", "--json", "-")
+    done = start(tmp_path, RACY.format(wait="pass"), *options)
+    assert (done.returncode, "printed by the program" in done.stderr) == (1, True)
+    verdicts = msgspec.json.decode(done.stdout, type=Verdicts)
+    assert json.loads(msgspec.json.encode(verdicts)) == json.loads(done.stdout)
+    assert verdicts.search is not None
+    (judged,) = verdicts.search.judged
+    assert (judged.verdict, judged.hold) == (
+        "DIVERGENT",
+        (("d2h@script.py:step#1", "forced"),),
+    )
+    again = start(tmp_path, RACY.format(wait="pass"), "--hold", "d2h@script.py:step#1")
     assert "observed sum = 0.0" in again.stderr
+    # Lines move, and it is replayed all the same; the repaired program has nothing to show.
+    moved = "# a line more\n\n" + textwrap.dedent(RACY.format(wait="pass"))
+    (tmp_path / "script.py").write_text(moved)
+    replayed = racegate(tmp_path, "torch", "replay", "w.witness.json")
+    assert replayed.returncode == 1, replayed.stderr
+    assert replayed.stdout.startswith(f"reproduced 1 of 1: [{judged.signature}]")
+    repaired = RACY.format(wait="torch.cuda.synchronize()")
+    (tmp_path / "script.py").write_text(textwrap.dedent(repaired))
+    silent = racegate(tmp_path, "replay", "w.witness.json", "--json", "-")
+    assert silent.returncode == 6
+    shown = json.loads(silent.stdout)
+    assert (shown["outcome"], shown["signature"]) == ("nothing found", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        ("raise ValueError('mine')", 1, "the script failed by itself: ValueError: mine"),
-        ("import sys; sys.exit(7)", 7, "ended with exit code 7"),
-        ("import os; os._exit(5)", 5, "before its script was over"),
-        ("import torch; torch.zeros(2, device='cuda:1')", 1, "invalid device ordinal"),
-    ],
-)
-def test_a_script_that_ends_itself_keeps_its_code(
-    tmp_path: Path, text: str, code: int, message: str
-) -> None:
-    done = start(tmp_path, text)
-    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+def test_a_suppressed_finding_is_shown_and_a_stale_suppression_is_an_error(tmp_path: Path) -> None:
+    entry = '[[suppression]]\nsignature = "{}"\nreason = "{}"\n'
+    # The first is that of the race, wherever its lines are.
+    known = entry.format("079052a38a3e", "nobody reads it") + entry.format("f" * 12, "repaired")
+    (tmp_path / "known.toml").write_text(known)
+    options = ("--suppressions", "known.toml", "--explore")
+    done = start(tmp_path, "\n\n" + RACY.format(wait="pass"), *options)
+    assert done.returncode == 2, done.stderr
+    assert "suppressed [079052a38a3e] host (step), script.py:8 and script.py:10" in done.stderr
+    assert "nobody reads it" in done.stderr
+    assert "stale suppression ffffffffffff" in done.stderr
+    assert "1 conflict, 1 of them suppressed, in 3 events" in done.stderr
+    assert "search" not in done.stderr
 
 
 def test_what_nobody_modelled_ends_the_run_with_its_name(tmp_path: Path) -> None:
@@ -86,12 +119,107 @@ def test_what_nobody_modelled_ends_the_run_with_its_name(tmp_path: Path) -> None
     assert "spin_kernel" in done.stderr
 
 
-def test_a_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    done = start(tmp_path, "while True: pass", "--timeout", "3")
-    assert (done.returncode, "did not end within 3 s" in done.stderr) == (2, True)
+POLLING = """
+    import torch
+    import racegate
+
+    host, done = torch.zeros(8, pin_memory=True), torch.cuda.Event()
+    host.copy_(torch.ones(8, device="cuda"), non_blocking=True)
+    done.record()
+    rounds = 0
+    while not done.query():
+        rounds += 1
+    racegate.observe("sum", float(host.sum()))
+    racegate.observe("was ready", {seen})
+"""
 
 
-def test_a_script_that_is_not_there(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "racegate.interpose", str(tmp_path / "none.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, "does not exist" in done.stderr) == (2, True)
+def test_both_answers_to_a_query_are_tried(tmp_path: Path) -> None:
+    good = start(tmp_path, POLLING.format(seen="True"), "--explore")
+    assert good.returncode == 0, good.stderr
+    assert "1 x completion queries that no edge settles" in good.stderr
+    branch = start(tmp_path, POLLING.format(seen="rounds == 0"))
+    assert branch.returncode == 1
+    assert '"not ready" change: was ready' in branch.stderr
+    assert "was ready = True; with these answers False" in branch.stderr
+
+
+INTERRUPTED = """
+    import sys, torch
+    import racegate
+
+    def step():
+        host = torch.zeros(8, pin_memory=True)
+        host.copy_(torch.ones(8, device="cuda"), non_blocking=True)
+        return float(host.sum())
+
+    racegate.observe("sum", step())
+    {then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        (
+            "print('here', flush=True)\n    while True: pass",
+            "1 conflict in 4 events (torch {torch}), as far as it came: interrupted",
+        ),
+        (
+            # The recorded run says that it ends; the runs of the search do not end.
+            "from pathlib import Path\n"
+            "    first = Path('first')\n"
+            "    while first.exists(): pass\n"
+            "    first.touch(); print('here', flush=True)",
+            "search: 0 runs under full deferral, interrupted",
+        ),
+    ],
+    ids=["recorded", "search"],
+)
+def test_ctrl_c_prints_what_is_done(tmp_path: Path, then: str, message: str) -> None:
+    (tmp_path / "script.py").write_text(textwrap.dedent(INTERRUPTED.format(then=then)))
+    command = [sys.executable, "-c", MAIN, "torch", "run", "--explore", "script.py"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    if "search" in message:  # the recorded run has to be over
+        assert (tmp_path / "first").exists()
+        wait_for_second_run(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, text = process.communicate(timeout=200)
+    version = re.search(r"torch (\S+)\)", text)
+    assert process.returncode == 130, text
+    assert version is not None
+    assert message.format(torch=version[1]) in text
+    assert "[" in text.split("CONFLICT 1 ")[1]
+
+
+def wait_for_second_run(launcher: int) -> None:
+    """Until the device has forked twice: the second run has another process than the first."""
+    seen: set[str] = set()
+    while len(seen) < 2:
+        (server,) = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        seen |= set(Path(f"/proc/{server}/task/{server}/children").read_text().split())
+
+
+def guide() -> list[str]:
+    """The Python of docs/interposer.md: the program with the race, and its repaired form."""
+    page = (ROOT / "docs" / "interposer.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_guide_goes_from_a_race_to_its_repair(tmp_path: Path) -> None:
+    racy, repair, *_ = guide()
+    assert len(racy.splitlines()) <= 30
+    found = start(tmp_path, racy, "--explore", name="demo.py")
+    assert found.returncode == 1
+    page = (ROOT / "docs" / "interposer.md").read_text(encoding="utf-8")
+    shown = re.findall(r"DIVERGENT \d \[.*?\].*?:", found.stderr)
+    assert len(shown) == 2
+    assert [line for line in shown if line not in page] == []
+    before, _, rest = racy.partition("class Loader:")
+    after = rest[rest.index("torch.manual_seed") :]
+    silent = start(tmp_path, f"{before}{repair}\n\n{after}", "--explore", name="demo.py")
+    assert (silent.returncode, "no conflict" in silent.stderr) == (0, True), silent.stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.interpose.order.findings import finding_of
-from racegate.interpose.order.recorder import Recorder
+from racegate.interpose.order.recorder import Recorder, place_of
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
 step = st.one_of(
@@ -172,3 +172,41 @@ def test_memory_that_is_no_more_has_no_history() -> None:
     recorder.shadow.add(0, 8)
     recorder.host(host, "b@x:2#1", (), ((0, 8),), ())
     assert not recorder.conflicts
+
+
+def test_an_operation_keeps_its_name_when_lines_move() -> None:
+    def labels(moved: int) -> list[str]:
+        recorder = Recorder()
+        lines = [(5, "Loader.next"), (7, "Loader.next"), (5, "Loader.next"), (20, "step")]
+        stacks = [(("/a/demo.py", line + moved, name),) for line, name in lines]
+        return [recorder.label("h2d", stack) for stack in stacks]
+
+    assert labels(0) == labels(11)
+    assert labels(0) == [
+        "h2d@demo.py:Loader.next#1",
+        "h2d@demo.py:Loader.next[2]#1",
+        "h2d@demo.py:Loader.next#2",
+        "h2d@demo.py:step#1",
+    ]
+
+
+def test_lines_of_one_function_are_places_of_their_own() -> None:
+    recorder = Recorder()
+    stacks = [(("/a/demo.py", line, "step"),) for line in (5, 6)]
+    places = {place_of(recorder.label("h2d", stack)) for stack in stacks}
+    assert len(places) == 2
+
+
+def test_a_signature_has_no_line_in_it() -> None:
+    def signature(moved: int) -> str:
+        recorder = Recorder()
+        host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+        recorder.shadow.add(0, 8)
+        stack = (("/a/demo.py", 5 + moved, "step"),)
+        recorder.issue(host, stream, recorder.label("d2h", stack), stack, (), ((0, 8),))
+        later = (("/a/demo.py", 6 + 2 * moved, "step"),)
+        recorder.host(host, recorder.label("host read", later), later, ((0, 8),), ())
+        (conflict,) = recorder.conflicts.values()
+        return finding_of(conflict, recorder.lanes, buffer=f"memory at {moved}").signature
+
+    assert signature(0) == signature(3)

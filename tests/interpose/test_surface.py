@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+import racegate
 from racegate.interpose import observe, recording
 from racegate.interpose.errors import BadInput
 
 
-def test_observe_costs_a_program_nothing_without_a_device() -> None:
-    observe("anything", object())
+@pytest.mark.parametrize("call", [observe, racegate.observe])
+def test_observe_does_nothing_without_a_device(call: object) -> None:
+    assert callable(call)
+    assert call("anything", object()) is None
+
+
+def test_observing_imports_no_torch() -> None:
+    code = (
+        "import sys, racegate; racegate.observe('x', 1); import racegate.interpose; "
+        "raise SystemExit(bool({'torch', 'numpy', 'triton', 'typer'} & sys.modules.keys()))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_recording_without_a_device_says_how_to_get_one() -> None:

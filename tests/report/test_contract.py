@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
+from racegate.history.replayed import EXIT_CODES, ReplayOutcome
 from racegate.report.contract import (
     CONTRACT,
     Printed,
@@ -23,10 +24,10 @@ from racegate.report.contract import (
     everywhere,
     kinds_of,
     meanings,
+    name_of,
     object_section,
     page,
 )
-from racegate.repro.replay import EXIT_CODES, ReplayOutcome
 from support import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def test_the_page_is_not_stale() -> None:
 
 def test_every_link_leads_to_one_section() -> None:
     kinds = {kind for printed in CONTRACT for kind in kinds_of(printed.struct)}
-    names = Counter(kind.__name__.lower() for kind in kinds)
+    names = Counter(name_of(kind).lower() for kind in kinds)
     assert [name for name, count in names.items() if count > 1] == []
 
 

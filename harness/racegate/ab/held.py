@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from racegate.device.cuda.site import CudaSite
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
-from racegate.repro.replay import ReplayOutcome, replay
+from racegate.repro.replay import replay
 from racegate.scenario.strict import StrictStruct
 
 

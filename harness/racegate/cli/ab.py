@@ -44,10 +44,10 @@ from racegate.cli.options import (
 )
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import open_cuda
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.ab import print_ab
-from racegate.repro.replay import ReplayOutcome
 from racegate.scenario.spec import CacheMode
 
 

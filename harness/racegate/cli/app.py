@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 import racegate
 from racegate.cli.options import fail
 from racegate.history.breakage import Caught
-from racegate.history.exit_code import ExitCode
+from racegate.history.exit_code import INTERRUPTED, ExitCode
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 
 
@@ -38,6 +38,7 @@ COMMANDS = {
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
+    "torch": LazyCommand("foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."),
     "ab": LazyCommand("ab", "Compare generations with and without a fault under natural timing."),
     "soak": LazyCommand("soak", "Run correct scenarios on a GPU with held operations."),
     "bench": LazyCommand("bench", "Measure schedules per second, and what holding costs."),
@@ -53,8 +54,6 @@ EXPECTED = (
     BadInputError,
     BrokenHarnessError,
 )
-# As shells have it for a process that SIGINT ended.
-INTERRUPTED = 130
 
 
 class LazyCommands(TyperGroup):

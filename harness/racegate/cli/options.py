@@ -80,6 +80,12 @@ TimeoutOption = Annotated[
         min=0.0, metavar="SECONDS", help="For one scenario; what takes longer is broken. 0: none."
     ),
 ]
+RunTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=0.0, metavar="SECONDS", help="For each run of a program. 0: none."
+    ),
+]
 FaultOption = Annotated[
     str | None, typer.Option("--fault", metavar="NAME", help="A seeded fault (see `faults list`).")
 ]

@@ -14,6 +14,8 @@ from racegate.cli.options import (
     DeviceOption,
     JsonOption,
     PacingOption,
+    RunTimeoutOption,
+    fail,
     progress_bar,
     site_of,
     stdout_console,
@@ -22,10 +24,14 @@ from racegate.cli.options import (
 from racegate.device.cuda.pacing import Pacing
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
+from racegate.history.replayed import EXIT_CODES, worst_of
 from racegate.history.witness import load_witness
+from racegate.interpose.launch import open_device
+from racegate.interpose.workflow.replay import ProgramReplays, render_replay, replay_program
+from racegate.interpose.workflow.witness import is_program_witness, load_program_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
-from racegate.repro.replay import EXIT_CODES, Replay, ReplayOfFile, ReplaysObject, worst_of
+from racegate.repro.replay import Replay, ReplayOfFile, ReplaysObject
 from racegate.repro.replay import replay as replay_witness
 
 app = typer.Typer(add_completion=False)
@@ -37,11 +43,16 @@ def replay(
     times: Annotated[int, typer.Option(min=1, help="How often each.")] = 1,
     device: DeviceOption = DeviceKind.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
+    timeout: RunTimeoutOption = 0.0,
     json: JsonOption = None,
 ) -> None:
-    """Run witnesses again: 1 reproduced, 4 not realised, 5 another signature, 6 nothing found; of
-    several the worst outcome.
+    """Run witnesses again, of the engine or of programs: 1 reproduced, 4 not realised, 5 another
+    signature, 6 nothing found; of several the worst outcome.
     """
+    if any(map(is_program_witness, files)):
+        if device is not DeviceKind.VIRTUAL:
+            fail("a program's witness is replayed on the virtual device only")
+        raise typer.Exit(_replay_programs(files, times, timeout, json))
     witnesses = [load_witness(file) for file in files]
     site = site_of(device, pacing)
     options = "" if site is None else f" --device {device} --pacing {pacing}"
@@ -58,6 +69,20 @@ def replay(
             progress.advance(task)
     tell(json, _replay_object(files, results, device), lambda: _show(files, results))
     raise typer.Exit(exit_code_of(results))
+
+
+def _replay_programs(files: list[Path], times: int, timeout_s: float, json: str | None) -> int:
+    """Programs' witnesses, on one virtual CUDA device."""
+    witnesses = [load_program_witness(file) for file in files]
+    replays = []
+    with open_device() as device, progress_bar() as progress:
+        task = progress.add_task("replaying", total=len(files))
+        for witness in witnesses:
+            replays.append(replay_program(device, witness, times=times, timeout_s=timeout_s))
+            progress.advance(task)
+    result = replays[0] if len(replays) == 1 else ProgramReplays(replays=tuple(replays))
+    tell(json, result, lambda: print("\n".join(map(render_replay, replays))))
+    return EXIT_CODES[worst_of(one.outcome for one in replays)]
 
 
 def exit_code_of(results: Sequence[Replay]) -> ExitCode:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+# As shells have it for a process that SIGINT ended.
+INTERRUPTED = 130
+
 
 class ExitCode(IntEnum):
     """What a command ends with; of several that fit, the first of 3, 1, 4, 0.
@@ -17,7 +20,8 @@ class ExitCode(IntEnum):
     BROKEN_HARNESS: the harness cannot be believed: a canary not found, two runs of one schedule
         that differ, an operation outside its footprint; of `bench` a benchmark that failed; of `ab`
         a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
-        another trace; of `adapter` an adapter that does not conform, or says what cannot be
+        another trace; of `adapter` an adapter that does not conform, or says what cannot be; of
+        `torch run` a program that asked CUDA for something that is not modelled
     INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
         overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `soak` a
         scenario of which nothing was held; of `ab` waves that are missing
@@ -29,6 +33,7 @@ class ExitCode(IntEnum):
     FINDING = 1
     BAD_INPUT = 2
     BROKEN_HARNESS = 3
+    NOT_MODELLED = 3
     INCONCLUSIVE = 4
     OTHER_SIGNATURE = 5
     NOTHING_FOUND = 6

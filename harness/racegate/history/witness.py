@@ -69,10 +69,10 @@ def _version_if_installed(name: str) -> str:
 
 def sealed(witness: Witness) -> Witness:
     """The witness with its checksum."""
-    return msgspec.structs.replace(witness, checksum=_checksum(msgspec.to_builtins(witness)))
+    return msgspec.structs.replace(witness, checksum=checksum_of(msgspec.to_builtins(witness)))
 
 
-def _checksum(fields: dict[str, object]) -> str:
+def checksum_of(fields: dict[str, object]) -> str:
     """Of the fields as the file has them: a field that a later version adds changes no old file."""
     content = msgspec.json.encode({**fields, "checksum": ""}, order="sorted")
     return hashlib.sha256(content).hexdigest()
@@ -88,7 +88,7 @@ def save(witness: Witness, path: Path) -> None:
 
 def load_witness(path: Path) -> Witness:
     """The witness in a file. Raises WitnessError with the reason."""
-    raw = _read(path)
+    raw = read_object(path)
     if not isinstance(raw, dict) or "schema" not in raw:
         raise WitnessError(f"{path}: not a witness file: it has no schema")
     if raw["schema"] != SCHEMA:
@@ -102,14 +102,15 @@ def load_witness(path: Path) -> Witness:
         parse_schedule(list(witness.holds))
     except (msgspec.ValidationError, ScenarioError, ScheduleError) as error:
         raise WitnessError(f"{path}: {error}") from error
-    if witness.checksum != _checksum(raw):
+    if witness.checksum != checksum_of(raw):
         raise WitnessError(
             f"{path}: altered since it was written (its checksum does not fit); record it again"
         )
     return witness
 
 
-def _read(path: Path) -> object:
+def read_object(path: Path) -> object:
+    """What stands in a witness file, whatever its schema. Raises WitnessError."""
     try:
         if path.stat().st_size > WITNESS_BYTES_MAX:
             raise WitnessError(f"{path}: more than {WITNESS_BYTES_MAX} bytes")

@@ -1,7 +1,8 @@
-"""The process that holds the virtual device: `python -m racegate.interpose.child JOBS ANSWERS`.
+"""The process that holds the virtual device: `python -m racegate.interpose.child PIPES COPY`.
 
-Started by the launcher with the virtual CUDA runtime preloaded and the numbers of two pipes. It
-imports torch once, and forks for each run.
+Started by the launcher with the virtual CUDA runtime preloaded, the numbers of two pipes, and the
+file that has a copy of standard input (empty for none). It imports torch once, and forks for each
+run.
 """
 
 from __future__ import annotations
@@ -21,15 +22,22 @@ import torch
 from racegate.interpose.current import Run, set_run
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
-from racegate.interpose.errors import ExitCode
+from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.launch import ANSWER
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import Ending, Job, Outcome
 from racegate.interpose.program.install import Installed, enter, install
+from racegate.interpose.program.leftovers import (
+    adopt_orphans,
+    die_with_parent,
+    end_children,
+)
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.processes import track_processes
+from racegate.interpose.program.stdin import RewoundInput
+from racegate.interpose.program.timeouts import write_stacks_on_signal
 
 _COPIES = ("h2d@", "d2h@", "d2d@", "h2h@", "copy_@")
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
@@ -47,22 +55,27 @@ class Child:
         self.installed: Installed = install(library, self.session, self.refuse)
         self.run = Run(self.findings, lambda value: read_value(self.session, value))
 
-    def begin(self, plan: Plan, result: Path) -> None:
+    def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
+        plan = job.plan
         holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-        self._result = result
+        self._result = Path(job.result)
+        self._pid = os.getpid()
+        if job.timeout_s:
+            write_stacks_on_signal(self._result.parent)
         self.session.queue = Queue(holds)
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
+        self.run.suppressed = frozenset(job.suppressed)
         set_run(self.run)
         enter(self.installed)
         if plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library.hush)
-        self._pid = os.getpid()
 
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""
+        self.session.drain()
         lanes = self.session.recorder.lanes
         return [
             finding_of(conflict, lanes, buffer=name, reborn=reborn)
@@ -76,7 +89,7 @@ class Child:
         if os.getpid() != self._pid:
             return
         session = self.session
-        session.drain()
+        findings = tuple(self.findings())
         session.queue.force_all()
         session.is_over = True
         session.guards.open_all()
@@ -85,7 +98,7 @@ class Child:
             exit_code=exit_code,
             message=message,
             events=session.recorder.events,
-            findings=tuple(self.findings()),
+            findings=findings,
             observations=tuple(self.run.observations),
             not_seen=dict(session.not_seen),
             realised=session.queue.realised,
@@ -124,6 +137,9 @@ def run_program(child: Child, argv: list[str]) -> int:
         code, message = 0, ""
     except SystemExit as exit:
         code, message = _exit_code(exit), ""
+    except KeyboardInterrupt:
+        child.finish(Ending.INTERRUPTED, INTERRUPTED)
+        return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
         code, message = 1, f"{type(error).__name__}: {error}"
@@ -156,36 +172,44 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
-def serve(child: Child, jobs: BinaryIO, answers: int) -> None:
+def serve(child: Child, jobs: BinaryIO, answers: int, stdin: RewoundInput) -> None:
     """One forked process per job. Answers with its number, then with its exit code (negative for a
-    signal).
+    signal), when nothing of it is left.
     """
     for line in jobs:
+        job = msgspec.json.decode(line, type=Job)
+        stdin.rewind()
         pid = os.fork()
         if pid == 0:
+            die_with_parent()
             jobs.close()
             os.close(answers)
-            job = msgspec.json.decode(line, type=Job)
             if job.is_quiet:
                 nothing = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nothing, 1)
                 os.dup2(nothing, 2)
-            child.begin(job.plan, Path(job.result))
+            child.begin(job)
             sys.exit(run_program(child, list(job.argv)))
         os.write(answers, ANSWER.pack(pid))
         _, status = os.waitpid(pid, 0)
+        for name in end_children():
+            if not job.is_quiet:
+                print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
         os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
 
 
 def main() -> None:
-    """Serves one program at a time; the two ends of the pipes are the arguments."""
+    """Serves one program at a time."""
+    die_with_parent()
+    adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD"))
     job_end, answer_end = (int(text) for text in sys.argv[1:3])
+    stdin = RewoundInput(sys.argv[3])
     os.set_inheritable(job_end, False)
     os.set_inheritable(answer_end, False)
     child = Child(library)
     with os.fdopen(job_end, "rb") as jobs:
-        serve(child, jobs, answer_end)
+        serve(child, jobs, answer_end, stdin)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,13 @@ class Run:
     """What a program can reach of its run.
 
     findings: those found so far; read: the bytes of a value and how to show them
+    suppressed: signatures that tests pass over
     """
 
     findings: Callable[[], list[Finding]]
     read: Callable[[object], tuple[bytes, str]]
     observations: list[Observation] = field(default_factory=list)
+    suppressed: frozenset[str] = frozenset()
 
     def observe(self, name: str, value: object) -> None:
         data, preview = self.read(value)

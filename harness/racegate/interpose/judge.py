@@ -2,64 +2,174 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 
-from racegate.interpose.errors import BadInput
-from racegate.interpose.explore import POLLS, QUERIES, Search, Verdict, search
-from racegate.interpose.launch import Device, Program, open_device
+from racegate.history.finding import Verdict
+from racegate.history.outcome import SCHEMA
+from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
+from racegate.interpose.explore import POLLS, QUERIES, UNDECIDED, Search, Told, changed, search
+from racegate.interpose.launch import Device, PrintPlace, Program, open_device
+from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.strict import StrictStruct
+
+# A run under holds may take as long as the recorded run so many times, and this much more.
+TIMES_MAX, MORE_S = 20, 30.0
+
+
+class Suppression(StrictStruct, frozen=True, kw_only=True):
+    """A finding that somebody looked at and lets stand. signature: the finding's; reason: why"""
+
+    signature: str
+    reason: str
 
 
 class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """outcome: of the recorded run, with the findings of all; search: what exploring added."""
+    """What all runs of a program say together.
 
+    outcome: of the recorded run, with the findings of all
+    polled: of a second one, in which queries were first answered "not ready", if there are any
+    search: what the search added, null without one
+    suppressed: findings that are let stand; stale: suppressions that matched nothing
+    """
+
+    schema: str = SCHEMA
     outcome: Outcome
+    polled: Outcome | None = None
     search: Search | None = None
+    suppressed: tuple[Suppression, ...] = ()
+    stale: tuple[Suppression, ...] = ()
 
     @property
-    def has_finding(self) -> bool:
-        """A conflict that is not known to be benign."""
-        benign = (
-            {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
-            if (self.search)
-            else set()
+    def polls_matter(self) -> tuple[str, ...]:
+        """Observations that differ with the answers to completion queries, or how it ended."""
+        polled = self.polled
+        if polled is None or polled.ending in UNDECIDED:
+            return ()
+        if polled.ending is not Ending.FINISHED:
+            return (f"how the program ends: {polled.message or polled.exit_code}",)
+        return tuple(sorted(changed(self.outcome.observations, polled.observations)))
+
+    @property
+    def open_findings(self) -> tuple[Finding, ...]:
+        """Conflicts that are neither suppressed nor known to be benign."""
+        done = {suppression.signature for suppression in self.suppressed}
+        if self.search is not None:
+            done |= {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
+        return tuple(f for f in self.outcome.findings if f.signature not in done)
+
+    @property
+    def exit_code(self) -> int:
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 130 stopped by the user; a
+        script that failed by itself keeps its own: 128 and the number of a signal that ended it.
+        """
+        outcome = self.outcome
+        if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
+            return INTERRUPTED
+        if outcome.ending is Ending.NOT_MODELLED:
+            return ExitCode.NOT_MODELLED
+        if outcome.ending is not Ending.FINISHED:
+            code = outcome.exit_code
+            return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
+        if self.open_findings or self.polls_matter:
+            return ExitCode.FINDING
+        return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
+
+
+def judge(
+    program: Program,
+    *,
+    explores: bool,
+    runs_max: int,
+    suppressions: tuple[Suppression, ...] = (),
+    stdout: PrintPlace = PrintPlace.PLAIN,
+    told: Told = lambda made, most: None,
+) -> Verdicts:
+    """Judges a program on a device of its own. told: after each run of the search."""
+    with open_device(stdout=stdout) as device:
+        return judge_on(
+            device,
+            program,
+            explores=explores,
+            runs_max=runs_max,
+            suppressions=suppressions,
+            told=told,
         )
-        return any(finding.signature not in benign for finding in self.outcome.findings)
-
-
-def judge(program: Program, *, explores: bool, runs_max: int) -> Verdicts:
-    """Judges a program on a device of its own."""
-    with open_device() as device:
-        return judge_on(device, program, explores=explores, runs_max=runs_max)
 
 
 def judge_on(
-    device: Device, program: Program, *, explores: bool, runs_max: int, is_quiet: bool = False
+    device: Device,
+    program: Program,
+    *,
+    explores: bool,
+    runs_max: int,
+    is_quiet: bool = False,
+    suppressions: tuple[Suppression, ...] = (),
+    told: Told = lambda made, most: None,
 ) -> Verdicts:
     """One recorded run; a second with other answers if the program polls; the search if asked."""
+    start_s = time.monotonic()
     outcome = device.run(program, Plan(), is_quiet=is_quiet)
-    if outcome.ending is Ending.FINISHED and QUERIES in outcome.not_seen:
-        outcome = _with_other_answers(device, program, outcome)
-    if not explores or not outcome.findings or outcome.ending is not Ending.FINISHED:
-        return Verdicts(outcome=outcome)
-    found = search(device, program, outcome, runs_max=runs_max)
-    return Verdicts(outcome=outcome, search=found)
+    later = program
+    if not program.timeout_s:
+        limit_s = TIMES_MAX * (time.monotonic() - start_s) + MORE_S
+        later = Program(program.argv, limit_s, program.suppressed)
+    if outcome.ending is not Ending.FINISHED:
+        return suppressing(Verdicts(outcome=outcome), suppressions)
+    polled = None
+    if QUERIES in outcome.not_seen:
+        try:
+            polled = device.run(later, Plan(polls=POLLS), is_quiet=True)
+        except KeyboardInterrupt:
+            outcome = msgspec.structs.replace(outcome, ending=Ending.INTERRUPTED)
+            return suppressing(Verdicts(outcome=outcome), suppressions)
+        outcome = _with_findings_of(polled, outcome)
+    verdicts = suppressing(Verdicts(outcome=outcome, polled=polled), suppressions)
+    if not explores or not verdicts.open_findings:
+        return verdicts
+    base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
+    is_polled = polled is not None and polled.ending is Ending.FINISHED
+    found = search(
+        device, later, base, runs_max=runs_max, polled=polled if is_polled else None, told=told
+    )
+    return msgspec.structs.replace(verdicts, search=found)
 
 
-def replay(program: Program, holds: tuple[str, ...]) -> Verdicts:
-    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone."""
-    pairs = []
-    for text in holds:
-        operation, _, until = text.partition(" until ")
-        if not operation:
-            raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {text!r}")
-        pairs.append((operation, until or "forced"))
-    with open_device() as device:
-        return Verdicts(outcome=device.run(program, Plan(holds=tuple(pairs), is_recording=False)))
+def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Verdicts:
+    """Which suppressions were needed, and, if the program came to its end, which were not."""
+    signatures = {finding.signature for finding in verdicts.outcome.findings}
+    used = tuple(s for s in suppressions if s.signature in signatures)
+    is_whole = verdicts.outcome.ending is Ending.FINISHED
+    stale = tuple(s for s in suppressions if s.signature not in signatures and is_whole)
+    return msgspec.structs.replace(verdicts, suppressed=used, stale=stale)
 
 
-def _with_other_answers(device: Device, program: Program, outcome: Outcome) -> Outcome:
-    other = device.run(program, Plan(polls=POLLS), is_quiet=True)
+def replay_holds(
+    program: Program,
+    holds: tuple[str, ...],
+    *,
+    polls: int = 0,
+    stdout: PrintPlace = PrintPlace.PLAIN,
+) -> Verdicts:
+    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
+    recorded: its findings are those of a run without holds.
+    """
+    plan = Plan(holds=tuple(map(parse_hold, holds)), polls=polls, is_recording=False)
+    with open_device(stdout=stdout) as device:
+        return Verdicts(outcome=device.run(program, plan))
+
+
+def parse_hold(text: str) -> tuple[str, str]:
+    """(operation, until). Raises BadInput."""
+    operation, _, until = text.partition(" until ")
+    if not operation.strip():
+        raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {text!r}")
+    return operation, until or "forced"
+
+
+def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:
     known = {finding.signature for finding in outcome.findings}
-    new = tuple(finding for finding in other.findings if finding.signature not in known)
+    new = tuple(finding for finding in polled.findings if finding.signature not in known)
     return msgspec.structs.replace(outcome, findings=(*outcome.findings, *new))

@@ -10,13 +10,29 @@ from racegate.interpose.order.findings import Finding
 
 
 class Ending(StrEnum):
-    """How the program ended."""
+    """How the program ended.
+
+    FINISHED: its script came to its end; FAILED: it raised, or ended with an exit code
+    NOT_MODELLED: it asked CUDA for something that nobody answers for
+    LOST: its process was gone before its script was over: a signal, or `os._exit`
+    TIMED_OUT: it took longer than it had; INTERRUPTED: the user stopped it
+    """
 
     FINISHED = "finished"
     FAILED = "failed"
     NOT_MODELLED = "not modelled"
     LOST = "lost"
     TIMED_OUT = "timed out"
+    INTERRUPTED = "interrupted"
+
+
+class Deferral(StrEnum):
+    """What can be late in a run under holds.
+
+    FULL: copies in both directions and kernels, until a wait forces them
+    """
+
+    FULL = "full"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,16 +44,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What the device is told: run this program under this plan, and write the outcome there."""
+    """What the device is told: run this program under this plan, and write the outcome there.
+
+    timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
+    """
 
     argv: tuple[str, ...]
     plan: Plan
     result: str
+    timeout_s: float = 0.0
+    suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
 
 
-class Observation(msgspec.Struct, frozen=True):
-    """What the program marked as not to depend on the schedule. digest: of its bytes."""
+class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the program marked as not to depend on the schedule.
+
+    name: what the program calls it; digest: of its bytes; preview: its beginning as text
+    """
 
     name: str
     digest: str
@@ -45,7 +69,14 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """exit_code: the script's own; not_seen: what the verdict does not cover, by kind."""
+    """What came of one run of a program.
+
+    ending: how it ended; exit_code: the script's own; message: why, if it did not finish
+    events: operations, accesses, records and waits that were recorded
+    findings: pairs of places that nothing orders; observations: what the program marked, in order
+    not_seen: what the verdict does not cover, by kind, and how often
+    realised: hold to how often it kept an operation back; torch_version: of the program's torch
+    """
 
     ending: Ending
     exit_code: int = 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from racegate.interpose.explore import Judged, Search, Verdict
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from racegate.history.finding import Verdict
+from racegate.interpose.explore import Judged, Search
 from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome
 
 _STACK_MAX = 4
+COMMAND = "racegate torch run"
 
 
 def render(verdicts: Verdicts, command: str) -> str:
@@ -17,27 +22,70 @@ def render(verdicts: Verdicts, command: str) -> str:
     """
     outcome = verdicts.outcome
     judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    reasons = {s.signature: s.reason for s in verdicts.suppressed}
     lines: list[str] = []
     for index, finding in enumerate(outcome.findings, 1):
-        lines += _finding(index, finding, judged.get(finding.signature), command)
+        if finding.signature in reasons:
+            lines += _suppressed(finding, reasons[finding.signature])
+        else:
+            lines += _finding(index, finding, judged.get(finding.signature), command)
+    if verdicts.polls_matter:
+        lines += _polls(verdicts)
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {_shown(item)}" for item in outcome.observations]
-    if outcome.not_seen:
-        lines.append("not covered by this verdict:")
-        lines += [f"  {count} x {text}" for text, count in sorted(outcome.not_seen.items())]
+    lines += _not_covered(verdicts)
     if verdicts.search is not None:
-        lines.append(f"search: {verdicts.search.runs} runs{_coverage(verdicts.search)}")
-        if not outcome.observations:
-            lines.append("nothing was observed: mark values with racegate.interpose.observe")
-    return "\n".join([*lines, _closing(outcome)])
+        lines += _search(verdicts.search, outcome)
+    for stale in verdicts.stale:
+        lines.append(
+            f"stale suppression {stale.signature}: nothing in this run has this signature; remove "
+            f"it, or its reason is no longer true: {stale.reason}"
+        )
+    return "\n".join([*lines, _closing(verdicts)])
 
 
-def _coverage(search: Search) -> str:
-    """Whether the findings that nothing showed were tried in every way."""
+def render_findings(findings: Iterable[Finding]) -> str:
+    """Findings that no search was made for."""
+    return "\n".join(
+        line for index, one in enumerate(findings, 1) for line in _finding(index, one, None, "")
+    )
+
+
+def _not_covered(verdicts: Verdicts) -> list[str]:
+    """What no run of these says anything about."""
+    lines = [f"  {count} x {text}" for text, count in sorted(verdicts.outcome.not_seen.items())]
+    polled = verdicts.polled
+    if polled is not None and polled.ending is Ending.TIMED_OUT:
+        lines.append('  a run in which queries are first answered "not ready": it did not end')
+    if polled is not None and polled.ending is Ending.NOT_MODELLED:
+        lines.append(
+            f'  a run in which queries are first answered "not ready": not modelled: '
+            f"{polled.message}"
+        )
+    return ["not covered by this verdict:", *lines] if lines else []
+
+
+def _search(search: Search, outcome: Outcome) -> list[str]:
+    """How it was searched, and what is left where something has not shown."""
+    text = f"search: {search.runs} runs under {search.deferral} deferral"
+    if search.is_interrupted:
+        text += ", interrupted"
     if all(judged.verdict is Verdict.DIVERGENT for judged in search.judged):
-        return ""
-    return ", every landing tried" if search.is_complete else ", not every landing tried"
+        return [text]
+    if search.is_complete:
+        text += ", every landing tried"
+    elif search.left:
+        text += f", not every landing tried: {search.left} combinations are left (--runs)"
+    lines = [text, *(f"  {limit}" for limit in search.limits)]
+    if not outcome.observations:
+        lines.append("nothing was observed: mark values with racegate.observe(name, value)")
+    return lines
+
+
+def _suppressed(finding: Finding, reason: str) -> list[str]:
+    where = f"{finding.first.place} and {finding.second.place}"
+    return [f"suppressed [{finding.signature}] {finding.buffer}, {where}: {reason}", ""]
 
 
 def _finding(index: int, finding: Finding, judged: Judged | None, command: str) -> list[str]:
@@ -55,15 +103,34 @@ def _finding(index: int, finding: Finding, judged: Judged | None, command: str) 
 
 def _divergence(judged: Judged, command: str) -> list[str]:
     lines = [f"  ended   {judged.ending}"] if judged.ending else []
-    actual = {item.name: item for item in judged.actual}
-    for item in judged.expected:
-        other = actual.get(item.name)
-        if other is None or other.digest != item.digest:
-            seen = other.preview if other is not None else "nothing"
-            lines.append(f"  value   {_shown(item)}; with the hold {seen}")
-            break
+    lines += difference(judged.expected, judged.actual, "with the hold")
     holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
-    return [*lines, f"  replay  python -m racegate.interpose {holds} {command}"]
+    polls = f"--not-ready {judged.polls} " if judged.polls else ""
+    return [*lines, f"  replay  {COMMAND} {polls}{holds} {command}"]
+
+
+def difference(
+    expected: tuple[Observation, ...], actual: tuple[Observation, ...], how: str
+) -> list[str]:
+    """The first observation that differs."""
+    for item, other in zip_longest(expected, actual):
+        if item is None:
+            return [f"  value   {_shown(other)} {how} alone"]
+        if other is None or other != item:
+            seen = other.preview if other is not None else "nothing"
+            return [f"  value   {_shown(item)}; {how} {seen}"]
+    return []
+
+
+def _polls(verdicts: Verdicts) -> list[str]:
+    assert verdicts.polled is not None
+    head = 'DIVERGENT completion queries that are first answered "not ready" change: '
+    how = "with these answers"
+    return [
+        head + ", ".join(verdicts.polls_matter),
+        *difference(verdicts.outcome.observations, verdicts.polled.observations, how),
+        "",
+    ]
 
 
 def _shown(item: Observation) -> str:
@@ -79,15 +146,25 @@ def _side(name: str, side: Side) -> list[str]:
     return [head, *frames]
 
 
-def _closing(outcome: Outcome) -> str:
-    count = len(outcome.findings)
-    found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
-    text = f"racegate: {found} in {outcome.events} events (torch {outcome.torch_version})"
-    if outcome.ending is Ending.FINISHED:
-        return text
+def _closing(verdicts: Verdicts) -> str:
+    outcome = verdicts.outcome
+    if outcome.ending is Ending.NOT_MODELLED:
+        return f"racegate: not modelled: {outcome.message}"
+    if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
+        return f"racegate: {outcome.message}"
+    text = (
+        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
+    )
     if outcome.ending is Ending.FAILED:
         why = outcome.message or f"it ended with exit code {outcome.exit_code}"
         return f"{text}; the script failed by itself: {why}"
-    if outcome.ending is Ending.NOT_MODELLED:
-        return f"racegate: not modelled: {outcome.message}"
-    return f"racegate: {outcome.message}"
+    if outcome.ending is Ending.INTERRUPTED:
+        return f"{text}, as far as it came: interrupted"
+    return text
+
+
+def _counted(verdicts: Verdicts) -> str:
+    count = len(verdicts.outcome.findings)
+    found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
+    hidden = len({s.signature for s in verdicts.suppressed})
+    return f"{found}, {hidden} of them suppressed," if hidden else found

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from racegate.interpose.current import get_run
+from racegate.interpose.current import Run, get_run
 from racegate.interpose.errors import BadInput
 from racegate.interpose.order.findings import Finding
 
 
-@dataclass(slots=True)
 class Recording:
-    """findings: the conflicts whose second access came inside the `with`; complete at its end."""
+    """The conflicts of a part of a program."""
 
-    findings: tuple[Finding, ...] = ()
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._before = {finding.signature: finding.count for finding in run.findings()}
+        self._found: tuple[Finding, ...] | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Conflicts whose second access came inside the `with`: so far, or when it has ended."""
+        return self._found if self._found is not None else self._now()
+
+    def end(self) -> None:
+        """What comes after is no part of it."""
+        self._found = self._now()
+
+    def _now(self) -> tuple[Finding, ...]:
+        before = self._before
+        found = self._run.findings()
+        return tuple(one for one in found if one.count > before.get(one.signature, 0))
 
 
 @contextmanager
@@ -27,12 +42,11 @@ def recording() -> Iterator[Recording]:
             "this process has no virtual device: start it with "
             "`python -m racegate.interpose SCRIPT` or `python -m racegate.interpose -m pytest`"
         )
-    before = {finding.signature: finding.count for finding in run.findings()}
-    part = Recording()
-    yield part
-    part.findings = tuple(
-        finding for finding in run.findings() if finding.count > before.get(finding.signature, 0)
-    )
+    part = Recording(run)
+    try:
+        yield part
+    finally:
+        part.end()
 
 
 def observe(name: str, value: object) -> None:

@@ -27,12 +27,13 @@ from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
 from racegate.history.finding import Benign, Verdict, exit_code
 from racegate.history.outcome import SCHEMA, RunResult, unaudited
+from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
 from racegate.jobs.pool import Task
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.time_limit import TIMEOUT_S
-from racegate.repro.replay import ReplayOutcome, replay
+from racegate.repro.replay import replay
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 
 from racegate.ab.held import HeldRun
 from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
-from racegate.repro.replay import ReplayOutcome
+from racegate.history.replayed import ReplayOutcome
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")

@@ -27,6 +27,10 @@ from racegate.evaluation.matrix import Matrix
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
 from racegate.history.witness import Witness
+from racegate.interpose.judge import Verdicts
+from racegate.interpose.order.findings import Finding as ProgramFinding
+from racegate.interpose.workflow.replay import ProgramReplay, ProgramReplays
+from racegate.interpose.workflow.witness import ProgramWitness
 from racegate.jobs.gate import GateResult
 from racegate.jobs.soak import SoakResult
 from racegate.oracles.paths import Ordered
@@ -101,10 +105,17 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=Judgement),
     Printed(what="adapter gate", struct=AdapterGateObject),
+    Printed(what="torch run", struct=Verdicts),
+    Printed(what="torch replay", struct=ProgramReplay),
+    Printed(what="torch replay, of several witnesses", struct=ProgramReplays),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="files *.witness.json", struct=Witness),
+    Printed(what="files *.witness.json of a program", struct=ProgramWitness),
 )
+
+# Two rooms have a Finding; a section has a name of its own.
+_NAMES: dict[type, str] = {ProgramFinding: "ProgramFinding"}
 
 _WORDS: dict[type[types.Type], str] = {
     types.IntType: "integer",
@@ -162,6 +173,11 @@ def everywhere() -> dict[str, str]:
     return meanings(Everywhere.__doc__, names)[1]
 
 
+def name_of(kind: type) -> str:
+    """What the section of a Struct or an enumeration is called."""
+    return _NAMES.get(kind, kind.__name__)
+
+
 def object_section(struct: type[msgspec.Struct]) -> Section:
     """A Struct as a section."""
     fields = types.type_info(struct)
@@ -172,7 +188,7 @@ def object_section(struct: type[msgspec.Struct]) -> Section:
         Entry(name=f.encode_name, kind=words_of(f.type), meaning=said.get(f.name, ""))
         for f in fields.fields
     )
-    return Section(name=struct.__name__, intro=intro, entries=entries)
+    return Section(name=name_of(struct), intro=intro, entries=entries)
 
 
 def enum_section(kind: type[Enum]) -> Section:
@@ -187,7 +203,7 @@ def enum_section(kind: type[Enum]) -> Section:
         )
         for member in kind
     )
-    return Section(name=kind.__name__, intro=intro, entries=entries)
+    return Section(name=name_of(kind), intro=intro, entries=entries)
 
 
 def words_of(info: types.Type) -> str:
@@ -196,7 +212,7 @@ def words_of(info: types.Type) -> str:
         case types.StructType(cls=cls) if cls is Scenario:
             return "scenario, as in its file"
         case types.StructType(cls=cls) | types.EnumType(cls=cls):
-            return f"[{cls.__name__}](#{cls.__name__.lower()})"
+            return f"[{name_of(cls)}](#{name_of(cls).lower()})"
         case types.VarTupleType(item_type=one) | types.ListType(item_type=one):
             return f"list of {words_of(one)}"
         case types.TupleType(item_types=parts):

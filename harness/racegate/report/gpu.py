@@ -18,9 +18,10 @@ from racegate.ab.summary import AbReport
 from racegate.bench.virtual import BenchEntry, BenchResult
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
+from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.soak import SoakResult
 from racegate.report.templating import render
-from racegate.repro.replay import ReplayOfFile, ReplayOutcome, ReplaysObject
+from racegate.repro.replay import ReplayOfFile, ReplaysObject
 from racegate.scenario.errors import BadInputError
 
 PAGE = "README.md"

@@ -10,13 +10,14 @@ from rich.table import Column, Table
 
 from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
+from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import print_breakages, print_run, print_selfcheck
 from racegate.repro.explain import Explanation, Racing
-from racegate.repro.replay import Replay, ReplayOutcome
+from racegate.repro.replay import Replay
 
 
 def print_replay(console: Console, result: Replay) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from enum import StrEnum
 
 import msgspec
 
@@ -12,34 +10,11 @@ from racegate.check.checker import Checkers
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
-from racegate.history.exit_code import ExitCode
 from racegate.history.finding import signature_of
 from racegate.history.outcome import SCHEMA, RunResult
+from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
-
-
-class ReplayOutcome(StrEnum):
-    """What a replay showed.
-
-    REPRODUCED: the recorded signature
-    OTHER: another signature
-    NOTHING: no finding
-    NOT_REALISED: a hold could not be kept, so nothing can be said
-    """
-
-    REPRODUCED = "reproduced"
-    OTHER = "other signature"
-    NOTHING = "nothing found"
-    NOT_REALISED = "not realised"
-
-
-EXIT_CODES = {
-    ReplayOutcome.REPRODUCED: ExitCode.FINDING,
-    ReplayOutcome.NOT_REALISED: ExitCode.INCONCLUSIVE,
-    ReplayOutcome.OTHER: ExitCode.OTHER_SIGNATURE,
-    ReplayOutcome.NOTHING: ExitCode.NOTHING_FOUND,
-}
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,17 +122,6 @@ def replay(
         recorded_with=witness.versions,
         last=last,
     )
-
-
-def worst_of(outcomes: Iterable[ReplayOutcome]) -> ReplayOutcome:
-    """The one to report of several."""
-    order = (
-        ReplayOutcome.NOT_REALISED,
-        ReplayOutcome.NOTHING,
-        ReplayOutcome.OTHER,
-        ReplayOutcome.REPRODUCED,
-    )
-    return min(outcomes, key=order.index)
 
 
 def _outcome(result: RunResult, witness: Witness) -> ReplayOutcome:

@@ -59,7 +59,7 @@ class Frames:
                 at = frame.f_lasti
                 place = known.places.get(at)
                 if place is None:
-                    place = (code.co_filename, frame.f_lineno, code.co_name)
+                    place = (code.co_filename, frame.f_lineno, code.co_qualname)
                     known.places[at] = place
                 frames.append(place)
                 if len(frames) == FRAMES_MAX:
@@ -83,5 +83,7 @@ def _kind_of_file(name: str) -> _File:
     if name.startswith(_STANDARD) and "site-packages" not in name:
         return _File.OTHER
     parts = name.split(os.sep)
+    if "site-packages" in parts and {"_pytest", "pluggy"} & set(parts):
+        return _File.BELOW
     is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
     return _File.OTHER if is_known else _File.PROGRAM

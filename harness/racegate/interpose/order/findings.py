@@ -12,7 +12,12 @@ from racegate.interpose.order.shadow import Access, Frame
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two operations. lane: the stream or thread; stack: innermost frame first."""
+    """One of the two operations of a finding.
+
+    operation: its kind; label: kind, file, function and count, as holds name it
+    lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
+    stack: the program's frames (file, line, function), innermost first
+    """
 
     operation: str
     label: str
@@ -29,8 +34,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Two places that touch the same bytes without an order.
 
-    signature: the same in every run; buffer: what holds the bytes; nbytes: of the first example;
-    count: how many pairs; edge: what would order them; pairs: their labels, for the search
+    signature: the same in every run, and when lines move; buffer: what holds the bytes
+    nbytes: of the first example; count: how many pairs; first, second: the two of the first example
+    edge: what would order them; pairs: their labels, for the search
     """
 
     signature: str

@@ -7,6 +7,7 @@ other timing of the same program could exchange.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -67,6 +68,7 @@ class Recorder:
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
         self._labels: dict[str, int] = {}
         self._places: dict[tuple[str, Frame], str] = {}
+        self._lines: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Version] = {}
         self._open: dict[int, list[Conflict]] = {}
@@ -86,15 +88,25 @@ class Recorder:
         return self.lanes.add(name, is_host=True)
 
     def label(self, kind: str, stack: Stack) -> str:
-        """Kind, place and count: the name of an operation that another run has again."""
+        """Kind, place and count: the name of an operation that another run has again, and that
+        it keeps when lines move.
+        """
         frame = stack[0] if stack else _NO_FRAME
         place = self._places.get((kind, frame))
         if place is None:
-            where = f"{frame[0].rpartition('/')[2]}:{frame[1]}" if stack else "?"
-            place = self._places[kind, frame] = f"{kind}@{where}"
+            place = self._places[kind, frame] = self._place(kind, frame)
         count = self._labels.get(place, 0) + 1
         self._labels[place] = count
         return f"{place}#{count}"
+
+    def _place(self, kind: str, frame: Frame) -> str:
+        """Kind, file and function; of several lines of a function that do the same, from the second
+        on with a number in the order in which they were first reached.
+        """
+        file, _, function = frame
+        place = f"{kind}@{file.rpartition('/')[2]}:{function}" if file else f"{kind}@?"
+        self._lines[place] += 1
+        return place if self._lines[place] == 1 else f"{place}[{self._lines[place]}]"
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges

@@ -14,7 +14,7 @@ import msgspec
 
 from racegate.interpose.order.clocks import Clock
 
-Frame = tuple[str, int, str]  # file, line, function
+Frame = tuple[str, int, str]  # file, line, qualified name of the function
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ def buffer_name(session: Session, address: int) -> str:
     for frame in _program_frames(session):
         found = _search(frame, address)
         if found:
-            return f"{found} ({frame.f_code.co_name})"
+            return f"{found} ({frame.f_code.co_qualname})"
     birth = session.births.find(address)
     if birth is not None and birth[2]:
         return f"memory asked for at {place_name(birth[2])}"

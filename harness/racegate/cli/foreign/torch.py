@@ -1,0 +1,125 @@
+"""The commands torch run, replay and doctor: PyTorch programs on the virtual CUDA device.
+
+`python -m racegate.interpose` is `racegate torch run`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, progress_bar, tell
+from racegate.cli.replay import replay
+from racegate.interpose.build import build_library, find_compiler, find_toolkit
+from racegate.interpose.explore import Told
+from racegate.interpose.judge import Verdicts, judge, replay_holds
+from racegate.interpose.launch import PrintPlace, Program, checked_program
+from racegate.interpose.report import render
+from racegate.interpose.workflow.suppressions import load_suppressions
+from racegate.interpose.workflow.witness import save_witnesses
+
+app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def run(
+    program: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -m MODULE [ARGS].")
+    ],
+    explore: Annotated[
+        bool | None,
+        typer.Option("--explore", help="Search for a landing that changes what is observed."),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs that the search may make.")] = 64,
+    witness: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            callback=place_to_write,
+            help="Explore, and write what replays each DIVERGENT finding.",
+        ),
+    ] = None,
+    suppressions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Findings to let stand, with reasons.")
+    ] = None,
+    hold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'OPERATION until ACCESS'", help="One run under this hold, no verdict."
+        ),
+    ] = None,
+    not_ready: Annotated[
+        int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
+    ] = 0,
+    timeout: RunTimeoutOption = 0.0,
+    json: JsonOption = None,
+) -> None:
+    """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
+    a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
+    """
+    known = load_suppressions(suppressions) if suppressions is not None else ()
+    checked = checked_program(
+        tuple(program), timeout_s=timeout, suppressed=tuple(one.signature for one in known)
+    )
+    stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
+    if hold:
+        verdicts = replay_holds(checked, tuple(hold), polls=not_ready, stdout=stdout)
+    else:
+        with SearchProgress() as progress:
+            verdicts = judge(
+                checked,
+                explores=bool(explore) or witness is not None,
+                runs_max=runs,
+                suppressions=known,
+                stdout=stdout,
+                told=progress.told,
+            )
+    tell(json, verdicts, lambda: print(render(verdicts, shlex.join(program)), file=sys.stderr))
+    if witness is not None:
+        _save(verdicts, checked, witness)
+    raise typer.Exit(verdicts.exit_code)
+
+
+app.command()(replay)
+
+
+@app.command()
+def doctor() -> None:
+    """Say whether programs can be run here: torch, its CUDA version, the compiler, the runtime."""
+    toolkit = find_toolkit()
+    print(f"python    {sys.executable}")
+    print(f"torch     {toolkit.torch_version}")
+    print(f"cuda      {toolkit.version // 1000}.{toolkit.version % 1000 // 10}")
+    print(f"compiler  {shlex.join(find_compiler())}")
+    print(f"runtime   {build_library(toolkit)}")
+
+
+class SearchProgress:
+    """A bar on standard error that appears with the first run of a search."""
+
+    def __init__(self) -> None:
+        self._bar = progress_bar()
+        self._task = self._bar.add_task("searching", total=None)
+        self.told: Told = self._told
+
+    def _told(self, made: int, most: int) -> None:
+        self._bar.start()
+        self._bar.update(self._task, completed=made, total=most)
+
+    def __enter__(self) -> SearchProgress:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+
+def _save(verdicts: Verdicts, program: Program, target: Path) -> None:
+    files = save_witnesses(verdicts, program, target)
+    for file in files:
+        print(f"racegate: wrote {file}: racegate torch replay {file}", file=sys.stderr)
+    if not files:
+        print("racegate: no witness: no finding is DIVERGENT", file=sys.stderr)

@@ -1,0 +1,106 @@
+"""The fixture, in runs of pytest under the virtual device and without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from racegate.interpose.build import find_toolkit
+from racegate.interpose.errors import BadInput
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "racegate.interpose.workflow.pytest_plugin"
+TESTS = """
+    import racegate
+    import torch
+
+    def load(waits):
+        host = torch.zeros(64, pin_memory=True)
+        host.copy_(torch.ones(64, device="cuda"), non_blocking=True)
+        if waits:
+            torch.cuda.synchronize()
+        return float(host.sum())
+
+    def test_waits(racegate_recording):
+        assert load(True) == 64
+        assert racegate_recording.findings == ()
+
+    def test_does_not_wait(racegate_recording):
+        assert load(False) == 64
+        (finding,) = racegate_recording.findings
+        assert finding.first.operation == "d2h"
+
+    def test_fails_by_itself(racegate_recording):
+        load(False)
+        raise ValueError("mine")
+
+    def test_without_the_fixture():
+        assert load(False) == 64
+"""
+
+
+def why_not() -> str:
+    try:
+        find_toolkit()
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+needs_torch = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+
+
+def options() -> list[str]:
+    """pytest, with the plugin if it is not installed with the package."""
+    is_installed = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
+    plugin = [] if is_installed else ["-p", PLUGIN]
+    return ["pytest", "-rs", "-p", "no:cacheprovider", *plugin]
+
+
+def under_device(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "racegate.interpose", *arguments, "-m", *options()]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
+    )
+
+
+@needs_torch
+def test_a_test_fails_with_what_it_did_unless_that_is_suppressed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_load=TESTS)
+    done = under_device(pytester.path)
+    assert done.returncode == 1
+    assert "2 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    failures = done.stdout.partition("= FAILURES =")[2]
+    head, own = failures.split("test_fails_by_itself", 1)
+    assert "no edge of the program orders these accesses" in head
+    assert "test_load.py:6 in load" in head
+    assert "_pytest" not in head
+    assert "ValueError: mine" in own
+    assert "Captured racegate call" in own
+    signature = done.stderr.partition("CONFLICT 1 [")[2].partition("]")[0]
+    known = f'[[suppression]]\nsignature = "{signature}"\nreason = "known"\n'
+    (pytester.path / "known.toml").write_text(known)
+    done = under_device(pytester.path, "--suppressions", "known.toml")
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr  # by itself
+
+
+def test_without_the_device_it_says_how_to_get_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_load="""
+            import sys
+
+            def test_waits(racegate_recording):
+                raise AssertionError("has to be skipped")
+
+            def test_imports_nothing_heavy():
+                assert "torch" not in sys.modules
+        """
+    )
+    done = pytester.run(sys.executable, "-m", *options())
+    done.assert_outcomes(skipped=1, passed=1)
+    done.stdout.fnmatch_lines(["*needs the virtual CUDA device: racegate torch run -m pytest*"])

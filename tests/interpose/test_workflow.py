@@ -1,0 +1,294 @@
+"""Witnesses, their replay, and suppressions, on a device that only answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racegate.history.finding import Verdict
+from racegate.history.replayed import ReplayOutcome
+from racegate.history.witness import WitnessError, load_witness
+from racegate.interpose.errors import BadInput
+from racegate.interpose.explore import Judged, Search
+from racegate.interpose.judge import Suppression, Verdicts, suppressing
+from racegate.interpose.launch import Program
+from racegate.interpose.order.findings import Finding, Side
+from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.report import render
+from racegate.interpose.workflow.replay import render_replay, replay_program
+from racegate.interpose.workflow.suppressions import load_suppressions
+from racegate.interpose.workflow.witness import (
+    ProgramWitness,
+    is_program_witness,
+    load_program_witness,
+    save_witnesses,
+)
+from support import SCENARIOS
+
+ENGINES = SCENARIOS / "witnesses" / "accepted-copy-after-row-move.witness.json"
+RIGHT = (Observation("sum", "1" * 16, "64.0"), Observation("name", "2" * 16, "x"))
+WRONG = (Observation("sum", "3" * 16, "0.0"), Observation("name", "2" * 16, "x"))
+
+
+def side(label: str, *, is_write: bool) -> Side:
+    return Side(
+        operation=label.partition("@")[0],
+        label=label,
+        lane="stream 1",
+        is_host=not is_write,
+        is_write=is_write,
+        stack=(("/a/x.py", 5, "step"),),
+    )
+
+
+def finding(signature: str = "0123456789ab") -> Finding:
+    return Finding(
+        signature=signature,
+        buffer="host (step)",
+        nbytes=4,
+        count=1,
+        first=side("d2h@x.py:step#1", is_write=True),
+        second=side("host read (sum)@x.py:step#1", is_write=False),
+        edge="wait",
+        pairs=(("d2h@x.py:step#1", "host read (sum)@x.py:step#1"),),
+    )
+
+
+def found(*findings: Finding, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
+    judged = tuple(
+        Judged(
+            signature=one.signature,
+            verdict=verdict,
+            hold=((one.first.label, "forced"),) if verdict is Verdict.DIVERGENT else (),
+            expected=RIGHT,
+            actual=WRONG,
+        )
+        for one in findings
+    )
+    outcome = Outcome(
+        ending=Ending.FINISHED, findings=findings, observations=RIGHT, torch_version="2.14.1"
+    )
+    search = Search(judged=judged, runs=2, is_complete=False)
+    return Verdicts(outcome=outcome, search=search)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Program:
+    (tmp_path / "x.py").write_text("")
+    return Program((str(tmp_path / "x.py"),))
+
+
+@pytest.fixture
+def saved(tmp_path: Path, script: Program) -> Path:
+    (path,) = save_witnesses(found(finding()), script, tmp_path / "w.witness.json")
+    return path
+
+
+# ---- witnesses
+
+
+def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) -> None:
+    witness = load_program_witness(saved)
+    assert witness.argv == script.argv
+    assert witness.holds == ("d2h@x.py:step#1 until forced",)
+    assert (witness.expected, witness.actual) == (RIGHT, WRONG)
+    assert (witness.first.name, witness.first.is_write) == ("d2h@x.py:step#1", True)
+    assert witness.versions["torch"] == "2.14.1"
+
+
+def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> None:
+    paths = save_witnesses(
+        found(finding("0" * 12), finding("1" * 12)), script, tmp_path / "w.witness.json"
+    )
+    assert [path.name for path in paths] == ["w.witness.json", "w-2.witness.json"]
+    assert [load_program_witness(path).signature for path in paths] == ["0" * 12, "1" * 12]
+    nothing = save_witnesses(found(finding(), verdict=Verdict.BENIGN), script, tmp_path / "no")
+    assert (nothing, (tmp_path / "no").exists()) == ((), False)
+
+
+def test_whose_witness_it_is(saved: Path) -> None:
+    assert is_program_witness(saved)
+    assert not is_program_witness(ENGINES)
+    with pytest.raises(WitnessError, match="not a witness of a program"):
+        load_program_witness(ENGINES)
+    with pytest.raises(WitnessError, match=r"written as 'racegate.program/1'"):
+        load_witness(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"signature": "f" * 12}, "altered since it was written"),
+        ({"added": 1}, "unknown field `added`"),
+        ({"expected": [{"name": "a", "digest": "b", "preview": "c", "more": 1}]}, "field `more`"),
+        ({"holds": [" until x"]}, "a hold reads"),
+        ({"holds": []}, "a witness has a hold"),
+        ({"argv": "x.py"}, "Expected `array`, got `str` - at `$.argv`"),
+        ({"schema": "racegate.program/2"}, "its schema is not 'racegate.program/1'"),
+    ],
+)
+def test_a_damaged_witness_is_refused(saved: Path, change: dict[str, object], message: str) -> None:
+    fields = json.loads(saved.read_text())
+    saved.write_text(json.dumps(fields | change))
+    with pytest.raises(WitnessError) as caught:
+        load_program_witness(saved)
+    assert str(caught.value).startswith(f"{saved}: ")
+    assert message in str(caught.value)
+
+
+def test_a_field_that_is_missing_is_named(saved: Path) -> None:
+    fields = json.loads(saved.read_text())
+    del fields["holds"]
+    saved.write_text(json.dumps(fields))
+    with pytest.raises(WitnessError, match="missing required field `holds`"):
+        load_program_witness(saved)
+
+
+@given(cut=st.integers(0, 900))
+def test_a_cut_witness_is_refused(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    (path,) = save_witnesses(found(finding()), Program(("x.py",)), folder / "w.json")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: min(cut, len(whole) - 3)])
+    with pytest.raises(WitnessError, match="truncated or not JSON"):
+        load_program_witness(path)
+
+
+# ---- replay
+
+
+class Device:
+    """Answers with one outcome without holds and another under them."""
+
+    def __init__(self, base: Outcome, held: Outcome) -> None:
+        self.base, self.held = base, held
+        self.plans: list[Plan] = []
+
+    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+        self.plans.append(plan)
+        return self.held if plan.holds else self.base
+
+
+def ended(
+    seen: tuple[Observation, ...],
+    *findings: Finding,
+    ending: Ending = Ending.FINISHED,
+    count: int = 1,
+) -> Outcome:
+    realised = {"d2h@x.py:step#1 until forced": count}
+    return Outcome(ending=ending, observations=seen, findings=findings, realised=realised)
+
+
+OTHER = (RIGHT[0], Observation("name", "4" * 16, "y"))
+
+
+@pytest.mark.parametrize(
+    ("base", "held", "outcome"),
+    [
+        (ended(RIGHT, finding()), ended(WRONG), ReplayOutcome.REPRODUCED),
+        (ended(RIGHT, finding()), ended(RIGHT), ReplayOutcome.NOTHING),
+        (ended(RIGHT, finding()), ended(OTHER), ReplayOutcome.OTHER),
+        (ended(RIGHT), ended(WRONG), ReplayOutcome.OTHER),
+        (ended(RIGHT, finding()), ended(WRONG, count=0), ReplayOutcome.NOT_REALISED),
+        (ended(RIGHT), ended(RIGHT, ending=Ending.TIMED_OUT), ReplayOutcome.NOT_REALISED),
+        (ended((), ending=Ending.FAILED), ended(WRONG), ReplayOutcome.NOT_REALISED),
+    ],
+)
+def test_what_a_replay_comes_to(
+    saved: Path, base: Outcome, held: Outcome, outcome: ReplayOutcome
+) -> None:
+    replay = replay_program(Device(base, held), load_program_witness(saved), times=2)
+    assert (replay.outcome, replay.outcomes) == (outcome, {str(outcome): 2})
+    assert render_replay(replay).startswith(f"{outcome} 2 of 2: [0123456789ab] host (step)")
+    assert replay.matches_record is ((base.observations, held.observations) == (RIGHT, WRONG))
+
+
+def test_a_replay_asks_with_the_answers_of_the_record(tmp_path: Path, script: Program) -> None:
+    verdicts = found(finding())
+    assert verdicts.search is not None
+    (judged,) = verdicts.search.judged
+    search = Search(judged=(msgspec.structs.replace(judged, polls=3),), runs=2, is_complete=False)
+    (path,) = save_witnesses(
+        msgspec.structs.replace(verdicts, search=search), script, tmp_path / "w.json"
+    )
+    device = Device(ended(RIGHT, finding()), ended(WRONG))
+    replay_program(device, load_program_witness(path), times=1)
+    assert [plan.polls for plan in device.plans] == [3, 3]
+
+
+def test_a_replay_without_its_script_says_where_it_looked(saved: Path, script: Program) -> None:
+    Path(script.argv[0]).unlink()
+    with pytest.raises(BadInput, match=r"x\.py does not exist"):
+        replay_program(Device(ended(RIGHT), ended(WRONG)), load_program_witness(saved), times=1)
+
+
+# ---- suppressions
+
+
+def entry(signature: str = "0123456789ab", reason: str = "known") -> str:
+    return f'[[suppression]]\nsignature = "{signature}"\nreason = "{reason}"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (entry() + 'owner = "me"\n', "unknown field `owner`"),
+        ('[[suppresion]]\nsignature = "0123456789ab"\n', "unknown field `suppresion`"),
+        ('[[suppression]]\nsignature = "0123456789ab"\n', "missing required field `reason`"),
+        (entry(reason=" "), "suppression 0123456789ab: the reason is missing"),
+        (entry("host (step)"), "'host (step)' is no signature"),
+        (entry() + entry(), "0123456789ab is suppressed 2 times"),
+        ("[[suppression", "Expected"),
+    ],
+)
+def test_a_file_of_suppressions_is_read_strictly(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    with pytest.raises(BadInput) as caught:
+        load_suppressions(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+
+
+def test_a_file_of_suppressions_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no\.toml cannot be read: No such file"):
+        load_suppressions(tmp_path / "no.toml")
+
+
+def plain(*findings: Finding, ending: Ending = Ending.FINISHED) -> Verdicts:
+    return Verdicts(outcome=Outcome(ending=ending, exit_code=9, findings=findings))
+
+
+KNOWN = Suppression(signature="0123456789ab", reason="known")
+STALE = Suppression(signature="f" * 12, reason="was repaired")
+
+
+def test_a_suppressed_finding_is_shown_and_is_no_finding(tmp_path: Path) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text(entry())
+    verdicts = suppressing(plain(finding()), load_suppressions(path))
+    assert (verdicts.suppressed, verdicts.stale, verdicts.exit_code) == ((KNOWN,), (), 0)
+    assert "suppressed [0123456789ab] host (step), x.py:5 and x.py:5: known" in render(
+        verdicts, "x.py"
+    )
+
+
+def test_a_stale_suppression_is_an_error_that_a_finding_outranks() -> None:
+    stale = suppressing(plain(finding()), (KNOWN, STALE))
+    assert (stale.stale, stale.exit_code) == ((STALE,), 2)
+    assert "stale suppression ffffffffffff" in render(stale, "x.py")
+    assert suppressing(plain(finding("1" * 12)), (STALE,)).exit_code == 1
+
+
+def test_nothing_is_stale_where_a_program_did_not_come_to_its_end() -> None:
+    verdicts = suppressing(plain(ending=Ending.FAILED), (STALE,))
+    assert (verdicts.stale, verdicts.exit_code) == ((), 9)
+
+
+def test_a_witness_has_the_fields_of_its_type(saved: Path) -> None:
+    assert list(json.loads(saved.read_text())) == list(ProgramWitness.__struct_fields__)
