@@ -1,6 +1,8 @@
 """Which operators make the host wait for the device, read off torch's own CUDA code.
 
-    python tests/interpose/waiting_table.py OUT.json           # needs expecttest, no GPU
+    python tests/interpose/waiting_table.py harness/racegate/interpose/kernels/waiting.json
+
+Adds the installed torch to the table. Needs expecttest, as torch's own tests do, and no GPU.
 
 Torch's CUDA kernels run on the virtual runtime with every launch skipped and memory full of zeros;
 what is noted is whether the runtime was asked to synchronise while an operator ran. The samples are

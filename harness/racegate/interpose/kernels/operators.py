@@ -9,6 +9,10 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.kernels.waiting import RULES, waiting_operators
+
+_WAITING = waiting_operators(str(torch.__version__))
+
 # Real kernels that touch no element: memory, shape and bookkeeping of torch's own.
 KEPT = frozenset({
     "aten::empty.memory_format", "aten::empty_strided", "aten::_reshape_alias", "aten::as_strided",
@@ -20,16 +24,6 @@ KEPT = frozenset({
 
 # No kernel of their own for CUDA, but their bodies launch some below the dispatcher.
 ADDED = ("aten::convolution", "aten::convolution.out")
-
-# The host waits for the current stream inside these: torch reads a size back. (nonzero inside an
-# index by a mask is found by its arguments.) Read off torch's sources, 2.9 to 2.14.
-WAITING = frozenset({
-    "aten::nonzero", "aten::nonzero.out", "aten::masked_select", "aten::masked_select.out",
-    "aten::_unique2", "aten::_unique", "aten::unique_consecutive", "aten::unique_dim",
-    "aten::unique_dim_consecutive", "aten::equal", "aten::repeat_interleave.Tensor",
-    "aten::bincount", "aten::_ctc_loss.Tensor", "aten::_is_all_true", "aten::_is_any_true",
-})  # fmt: skip
-
 
 # operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
 PICKS = {
@@ -59,6 +53,7 @@ class Operator:
     kernel: its CPU kernel without the way there, which takes no number for a tensor; None: none
     tensors: positions of arguments that are tensors
     writes, writes_named: the arguments that it writes, by position and by name
+    waits: whether the host waits inside a call with these arguments
     has_outputs: it writes some that can only be given by name (`out=`)
     """
 
@@ -73,7 +68,7 @@ class Operator:
     is_random: bool
     is_indexed: bool
     takes_generator: bool
-    waits: bool
+    waits: Callable[[tuple[Any, ...]], bool]
 
 
 def describe(name: str) -> Operator:
@@ -96,8 +91,13 @@ def describe(name: str) -> Operator:
         is_random=torch.Tag.nondeterministic_seeded in op.tags,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
-        waits=name in WAITING,
+        waits=_waits(name),
     )
+
+
+def _waits(name: str) -> Callable[[tuple[Any, ...]], bool]:
+    always = name in _WAITING
+    return RULES.get(name, lambda args: always)
 
 
 def has_kernel(name: str, key: str) -> bool:

@@ -108,7 +108,7 @@ class Kernels:
         ):
             return result
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
-        if operator.waits or (operator.is_indexed and indexing.reads_a_size(operator, args)):
+        if operator.waits(args) or (operator.is_indexed and indexing.reads_a_size(operator, args)):
             session.wait_stream(stream)
         return result
 
@@ -145,7 +145,7 @@ class Kernels:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         fresh: list[Alias] = []
-        if operator.waits or operator.is_random or indexing.reads_a_size(operator, args):
+        if operator.waits(args) or operator.is_random or indexing.reads_a_size(operator, args):
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
             session.queue.force(session.recorder.lanes.clocks[lane])
             made = self._call(operator, bound)
