@@ -14,6 +14,7 @@ from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
 
+COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
 
 
@@ -102,7 +103,7 @@ def bytes_of(session: Session, tensor: Tensor) -> Ranges:
     shape = tuple(tensor.size())
     strides = tuple(stride * itemsize for stride in tensor.stride())
     if is_coarse(shape, strides, itemsize):
-        session.not_seen["views taken as a whole (too many separate runs)"] += 1
+        session.not_seen[COARSE] += 1
     return strided_ranges(address, shape, strides, itemsize)
 
 

@@ -7,9 +7,15 @@ from typing import Any
 import torch
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import COARSE, Tensor, alias_of, tensors_in
 from racegate.interpose.kernels.operators import PICKS, Operator
-from racegate.interpose.order.ranges import Ranges, element_ranges, merged
+from racegate.interpose.order.ranges import (
+    Ranges,
+    element_ranges,
+    is_coarse,
+    merged,
+    strided_ranges,
+)
 
 _ELEMENTS_MAX = 1 << 22
 _MASKS = (torch.bool, torch.uint8)
@@ -70,8 +76,11 @@ def _rows(session: Session, source: Tensor, index: Tensor) -> Ranges:
         index = index.nonzero()
     count = source.shape[0]
     rows = sorted({int(row) % count for row in index.reshape(-1).tolist()})
-    step = source.stride(0) * source.itemsize
-    base = bytes_of(session, source[0])
+    shape, itemsize = tuple(source.size())[1:], source.itemsize
+    step, *strides = (stride * itemsize for stride in source.stride())
+    if is_coarse(shape, strides, itemsize):
+        session.not_seen[COARSE] += 1
+    base = strided_ranges(source.data_ptr(), shape, strides, itemsize)
     return merged((low + row * step, high + row * step) for row in rows for low, high in base)
 
 
