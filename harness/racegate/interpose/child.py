@@ -46,8 +46,8 @@ _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 class Child:
     """The virtual device of this process, and what is found on it in one run."""
 
-    def __init__(self, library: Path) -> None:
-        self.session = Session(Queue())
+    def __init__(self, library: Path, session: Session | None = None) -> None:
+        self.session = Session(Queue()) if session is None else session
         self._result = Path()
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
@@ -57,7 +57,18 @@ class Child:
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
+<<<<<<< HEAD
         plan = job.plan
+=======
+        self.arm(plan, result)
+        enter(self.installed)
+        if plan.is_recording:
+            self.installed.library.watch_pages()
+        track_processes(self.session, self.installed.library.hush)
+
+    def arm(self, plan: Plan, result: Path) -> None:
+        """The plan alone, for a process that entered the device before it was forked."""
+>>>>>>> 5a9a1c0 (vLLM releases under search on the interposer: setup, run, gate, replay; a guide; tests without vLLM)
         holds = tuple(Hold(operation, until) for operation, until in plan.holds)
         self._result = Path(job.result)
         self._pid = os.getpid()
@@ -68,10 +79,14 @@ class Child:
         self.session.is_recording = plan.is_recording
         self.run.suppressed = frozenset(job.suppressed)
         set_run(self.run)
+<<<<<<< HEAD
         enter(self.installed)
         if plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library.hush)
+=======
+        self._pid = os.getpid()
+>>>>>>> 5a9a1c0 (vLLM releases under search on the interposer: setup, run, gate, replay; a guide; tests without vLLM)
 
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""

@@ -62,8 +62,10 @@ def array_ranges(array: Any) -> Ranges:
 
 def picked_ranges(array: Any, key: Any) -> Ranges:
     """The bytes that array[key] reads or writes."""
-    picked = array[key] if _is_basic(key) else None
-    if isinstance(picked, np.ndarray) and picked.ndim:
+    if _is_basic(key):
+        keys = key if isinstance(key, tuple) else (key,)
+        # A view even of a single element: to read it here would be a touch that nobody reported.
+        picked = array[keys if Ellipsis in keys else (*keys, ...)]
         return array_ranges(picked) if picked.size else ()
     offsets = np.zeros((), np.int64)
     for size, stride in zip(array.shape, array.strides, strict=True):
