@@ -72,6 +72,16 @@ def test_too_few_runs_are_no_proof() -> None:
     assert found.search is not None and not found.search.is_complete
 
 
+def test_accesses_that_nobody_places_leave_landings_untried() -> None:
+    base = SmallEngine(Wait.DEAD).run(Plan())
+    kind = "pinned memory touched below Python (the first byte of each touch)"
+    raw = msgspec.structs.replace(
+        base, outcome=msgspec.structs.replace(base.outcome, not_seen={kind: 1})
+    )
+    found = search(SmallEngine(Wait.DEAD).run, raw)
+    assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
+
+
 def test_a_run_that_was_cut_off_says_nothing_of_its_landing() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
     cut = Told(outcome=Outcome(ending=Ending.TIMED_OUT))

@@ -57,36 +57,24 @@ class Child:
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
-<<<<<<< HEAD
-        plan = job.plan
-=======
-        self.arm(plan, result)
+        self.arm(job.plan, Path(job.result))
+        if job.timeout_s:
+            write_stacks_on_signal(self._result.parent)
+        self.run.suppressed = frozenset(job.suppressed)
         enter(self.installed)
-        if plan.is_recording:
+        if job.plan.is_recording:
             self.installed.library.watch_pages()
         track_processes(self.session, self.installed.library.hush)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
->>>>>>> 5a9a1c0 (vLLM releases under search on the interposer: setup, run, gate, replay; a guide; tests without vLLM)
         holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-        self._result = Path(job.result)
+        self._result = result
         self._pid = os.getpid()
-        if job.timeout_s:
-            write_stacks_on_signal(self._result.parent)
         self.session.queue = Queue(holds)
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
-        self.run.suppressed = frozenset(job.suppressed)
         set_run(self.run)
-<<<<<<< HEAD
-        enter(self.installed)
-        if plan.is_recording:
-            self.installed.library.watch_pages()
-        track_processes(self.session, self.installed.library.hush)
-=======
-        self._pid = os.getpid()
->>>>>>> 5a9a1c0 (vLLM releases under search on the interposer: setup, run, gate, replay; a guide; tests without vLLM)
 
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""

@@ -19,6 +19,7 @@ from racegate.vllm.wire import Told
 FORCED = "forced"
 # Others say something about this tool or this machine, and nothing about the landing.
 _ENDINGS = (Ending.FINISHED, Ending.FAILED)
+_RAW = "below Python"  # accesses whose place is not known: a landing before them is none
 RUNS_MAX = 400
 Holds = tuple[tuple[str, str], ...]
 RunPlan = Callable[[Plan], Told]
@@ -118,6 +119,8 @@ def search(
     clean = [operation for operation in operations if operation not in tried.changes]
     if len(clean) > 1:
         tried.hold(tuple((operation, FORCED) for operation in clean))
+    if any(_RAW in kind for kind in base.outcome.not_seen):
+        tried.is_complete = False
     conflicts = tuple(_judged(finding, tried, base) for finding in base.outcome.findings)
     return Search(conflicts=conflicts, runs=tried.runs, is_complete=tried.is_complete)
 
