@@ -26,7 +26,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.launch import ANSWER
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import Ending, Job, Outcome
+from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,

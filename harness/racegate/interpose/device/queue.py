@@ -58,10 +58,6 @@ class Queue:
         """Whether every operation runs when it is issued."""
         return not self.holds
 
-    def holds(self, label: str) -> bool:
-        """Whether a hold of this run names the operation."""
-        return any(hold.matches(label) for hold in self._holds)
-
     def keeps(self, label: str) -> bool:
         """Whether the operation is held, or waits behind one that is."""
         return any(node.label == label for node in self._pending)

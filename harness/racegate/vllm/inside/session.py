@@ -87,7 +87,7 @@ class EngineSession(Session):
         label = self.engine_recorder.latest
         if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
             self._note_gap(label, reads, writes)
-        if self.queue.holds(label):
+        if any(hold.matches(label) for hold in self.queue.holds):
             self._held[label] = (reads, writes)
             self.gaps[label] = []
 
