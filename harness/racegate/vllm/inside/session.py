@@ -30,7 +30,7 @@ class EngineRecorder(Recorder):
         self.latest = ""
 
     def label(self, kind: str, stack: Stack) -> str:
-        functions = [frame[2] for frame in stack]
+        functions = [frame[2].rpartition(".")[2] for frame in stack]  # a class may move
         while len(functions) > 1 and functions[0] in _HELPERS:
             functions.pop(0)
         place = f"{kind}@{functions[0] if functions else '?'}"
