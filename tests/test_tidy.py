@@ -21,6 +21,7 @@ PARAMETERS_MAX = 7
 # Names of `Any` in annotations, outside what wraps libraries without types.
 ANY_MAX = 40
 UNTYPED = (
+    "vllm/inside/",
     "device/cuda/torch.py",
     "device/cuda/driver.py",
     "_triton.py",

@@ -23,6 +23,7 @@ ROOMS = (
     "interpose",
     "oracles",
     "adapters",
+    "vllm",
     "explore",
     "engine",
     "faults",

@@ -39,6 +39,7 @@ COMMANDS = {
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
     "torch": LazyCommand("foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."),
+    "vllm": LazyCommand("foreign.vllm", "Judge unmodified vLLM releases, without a GPU."),
     "ab": LazyCommand("ab", "Compare generations with and without a fault under natural timing."),
     "soak": LazyCommand("soak", "Run correct scenarios on a GPU with held operations."),
     "bench": LazyCommand("bench", "Measure schedules per second, and what holding costs."),

@@ -26,7 +26,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.launch import ANSWER
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import Ending, Job, Outcome
+from racegate.interpose.outcome import Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
@@ -46,8 +46,8 @@ _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 class Child:
     """The virtual device of this process, and what is found on it in one run."""
 
-    def __init__(self, library: Path) -> None:
-        self.session = Session(Queue())
+    def __init__(self, library: Path, session: Session | None = None) -> None:
+        self.session = Session(Queue()) if session is None else session
         self._result = Path()
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
@@ -57,21 +57,24 @@ class Child:
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
-        plan = job.plan
-        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-        self._result = Path(job.result)
-        self._pid = os.getpid()
+        self.arm(job.plan, Path(job.result))
         if job.timeout_s:
             write_stacks_on_signal(self._result.parent)
+        self.run.suppressed = frozenset(job.suppressed)
+        enter(self.installed)
+        if job.plan.is_recording:
+            self.installed.library.watch_pages()
+        track_processes(self.session, self.installed.library.hush)
+
+    def arm(self, plan: Plan, result: Path) -> None:
+        """The plan alone, for a process that entered the device before it was forked."""
+        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
+        self._result = result
+        self._pid = os.getpid()
         self.session.queue = Queue(holds)
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
-        self.run.suppressed = frozenset(job.suppressed)
         set_run(self.run)
-        enter(self.installed)
-        if plan.is_recording:
-            self.installed.library.watch_pages()
-        track_processes(self.session, self.installed.library.hush)
 
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""

@@ -58,6 +58,10 @@ class Queue:
         """Whether every operation runs when it is issued."""
         return not self.holds
 
+    def keeps(self, label: str) -> bool:
+        """Whether the operation is held, or waits behind one that is."""
+        return any(node.label == label for node in self._pending)
+
     def has_pending(self) -> bool:
         return bool(self._pending)
 

@@ -41,8 +41,8 @@ class Session:
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     """
 
-    def __init__(self, queue: Queue) -> None:
-        self.recorder = Recorder()
+    def __init__(self, queue: Queue, recorder: Recorder | None = None) -> None:
+        self.recorder = Recorder() if recorder is None else recorder
         self.queue = queue
         self.spans = Spans()
         self.births = Births()

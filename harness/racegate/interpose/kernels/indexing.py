@@ -29,6 +29,19 @@ def reads_a_size(operator: Operator, args: tuple[Any, ...]) -> bool:
     return bool(masked)
 
 
+def spelled_out(operator: Operator, args: Any) -> Any:
+    """Masks of the host among the indices, as the indices that they pick: so the shape of the
+    result is known before the operator runs.
+    """
+    if PICKS.get(operator.short, (0, ""))[1] != "index" or len(args) < 2:
+        return args
+    indices: list[Any] = []
+    for index in args[1]:
+        is_mask = isinstance(index, torch.Tensor) and index.dtype in _MASKS
+        indices.extend(index.nonzero(as_tuple=True) if is_mask else (index,))
+    return type(args)((args[0], indices, *args[2:]))
+
+
 def touched(session: Session, operator: Operator, args: tuple[Any, ...]) -> dict[int, Ranges]:
     """Ranges of the picked argument, by its position; empty if it is taken as a whole."""
     position, how = PICKS[operator.short]

@@ -151,6 +151,7 @@ class Kernels:
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         stage(session, bound)
+        bound.args = indexing.spelled_out(operator, bound.args)
         shapes = shapes_of(operator, bound)
         result = self._to_device(shapes, bound, fresh, stack)
         targets = [alias.tensor for alias in fresh]

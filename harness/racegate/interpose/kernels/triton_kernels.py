@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +43,7 @@ class TritonKernels:
             return kernels.launch(name, args, kwargs, lambda: plain(executor, *args, **kwargs))
 
         executor.__call__ = call
+        interpreter.inspect = _Inspect()  # type: ignore[attr-defined]
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
 
@@ -115,6 +118,16 @@ class TritonKernels:
             return plain(builder, *args, **kwargs)
 
         setattr(builder, name, method)
+
+
+class _Inspect:
+    """The interpreter looks over the whole language at every launch: it has the same members."""
+
+    def __init__(self) -> None:
+        self.getmembers: Any = cache(inspect.getmembers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
 
 
 def _addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, bool]:

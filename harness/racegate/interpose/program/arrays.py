@@ -28,6 +28,7 @@ def track_arrays(session: Session) -> type:
     numpy, tolist = torch.Tensor.numpy, torch.Tensor.tolist
 
     def tracked_numpy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        session.drain()  # it may have been allocated a moment ago
         array = numpy(tensor, *args, **kwargs)
         if type(array) is np.ndarray and _is_pinned(session, array):
             return array.view(array_type)
@@ -62,8 +63,10 @@ def array_ranges(array: Any) -> Ranges:
 
 def picked_ranges(array: Any, key: Any) -> Ranges:
     """The bytes that array[key] reads or writes."""
-    picked = array[key] if _is_basic(key) else None
-    if isinstance(picked, np.ndarray) and picked.ndim:
+    if _is_basic(key):
+        keys = key if isinstance(key, tuple) else (key,)
+        # A view even of a single element: to read it here would be a touch that nobody reported.
+        picked = array[keys if Ellipsis in keys else (*keys, ...)]
         return array_ranges(picked) if picked.size else ()
     offsets = np.zeros((), np.int64)
     for size, stride in zip(array.shape, array.strides, strict=True):

@@ -1,0 +1,176 @@
+"""The commands vllm setup, run, gate and replay: unmodified releases on the virtual device."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.history.finding import exit_code
+from racegate.interpose.errors import BadInput
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.vllm.client import Engine, open_engine
+from racegate.vllm.environment import environment_of, set_up
+from racegate.vllm.judge import Cell, judge, judge_under
+from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.search import FORCED, RUNS_MAX, Holds
+from racegate.vllm.wire import Runner, StateMode
+from racegate.vllm.witness import read_witness, witnesses_of, write_witnesses
+
+app = typer.Typer(no_args_is_help=True, help="Judge unmodified vLLM releases, without a GPU.")
+
+ReleaseOption = Annotated[
+    str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
+]
+PathOption = Annotated[
+    Path | None,
+    typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
+]
+RunnerOption = Annotated[Runner, typer.Option("--runner", help="vLLM's model runner.")]
+ModeOption = Annotated[
+    StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
+]
+RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
+LogOption = Annotated[
+    Path | None, typer.Option("--log", metavar="FILE", help="What vLLM prints, instead of stderr.")
+]
+
+
+@app.command()
+def setup(release: ReleaseOption, log: LogOption = None) -> None:
+    """Install a release and its torch into the cache directory, and start it once.
+
+    What is there already is kept.
+    """
+    try:
+        set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    with started(release, None, Cell(release=release, runner=Runner.V1, mode=StateMode.NONE), log):
+        pass
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
+    release: ReleaseOption,
+    path: PathOption = None,
+    runner: RunnerOption = Runner.V1,
+    cache_mode: ModeOption = StateMode.NONE,
+    hold: Annotated[
+        list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
+    ] = None,
+    runs: RunsOption = RUNS_MAX,
+    witness: Annotated[
+        Path | None, typer.Option("--witness", metavar="DIR", help="Write landings that do harm.")
+    ] = None,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
+    loaded = load(scenario)
+    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
+    with started(release, path, cell, log) as engine:
+        if hold is None:
+            judged = judge(engine, loaded, cell, runs_max=runs, on_run=_tell_progress)
+        else:
+            judged = judge_under(engine, loaded, cell, parse_holds(hold))
+    if witness is not None:
+        for written in write_witnesses(witness, witnesses_of(judged, loaded)):
+            print(f"witness {written}", file=sys.stderr)
+    if json is not None:
+        write_json(json, judged)
+    if json != "-":
+        print_engine_verdict(stdout_console(), judged, str(scenario))
+    raise typer.Exit(exit_code([judged.verdict]))
+
+
+@app.command()
+def gate(
+    release: ReleaseOption,
+    path: PathOption = None,
+    runner: RunnerOption = Runner.V1,
+    cache_mode: ModeOption = StateMode.NONE,
+    scenarios: ScenariosOption = Path("scenarios/vllm"),
+    runs: RunsOption = RUNS_MAX,
+    witness: Annotated[
+        Path | None, typer.Option("--witness", metavar="DIR", help="Write landings that do harm.")
+    ] = None,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
+    loaded = load_all(scenario_paths(scenarios))
+    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
+    judged = []
+    with started(release, path, cell, log) as engine:
+        for place, scenario in loaded:
+            found = judge(engine, scenario, cell, runs_max=runs, on_run=_tell_progress)
+            judged.append(found)
+            if witness is not None:
+                write_witnesses(witness, witnesses_of(found, scenario))
+            if json != "-":
+                print_engine_verdict(stdout_console(), found, str(place))
+    ran = [found for found in judged if not found.refused]
+    if json is not None:
+        write_json(json, judged)
+    if json != "-":
+        print_engine_gate(stdout_console(), judged)
+    raise typer.Exit(exit_code([found.verdict for found in ran]))
+
+
+@app.command()
+def replay(
+    witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="A file of run --witness.")],
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="X", help="Another one than it was found in.")
+    ] = None,
+    path: PathOption = None,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run the landing of a witness again, in a new engine; of another release if asked."""
+    found = read_witness(witness)
+    named = release or found.release
+    cell = Cell(release=str(path or named), runner=found.runner, mode=found.mode)
+    with started(named, path, cell, log) as engine:
+        judged = judge_under(engine, found.scenario, cell, found.holds)
+    if json is not None:
+        write_json(json, judged)
+    if json != "-":
+        print_engine_verdict(stdout_console(), judged, str(witness))
+    raise typer.Exit(exit_code([judged.verdict]))
+
+
+@contextmanager
+def started(release: str, path: Path | None, cell: Cell, log: Path | None) -> Iterator[Engine]:
+    """The engine of a cell. Raises BadInputError if it cannot be started."""
+    try:
+        environment = environment_of(release, checkout=path)
+        with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
+            print(f"vLLM started in {engine.start_s:.0f} s", file=sys.stderr, flush=True)
+            yield engine
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+
+
+def _tell_progress(runs: int) -> None:
+    if runs % 10 == 0:
+        print(f"{runs} runs under holds", file=sys.stderr, flush=True)
+
+
+def parse_holds(texts: list[str]) -> Holds:
+    """Holds as they are written: `OP until ACCESS`. Raises BadInputError."""
+    pairs = []
+    for text in texts:
+        operation, _, until = text.partition(" until ")
+        if not operation:
+            raise BadInputError(f"a hold reads 'OP until ACCESS', not {text!r}")
+        pairs.append((operation, until or FORCED))
+    return tuple(pairs)

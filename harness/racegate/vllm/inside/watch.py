@@ -1,0 +1,185 @@
+"""What is observed of an engine at its boundaries, in the order of the device's own work.
+
+An observation of device memory is an operation on the current stream that touches nothing: it sees
+what a kernel in its place would see, and adds no order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import Tensor, alias_of
+from racegate.vllm.wire import Wrong
+
+Values = dict[str, object]
+DRAFT_LEN = 3
+_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
+
+
+class Watch:
+    """Observations of one run. rows: names of the requests in the rows of the present batch"""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.step = 0
+        self.seen: list[tuple[int, str, Values]] = []
+        self.accepted: dict[int, dict[str, int]] = {}
+        self.counters: Counter[str] = Counter()
+
+    def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
+        """Values of device tensors, as of this place on the current stream."""
+        session = self._session
+        values: Values = dict(known)
+        self.seen.append((self.step, name, values))
+        with session.own():
+            aliases = {key: alias_of(session, tensor) for key, tensor in tensors.items()}
+
+        def run() -> None:
+            with session.own():
+                values.update({key: alias.tolist() for key, alias in aliases.items()})
+
+        session.issue(f"observe {name}", torch._C._cuda_getCurrentRawStream(0), (), (), run)
+
+    def on_host(self, name: str, **values: object) -> None:
+        """Values that the host knows without touching memory that the device uses."""
+        self.seen.append((self.step, name, dict(values)))
+
+
+def name_of(request_id: str) -> str:
+    """The scenario's name of a request: vLLM adds a suffix of eight digits."""
+    return _SUFFIX.sub("", request_id)
+
+
+def watch_metadata(watch: Watch, rows: Callable[[], list[str]]) -> None:
+    """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
+    from vllm.v1.attention.backends.gdn_attn import GDNAttentionMetadataBuilder as Builder
+
+    plain = Builder.build
+    signature = inspect.signature(plain)
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        made = plain(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        names = rows()
+        if not names:
+            return made
+        common = given["common_attn_metadata"]
+        counts = given.get("num_accepted_tokens")
+        drafts = given.get("num_decode_draft_tokens_cpu")
+        count = len(names)
+        tensors = {
+            "query_start": common.query_start_loc[: count + 1],
+            "seq_lens": common.seq_lens[:count],
+        }
+        if counts is not None:
+            tensors["accepted"] = counts[:count]
+        for field in ("spec_state_indices_tensor", "non_spec_state_indices_tensor"):
+            tensor = getattr(made, field)
+            if tensor is not None:
+                spec = made.num_spec_decodes
+                tensors[field] = tensor[: spec if field.startswith("spec") else count - spec]
+        drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
+        watch.on_device("metadata", tensors, rows=names, drafted=drafted)
+        return made
+
+    Builder.build = build
+
+
+def watch_scheduler(watch: Watch, scheduler: Any) -> None:
+    """What the verification gave each request, as the scheduler gets it."""
+    plain = scheduler.update_from_output
+
+    def update(scheduled: Any, output: Any) -> Any:
+        rows = output.req_id_to_index
+        watch.counters["preemptions"] += len(getattr(scheduled, "preempted_req_ids", None) or ())
+        tokens = {
+            name_of(r): list(output.sampled_token_ids[i])
+            for r, i in rows.items()
+            if output.sampled_token_ids
+        }
+        for ids in tokens.values():
+            watch.counters["rejections"] += 0 < len(ids) < DRAFT_LEN + 1
+            watch.counters["full_accepts"] += len(ids) == DRAFT_LEN + 1
+            watch.counters["discarded_rows"] += not ids
+        watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)
+        watch.accepted[scheduled.racegate_step] = {name: len(ids) for name, ids in tokens.items()}
+        return plain(scheduled, output)
+
+    scheduler.update_from_output = update
+
+
+def watch_rows(watch: Watch, batch: Any) -> None:
+    """Row moves of a persistent batch. batch: the class, or an instance."""
+    for name, counter in (("swap_states", "reorder_moves"), ("condense", "")):
+        plain = getattr(batch, name, None)
+        if plain is not None:
+            setattr(batch, name, _counted(watch, plain, counter))
+
+
+def _counted(watch: Watch, plain: Any, counter: str) -> Any:
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        if counter:
+            watch.counters[counter] += 1
+            return plain(*args, **kwargs)
+        batch = args[0]
+        before = dict(batch.req_id_to_index)
+        result = plain(*args, **kwargs)
+        after = batch.req_id_to_index
+        watch.counters["condense_moves"] += sum(after.get(k) != v for k, v in before.items())
+        return result
+
+    return moved
+
+
+def watch_zeroing(watch: Watch) -> None:
+    """Fresh blocks: which ones the device zeroes, and which the scheduler asked for."""
+    from vllm.v1.worker.utils import KVBlockZeroer
+
+    plain = KVBlockZeroer.zero_block_ids
+
+    def zero_block_ids(zeroer: Any, block_ids: list[int]) -> None:
+        plain(zeroer, block_ids)
+        watch.counters["zeroed_blocks"] += len(block_ids)
+        ids = getattr(zeroer, "_ids_gpu", None)  # later releases upload a list of its own
+        if ids is not None:
+            watch.on_device("zeroed", {"blocks": ids[: len(block_ids)]}, asked=list(block_ids))
+
+    KVBlockZeroer.zero_block_ids = zero_block_ids
+
+
+def find_wrong(watch: Watch) -> list[Wrong]:
+    """Values that are not true: counts of rows with drafts, lists of blocks to zero."""
+    found: list[Wrong] = []
+    for step, name, values in watch.seen:
+        if name == "metadata":
+            found += _wrong_counts(step, values, watch.accepted.get(step - 1, {}))
+        elif name == "zeroed" and values.get("blocks") != values["asked"]:
+            used, true = values.get("blocks"), values["asked"]
+            assert isinstance(used, list) and isinstance(true, list)
+            found.append(Wrong(step=step, what="blocks to zero", used=used, true=true))
+    return found
+
+
+def _wrong_counts(step: int, values: Values, true: dict[str, int]) -> list[Wrong]:
+    """Rows with drafts that are run with another count than the step before accepted."""
+    counts, rows, drafted = values.get("accepted"), values["rows"], values["drafted"]
+    if not isinstance(counts, list):
+        return []
+    assert isinstance(rows, list) and isinstance(drafted, list)
+    return [
+        Wrong(
+            step=step,
+            what=f"accepted count of request {request} in row {row}",
+            used=used,
+            true=true[request],
+        )
+        for row, (request, used, is_drafted) in enumerate(zip(rows, counts, drafted, strict=True))
+        if is_drafted and request in true and used != true[request]
+    ]

@@ -1,0 +1,174 @@
+"""One scenario on one release: the recorded run, the landings of what races in it, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from racegate.history.finding import Verdict
+from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.spec import Abort, Scenario
+from racegate.vllm.search import RUNS_MAX, Effect, Holds, Search, is_wrong, search
+from racegate.vllm.wire import REQUESTS_MAX, TOKENS_MAX, Runner, StateMode, Told
+
+HOLLOW_UNSEEN = (
+    "the forward pass: the model is scripted, recurrent states and attention caches are not "
+    "computed (hollow fidelity)"
+)
+
+
+class Runs(Protocol):
+    """What is judged: an engine that answers one run at a time."""
+
+    def run(self, scenario: Scenario, plan: Plan) -> Told:
+        """One run under a plan."""
+        ...
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """Which engine. release: its version, or a checkout's path"""
+
+    release: str
+    runner: Runner
+    mode: StateMode
+
+
+class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of one scenario in one cell.
+
+    told: the recorded run, or the one under the holds asked for; unmet: why it is no pass
+    not_seen: what the verdict does not cover, by kind
+    refused: why vLLM is not asked to run this scenario, if it is not
+    """
+
+    cell: Cell
+    scenario: str
+    verdict: Verdict
+    told: Told
+    search: Search | None = None
+    holds: Holds = ()
+    unmet: tuple[str, ...] = ()
+    not_seen: tuple[str, ...] = ()
+    message: str = ""
+    refused: str = ""
+
+
+def judge(
+    engine: Runs,
+    scenario: Scenario,
+    cell: Cell,
+    *,
+    runs_max: int = RUNS_MAX,
+    on_run: Callable[[int], None] | None = None,
+) -> EngineVerdict:
+    """One recorded run and, if something races in it, its landings."""
+    if reason := cannot_run(scenario):
+        return _refused(cell, scenario, reason)
+    base = engine.run(scenario, Plan())
+    if base.outcome.ending is not Ending.FINISHED:
+        return _verdict(cell, scenario, base, None)
+    if not base.outcome.findings or is_wrong(base):
+        return _verdict(cell, scenario, base, None)
+    found = search(lambda plan: engine.run(scenario, plan), base, runs_max=runs_max, on_run=on_run)
+    return _verdict(cell, scenario, base, found)
+
+
+def judge_under(engine: Runs, scenario: Scenario, cell: Cell, holds: Holds) -> EngineVerdict:
+    """One run under holds, compared with the one in which nothing is held."""
+    base = engine.run(scenario, Plan(is_recording=False))
+    held = engine.run(scenario, Plan(holds=holds, is_recording=False))
+    unrealised = tuple(
+        f"hold '{text}' was not realised" for text, n in held.outcome.realised.items() if not n
+    )
+    is_other = held.seen != base.seen
+    if held.outcome.ending not in (Ending.FINISHED, Ending.FAILED):
+        verdict = Verdict.INCONCLUSIVE
+    elif is_other or is_wrong(held):
+        verdict = Verdict.DIVERGENT
+    else:
+        verdict = Verdict.INCONCLUSIVE if unrealised else Verdict.BENIGN
+    return EngineVerdict(
+        cell=cell,
+        scenario=scenario.name,
+        verdict=verdict,
+        told=held,
+        holds=holds,
+        unmet=unrealised,
+        not_seen=_not_seen(held),
+        message=held.outcome.message,
+    )
+
+
+def cannot_run(scenario: Scenario) -> str:
+    """Why a scenario cannot be run on vLLM here; empty if it can."""
+    kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
+    if kinds:
+        return f"it needs {', '.join(sorted(kinds)).lower()}"
+    if len(scenario.requests) > REQUESTS_MAX:
+        return f"it has more than {REQUESTS_MAX} requests"
+    for request in scenario.requests:
+        if request.temperature or request.grammar_modulus:
+            return f"request {request.name} samples at random or under a grammar"
+        if request.stop_after is not None or request.stop_token is not None:
+            return f"request {request.name} has a stop token"
+        if len(request.prompt) + request.max_tokens > TOKENS_MAX:
+            return f"request {request.name} is longer than {TOKENS_MAX} tokens"
+    return ""
+
+
+def _refused(cell: Cell, scenario: Scenario, reason: str) -> EngineVerdict:
+    return EngineVerdict(
+        cell=cell,
+        scenario=scenario.name,
+        verdict=Verdict.INCONCLUSIVE,
+        told=Told(outcome=Outcome(ending=Ending.FINISHED)),
+        unmet=(f"not run: {reason}",),
+        refused=reason,
+    )
+
+
+def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
+    """What the scenario expects to be exercised, and was not."""
+    expected = msgspec.structs.asdict(scenario.expect)
+    return tuple(
+        f"{name} is {told.counters.get(name, 0)}, the scenario expects at least {least}"
+        for name, least in expected.items()
+        if told.counters.get(name, 0) < least
+    )
+
+
+def _verdict(cell: Cell, scenario: Scenario, base: Told, found: Search | None) -> EngineVerdict:
+    unmet = unmet_expectations(scenario, base)
+    return EngineVerdict(
+        cell=cell,
+        scenario=scenario.name,
+        verdict=_word(base, found, unmet),
+        told=base,
+        search=found,
+        unmet=unmet,
+        not_seen=_not_seen(base),
+        message=base.outcome.message,
+    )
+
+
+def _word(base: Told, found: Search | None, unmet: tuple[str, ...]) -> Verdict:
+    ending = base.outcome.ending
+    if ending in (Ending.NOT_MODELLED, Ending.LOST, Ending.TIMED_OUT):
+        return Verdict.INCONCLUSIVE
+    if ending is Ending.FAILED or is_wrong(base):
+        return Verdict.DIVERGENT
+    effects = {judged.effect for judged in found.conflicts} if found is not None else set()
+    if effects & {Effect.WRONG, Effect.DIVERGENT}:
+        return Verdict.DIVERGENT
+    if unmet:
+        return Verdict.INCONCLUSIVE
+    if not effects:
+        return Verdict.PROVED
+    return Verdict.BENIGN if effects == {Effect.BENIGN} else Verdict.CONFLICT
+
+
+def _not_seen(told: Told) -> tuple[str, ...]:
+    counted = [f"{what}: {count}" for what, count in sorted(told.outcome.not_seen.items())]
+    return (HOLLOW_UNSEEN, *counted)

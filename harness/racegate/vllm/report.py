@@ -1,0 +1,152 @@
+"""Verdicts on vLLM in the terminal: conflicts, what their landings do, how to run one again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from shlex import quote
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from racegate.history.finding import Verdict
+from racegate.interpose.outcome import Observation
+from racegate.vllm.judge import EngineVerdict
+from racegate.vllm.search import Effect, Holds, JudgedConflict, Landing, Search
+from racegate.vllm.wire import Told
+
+_STYLES = {
+    Verdict.PROVED: "bold green",
+    Verdict.BENIGN: "bold green",
+    Verdict.INCONCLUSIVE: "bold yellow",
+}
+_EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
+_SHOWN_MAX = 160
+
+
+def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str) -> None:
+    """scenario: as it was given on the command line."""
+    cell = judged.cell
+    console.print(escape(f"{judged.scenario} on vLLM {cell.release} {cell.runner} {cell.mode}"))
+    for operation, until in judged.holds:
+        console.print(escape(f"hold {operation} until {until}"))
+    _print_wrong(console, judged.told)
+    if judged.search is not None:
+        for group in _groups(judged.search.conflicts):
+            _print_conflicts(console, group, judged, scenario)
+    for reason in judged.unmet:
+        console.print(f"[yellow]not exercised[/]: {escape(reason)}")
+    for reason in judged.not_seen:
+        console.print(f"[yellow]not seen[/]: {escape(reason)}")
+    if judged.message:
+        console.print(escape(judged.message))
+    console.print(_last_line(judged))
+
+
+def print_engine_gate(console: Console, judged: Sequence[EngineVerdict]) -> None:
+    """One line per scenario, those that were not run last."""
+    table = Table("scenario", "verdict", "conflicts", "runs under holds")
+    for found in sorted(judged, key=lambda found: bool(found.refused)):
+        word = "not run" if found.refused else str(found.verdict)
+        runs = "" if found.search is None else str(found.search.runs)
+        conflicts = "" if found.refused else str(len(found.told.outcome.findings))
+        table.add_row(escape(found.scenario), word, conflicts, runs)
+    console.print(table)
+
+
+def _groups(conflicts: Sequence[JudgedConflict]) -> list[list[JudgedConflict]]:
+    """Conflicts of one operation with one effect and landing belong together."""
+    groups: dict[tuple[str, Effect, Holds], list[JudgedConflict]] = {}
+    for found in conflicts:
+        holds = found.landing.holds if found.landing is not None else ()
+        groups.setdefault((found.finding.first.label, found.effect, holds), []).append(found)
+    return list(groups.values())
+
+
+def _print_conflicts(
+    console: Console, group: list[JudgedConflict], judged: EngineVerdict, scenario: str
+) -> None:
+    found = group[0]
+    first = found.finding.first
+    style = _EFFECTS.get(found.effect, "bold red")
+    console.print(
+        f"[{style}]{found.effect.upper()}[/] {escape(first.label)} {_verb(first.is_write)}; "
+        f"{found.landings} landings tried"
+    )
+    for other in group:
+        second, count = other.finding.second, other.finding.count
+        often = f"{count} times" if count > 1 else "once"
+        console.print(
+            f"  {escape(second.label)} {_verb(second.is_write)} "
+            f"{other.finding.nbytes} common bytes, {often}"
+        )
+    if found.landing is not None:
+        for line in _changes(judged.told, found.landing):
+            console.print(f"  {escape(line)}")
+        console.print(f"  replay: {escape(replay_command(judged, scenario, found.landing.holds))}")
+
+
+def _print_wrong(console: Console, told: Told) -> None:
+    for line in wrong_lines(told):
+        console.print(f"[bold red]WRONG[/] {escape(line)}")
+
+
+def wrong_lines(told: Told) -> list[str]:
+    """What is wrong in a run by itself."""
+    lines = [
+        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
+        for wrong in told.wrong
+    ]
+    for name, tokens in told.delivered.items():
+        plain = told.plain.get(name, ())
+        if tokens != plain:
+            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
+    return lines
+
+
+def _changes(base: Told, landing: Landing) -> list[str]:
+    held = landing.told
+    lines = wrong_lines(held)
+    change = _first_change(base.outcome.observations, held.outcome.observations)
+    if change and not lines:
+        lines.append(change)
+    if held.outcome.message:
+        lines.append(held.outcome.message)
+    return lines[:4]
+
+
+def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
+    for mine, its in zip(base, held, strict=False):
+        if mine != its:
+            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
+    return ""
+
+
+def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
+    """The command that runs a landing again."""
+    cell = judged.cell
+    parts = ["racegate vllm run", scenario, f"--release {cell.release}"]
+    parts += [f"--runner {cell.runner}", f"--cache-mode {cell.mode}"]
+    parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
+    return " ".join(parts)
+
+
+def _last_line(judged: EngineVerdict) -> str:
+    told, search = judged.told, judged.search
+    style = _STYLES.get(judged.verdict, "bold red")
+    tried = _tried(search)
+    return (
+        f"[{style}]{judged.verdict}[/]: {told.steps} steps, {told.outcome.events} events, "
+        f"{len(told.outcome.findings)} conflicts{tried}"
+    )
+
+
+def _tried(search: Search | None) -> str:
+    if search is None:
+        return ""
+    text = f", {search.runs} runs under holds"
+    return text if search.is_complete else f"{text} (not every landing was tried)"
+
+
+def _verb(is_write: bool) -> str:  # noqa: FBT001
+    return "writes" if is_write else "reads"

@@ -1,0 +1,69 @@
+"""What the launcher and the engine's process say to each other: one task at a time, as JSON."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from racegate.interpose.outcome import Outcome, Plan
+from racegate.scenario.spec import Scenario
+
+REQUESTS_MAX = 30  # as many as the scripted model has tokens for
+TOKENS_MAX = 512  # of one request
+
+
+class Runner(StrEnum):
+    """vLLM's two model runners."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+class StateMode(StrEnum):
+    """vLLM's `mamba_cache_mode`: how recurrent states are kept for prefixes."""
+
+    NONE = "none"
+    ALIGN = "align"
+    ALL = "all"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Run this scenario under this plan, and write what came of it there."""
+
+    scenario: Scenario
+    plan: Plan
+    result: str
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of the engine that is not the true one. what: in words, with request and row"""
+
+    step: int
+    what: str
+    used: int | list[int]
+    true: int | list[int]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an engine.
+
+    outcome: what the interposer saw; its observations are those at the engine's boundaries
+    delivered, plain: tokens by request, and those of plain decoding
+    wrong: values that are not true by themselves, whatever the schedule
+    counters: what was exercised, by the names of a scenario's `expect`
+    gaps: per held operation, the accesses to its bytes that came while it was held
+    """
+
+    outcome: Outcome
+    steps: int = 0
+    delivered: dict[str, tuple[int, ...]] = {}
+    plain: dict[str, tuple[int, ...]] = {}
+    wrong: tuple[Wrong, ...] = ()
+    counters: dict[str, int] = {}
+    gaps: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What must be the same under every schedule."""
+        return (self.outcome.seen, self.delivered, self.wrong)
