@@ -71,9 +71,7 @@ def run(
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
-        verdicts = replay_holds(
-            checked, tuple(hold), polls=not_ready, stdout=stdout, kind=device
-        )
+        verdicts = replay_holds(checked, tuple(hold), polls=not_ready, stdout=stdout, kind=device)
     else:
         with SearchProgress() as progress:
             verdicts = judge(

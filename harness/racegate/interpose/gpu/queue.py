@@ -57,7 +57,7 @@ class LatchQueue(Queue):
     @property
     def is_eager(self) -> bool:
         """Whether the device runs what is issued as it likes."""
-        return not self._holds and self._settles is None
+        return not self.holds and self._settles is None
 
     def has_pending(self) -> bool:
         return bool(self._nodes)
@@ -67,7 +67,7 @@ class LatchQueue(Queue):
         if self.is_eager:
             run()
             return
-        hold = next((hold for hold in self._holds if hold.matches(label)), None)
+        hold = next((hold for hold in self.holds if hold.matches(label)), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._nodes
         )
