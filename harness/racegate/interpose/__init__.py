@@ -2,8 +2,8 @@
 
 From the bottom: `order/` judges, `device/` is the CUDA runtime on host memory, `kernels/` computes,
 `program/` watches the host, `gpu/` does all of it on a real GPU; the modules here build, launch,
-search and report; `workflow/` has what a user keeps between runs. Of racegate it knows words, files and exit codes (`history`, `scenario`).
-A program may call `recording` and `observe`.
+search and report; `workflow/` has what a user keeps between runs. Of racegate it knows words, files
+and exit codes (`history`, `scenario`). A program may call `recording` and `observe`.
 """
 
 from __future__ import annotations
