@@ -13,6 +13,7 @@ from racegate.interpose.device.spans import Place, Span
 from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
+_PLAIN = torch.Tensor.__torch_dispatch__
 
 COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
@@ -105,6 +106,19 @@ def bytes_of(session: Session, tensor: Tensor) -> Ranges:
     if is_coarse(shape, strides, itemsize):
         session.not_seen[COARSE] += 1
     return strided_ranges(address, shape, strides, itemsize)
+
+
+def is_plain(cls: Any) -> bool:
+    """Whether tensors of this class hold bytes themselves; DTensor and the like are made of others,
+    and fake ones have none.
+    """
+    return bool(cls.__torch_dispatch__ is _PLAIN)
+
+
+def parts_of(tensor: Tensor) -> list[tuple[str, Tensor]]:
+    """The tensors that a tensor which is not plain is made of, by attribute."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    return [(name, getattr(tensor, name)) for name in flatten()[0]] if flatten is not None else []
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import NoAlias, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import NoAlias, bytes_of, is_plain, tensors_in
 from racegate.interpose.kernels.binding import PLAIN
 from racegate.interpose.kernels.operators import has_kernel
 from racegate.interpose.kernels.run import Kernels
@@ -82,6 +82,10 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         session = self._session
         if session.is_own:
             return func(*args, **kwargs)
+        if types and not all(map(is_plain, types)):
+            if any(cls.__module__.startswith("torch._subclasses") for cls in types):
+                return func(*args, **kwargs)  # shapes only, without memory
+            return NotImplemented  # DTensor and the like take themselves apart: parts come here
         if func is _COPY:
             if not types and _is_device_copy(args[0], args[1]):
                 return self._kernels.copy(*args)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import is_plain, parts_of
 from racegate.interpose.order.findings import place_name
 
 _DEPTH_MAX = 4
@@ -68,6 +69,8 @@ def _holds(value: Any, address: int) -> bool:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.device.type not in ("cpu", "cuda"):
             return False
+        if not is_plain(type(value)):
+            return False
         storage = value.untyped_storage()
         return bool(storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes())
     if isinstance(value, np.ndarray) and value.size:
@@ -89,7 +92,10 @@ def _children(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             for key, item in value.__dict__.get(part, {}).items():
                 yield f"{name}.{key}", item
         yield from _attributes(name, value)
-    elif not isinstance(value, (type, ModuleType, torch.Tensor, str, bytes, int, float)):
+    elif isinstance(value, torch.Tensor):
+        if not is_plain(type(value)):
+            yield from ((f"{name}.{part}", item) for part, item in parts_of(value))
+    elif not isinstance(value, (type, ModuleType, str, bytes, int, float)):
         yield from _attributes(name, value)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import alias_of, bytes_of
+from racegate.interpose.kernels.aliases import alias_of, bytes_of, is_plain, parts_of
 from racegate.interpose.program.arrays import array_ranges
 
 
@@ -18,6 +18,9 @@ def read_value(session: Session, value: Any) -> tuple[bytes, str]:
     A CUDA tensor is read as its current stream would see it, without an edge for the program;
     pinned memory is read by the host, and recorded as such.
     """
+    if isinstance(value, torch.Tensor) and not is_plain(type(value)):
+        parts = [read_value(session, part) for _, part in parts_of(value)]
+        return b"".join(data for data, _ in parts), ", ".join(shown for _, shown in parts)
     if isinstance(value, torch.Tensor):
         if value.is_cuda:
             session.drain()
