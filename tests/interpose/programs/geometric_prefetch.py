@@ -1,4 +1,4 @@
-"""PyTorch Geometric: its PrefetchLoader uploads the next graph on a stream while the model trains."""
+"""PyTorch Geometric: its PrefetchLoader uploads the next graph while the model trains."""
 
 from __future__ import annotations
 

@@ -142,10 +142,11 @@ def table_of(reports: list[dict[str, Any]]) -> str:
 
 _HEAD = """# Programs that nobody here wrote
 
-Written by `python tests/interpose/programs/run_all.py reports/interposer`: each program is a short script of ours
-around an untouched release from the package index, with tiny random weights, on the virtual device, with a search.
-`-without` is the same program with one wait of the library taken out while it is imported: the tool must tell the two
-apart. CPU seconds are of the machine that made this page, the search's runs and the imports included.
+Written by `python tests/interpose/programs/run_all.py reports/interposer`: each program is a short
+script of ours around an untouched release from the package index, with tiny random weights, on the
+virtual device, with a search. `-without` is the same program with one wait of the library taken out
+while it is imported: the tool must tell the two apart. CPU seconds are of the machine that made
+this page, the search's runs and the imports included.
 """
 
 

@@ -1,4 +1,4 @@
-"""torch.autograd.graph.save_on_cpu(pin_memory=True): saved tensors wait for backward on the host."""
+"""torch.autograd.graph.save_on_cpu(pin_memory=True): saved tensors wait on the host."""
 
 from __future__ import annotations
 

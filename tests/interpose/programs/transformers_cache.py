@@ -1,4 +1,4 @@
-"""transformers: a tiny Llama generates with an offloaded cache (`offloaded`, `offloaded_static`)."""
+"""transformers: a tiny Llama with an offloaded cache (`offloaded`, `offloaded_static`)."""
 
 from __future__ import annotations
 
