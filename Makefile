@@ -11,7 +11,7 @@ GPUS ?= 1
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test nightly test-gpu gpu-report lint matrix mutants rooms bench clean
+.PHONY: setup gate test nightly programs programs-report test-gpu gpu-report lint matrix mutants rooms bench clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,15 @@ test: $(STAMP) lint
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
 		tests/oracles tests/check/test_sharing.py tests/cli/test_search_cli.py
+
+# Two releases of transformers under the interposer, a faulty and a repaired one: 250 MB to install,
+# about a minute.
+programs: $(STAMP)
+	RACEGATE_PROGRAMS=$(VENV)/programs $(BIN)/python -m pytest tests/interpose/test_programs.py
+
+# All of them, with a search: 3 GB to install.
+programs-report: $(STAMP)
+	$(BIN)/python tests/interpose/programs/run_all.py reports/interposer
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

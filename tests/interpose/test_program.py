@@ -223,3 +223,37 @@ def test_the_guide_goes_from_a_race_to_its_repair(tmp_path: Path) -> None:
     after = rest[rest.index("torch.manual_seed") :]
     silent = start(tmp_path, f"{before}{repair}\n\n{after}", "--explore", name="demo.py")
     assert (silent.returncode, "no conflict" in silent.stderr) == (0, True), silent.stderr
+
+
+PARTS = """
+    import torch
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    device = torch.ones(64, device="cuda")
+    one, two = (torch.zeros(64, pin_memory=True) for _ in range(2))
+    pair = TwoTensor(one, two)
+    one.copy_(device, non_blocking=True)
+    {wait}
+    pair = pair + 1
+"""
+
+
+def test_a_tensor_made_of_others_is_its_parts(tmp_path: Path) -> None:
+    racy = start(tmp_path, PARTS.format(wait="pass"))
+    assert (racy.returncode, "host read (add)" in racy.stderr) == (1, True), racy.stderr
+    repaired = start(tmp_path, PARTS.format(wait="torch.cuda.synchronize()"))
+    assert repaired.returncode == 0, repaired.stderr
+
+
+def test_a_new_name_for_memory_is_no_access(tmp_path: Path) -> None:
+    text = """
+        import torch
+
+        host = torch.empty(64, pin_memory=True)
+        host.copy_(torch.ones(64, device="cuda"), non_blocking=True)
+        other = torch.empty(0).set_(host.untyped_storage())
+        torch.cuda.synchronize()
+        assert other.sum() == 64
+    """
+    done = start(tmp_path, text)
+    assert done.returncode == 0, done.stderr

@@ -81,7 +81,7 @@ class Child:
         self.session.drain()
         lanes = self.session.recorder.lanes
         return [
-            finding_of(conflict, lanes, buffer=name, reborn=reborn)
+            finding_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
             for conflict, name, reborn in self._named.values()
         ]
 

@@ -277,12 +277,16 @@ def search(
 def _landings(findings: tuple[Finding, ...]) -> dict[str, tuple[str, ...]]:
     """Per operation that can be held, before which accesses it may land, latest last."""
     landings: dict[str, list[str]] = {}
+    hosts: set[str] = set()
     for finding in findings:
-        if finding.first.is_host:
-            continue
         for first, second in finding.pairs:
             landings.setdefault(first, []).append(second)
-    return {first: (*dict.fromkeys(seconds[1:]), FORCED) for first, seconds in landings.items()}
+            if finding.first.is_host:
+                hosts.add(first)
+    return {
+        first: (FORCED,) if first in hosts else (*dict.fromkeys(seconds[1:]), FORCED)
+        for first, seconds in landings.items()
+    }
 
 
 def _alone(finding: Finding, landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
@@ -301,8 +305,8 @@ def combined(landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
 
 
 def _has_more_orders(finding: Finding) -> bool:
-    """Whether holding the first operation back is not all that could happen: a thread cannot be
-    held, and the parts of a graph run at times of their own.
+    """Whether holding the first operation back is not all that could happen: a thread goes on when
+    another waits for it, and the parts of a graph run at times of their own.
     """
     return finding.first.is_host or "graph" in (finding.first.operation, finding.second.operation)
 

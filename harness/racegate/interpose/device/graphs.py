@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from racegate.interpose.device.queue import Queue, Work
+from racegate.interpose.device.queue import Work
 from racegate.interpose.device.session import Session
-from racegate.interpose.order.clocks import Clock
+from racegate.interpose.order.clocks import Clock, join
 from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One captured operation. number, clock: its place in the order inside the graph."""
+    """One operation of a graph. lane, number, clock: of the graph's own recorder."""
 
     label: str
     lane: int
@@ -31,6 +31,7 @@ class _Part:
 class _Graph:
     inside: Recorder
     parts: list[_Part] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
     reads: list[tuple[int, int]] = field(default_factory=list)
     writes: list[tuple[int, int]] = field(default_factory=list)
 
@@ -92,28 +93,50 @@ class Graphs:
                     graph.inside.shadow.add(span.base, span.end - span.base)
             label = session.recorder.label(kind, stack)
             thread = session.thread_lane()
-            number = graph.inside.issue(thread, lane, label, stack, reads, writes).number
+            access = graph.inside.issue(thread, lane, label, stack, reads, writes)
             clock = graph.inside.lanes.snapshot(lane)
-            graph.parts.append(_Part(label, lane, number, clock, run))
+            graph.parts.append(_Part(label, lane, access.number, clock, run))
+            graph.labels.append(label)
         return True
 
     def launch(self, number: int, stream: int) -> None:
         """Replays a graph: one operation on the stream, which touches what its parts touch."""
         graph = self._graphs[number]
+        reads, writes = merged(graph.reads), merged(graph.writes)
 
         def run() -> None:
-            queue = self._session.queue
             with self._session.own():
-                inside = Queue(queue.holds)
                 for part in graph.parts:
-                    inside.reach(part.label)
-                    inside.submit(part.label, part.lane, part.number, part.clock, part.run)
-                inside.force_all()
-            for hold, count in inside.realised.items():
-                queue.realised[hold] += count
+                    part.run()
 
-        writes = merged(graph.writes)
-        self._session.issue("graph", stream, merged(graph.reads), writes, run)
+        if any(map(self._session.queue.is_held, graph.labels)):
+            self._spread(graph, stream)
+        else:
+            label = self._session.issue("graph", stream, reads, writes, run)
+            self._session.parts[label] = graph.labels
+
+    def _spread(self, graph: _Graph, stream: int) -> None:
+        """A replay under a hold that names a part: its parts on lanes of their own, each behind
+        what the graph puts before it, all of them behind what the stream held before.
+        """
+        session = self._session
+        with session.lock:
+            session.issue("graph", stream, (), (), None)
+            lanes = session.recorder.lanes
+            outside = lanes.clocks[session.stream_lane(stream)]
+            before = list(outside)
+            inner = {
+                lane: lanes.add("a graph", is_host=False)
+                for lane in sorted({part.lane for part in graph.parts})
+            }
+            for part in graph.parts:
+                clock = list(before)
+                for lane, own in inner.items():
+                    known = part.clock[lane] if lane < len(part.clock) else 0
+                    join(clock, [0] * own + [known])
+                session.queue.reach(part.label)
+                session.queue.submit(part.label, inner[part.lane], part.number, clock, part.run)
+                join(outside, clock)
 
     def _inside(self, number: int) -> Recorder:
         return self._graphs[number].inside

@@ -79,6 +79,18 @@ class Queue:
         until = hold.until if hold is not None else ""
         self._pending.append(_Node(label, lane, number, list(clock), run, until))
 
+    def is_held(self, label: str) -> bool:
+        """Whether a hold is meant for this operation."""
+        return any(hold.matches(label) for hold in self.holds)
+
+    def holds_host(self, label: str) -> bool:
+        """Whether a hold names just this access of the host; it counts as realised."""
+        for hold in self.holds:
+            if hold.operation == label:
+                self.realised[str(hold)] += 1
+                return True
+        return False
+
     def is_pending(self, clock: Clock) -> bool:
         """Whether something that the clock covers has not run."""
         return any(knows(clock, node.lane, node.number) for node in self._pending)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from racegate.interpose.device.frames import Frames, is_program_file
+from racegate.interpose.device.gate import Gate
 from racegate.interpose.device.guards import Guards, Snapshots
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
@@ -39,6 +40,7 @@ class Session:
     polls_max: how often a query of unfinished work is answered "not ready" first
     is_over: nothing is judged any more: the program has ended, or this is a forked child
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
+    parts: labels of a graph's operations, by the label of its replay
     """
 
     def __init__(self, queue: Queue, recorder: Recorder | None = None) -> None:
@@ -49,6 +51,8 @@ class Session:
         self.guards = Guards()
         self.snapshots = Snapshots()
         self.not_seen: Counter[str] = Counter()
+        self.parts: dict[str, list[str]] = {}
+        self.gate = Gate()
         self.is_recording = True
         self.is_over = False
         self.settle: Callable[[int, int], None] = lambda event, version: None
@@ -171,12 +175,14 @@ class Session:
         run: Work | None,
         *,
         stack: Stack | None = None,
-    ) -> None:
-        """An operation on a stream. run: its work, if it was not done already (eager runs)."""
+    ) -> str:
+        """An operation on a stream; returns its label. run: its work, if it was not done already
+        (eager runs).
+        """
         if self.is_bare:
             if run is not None:
                 run()
-            return
+            return ""
         with self.lock:
             self.drain()
             lane = self.stream_lane(stream)
@@ -195,6 +201,7 @@ class Session:
             if self.spans.pinned and self.is_recording:
                 self._guard(reads, lane, access.number, is_write=False)
                 self._guard(writes, lane, access.number, is_write=True)
+        return label
 
     def _guard(self, ranges: Ranges, lane: int, number: int, *, is_write: bool) -> None:
         """Pinned memory that the operation uses is closed, or kept to be compared."""
@@ -215,6 +222,9 @@ class Session:
             self.drain()
             stack = self.stack()
             label = self.recorder.label(kind, stack)
+        if self.queue.holds_host(label):
+            self.gate.keep_back()
+        with self.lock:
             if self.queue.has_pending():
                 self.queue.reach(label)
             if self.is_recording:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from racegate.interpose.order.clocks import Lanes
 from racegate.interpose.order.recorder import Conflict, Stack, place_of
 from racegate.interpose.order.shadow import Access, Frame
+
+PARTS_MAX = 6  # of a graph, named for the search
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +58,21 @@ def place_name(stack: Stack) -> str:
 
 
 def finding_of(
-    conflict: Conflict, lanes: Lanes, *, buffer: str, reborn: Stack | None = None
+    conflict: Conflict,
+    lanes: Lanes,
+    *,
+    buffer: str,
+    parts: Mapping[str, Sequence[str]],
+    reborn: Stack | None = None,
 ) -> Finding:
-    """reborn: where the memory was handed out again between the two, if it was."""
+    """reborn: where the memory was handed out again between the two, if it was.
+    parts: by the label of a graph's replay its operations, which can be held one by one
+    """
+    inner = [
+        (part, second)
+        for first, second in conflict.pairs[:1]
+        for part in parts.get(first, ())[:PARTS_MAX]
+    ]
     first = _side(conflict.first, lanes, is_write=conflict.first_writes)
     second = _side(conflict.second, lanes, is_write=conflict.second_writes)
     text = "\n".join(
@@ -71,7 +86,7 @@ def finding_of(
         first=first,
         second=second,
         edge=_edge(conflict, first, second, reborn),
-        pairs=tuple(conflict.pairs),
+        pairs=(*conflict.pairs, *inner),
     )
 
 

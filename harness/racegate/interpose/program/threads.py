@@ -23,7 +23,10 @@ class TrackedLock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002
         """As threading.Lock: positional, because programs call it so."""
-        taken = bool(self._lock.acquire(blocking, timeout))
+        taken = bool(self._lock.acquire(blocking=False))
+        if not taken and blocking:
+            self._session.gate.open()
+            taken = bool(self._lock.acquire(blocking, timeout))
         if taken and self._clock:
             self._session.recorder.take(self._session.thread_lane(), self._clock)
         return taken
@@ -130,6 +133,7 @@ def _track_starts(session: Session, make_mode: MakeMode) -> None:
         thread._racegate_end = session.recorder.hand_on(session.thread_lane(ident))
 
     def tracked_join(thread: threading.Thread, timeout: float | None = None) -> None:
+        session.gate.open()
         join_plain(thread, timeout)
         end = getattr(thread, "_racegate_end", None)
         if not thread.is_alive() and end is not None:

@@ -1,0 +1,97 @@
+"""Replays under holds that name a part: parts run late, never before what the graph puts first."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from racegate.interpose.device.gate import Gate
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.session import Session
+
+MAIN, SIDE, OTHER, EVENT = 0, 5, 6, 9
+
+
+class Captured:
+    """One graph: `fill` on the main stream, `copy` on a side stream, forked before or after it."""
+
+    def __init__(self, *, forked_after: bool) -> None:
+        self.session = Session(Queue())
+        self.graphs = Graphs(self.session)
+        self.ran: list[str] = []
+        self.graphs.begin(1)
+        if forked_after:
+            self._add("fill", MAIN)
+        self.graphs.record(1, EVENT, MAIN, threading.get_ident())
+        self.graphs.wait(1, EVENT, SIDE)
+        if not forked_after:
+            self._add("fill", MAIN)
+        self._add("copy", SIDE)
+        self.graphs.end(1)
+        self.graphs.launch(1, MAIN)
+        ((self.whole, (self.fill, self.copy)),) = self.session.parts.items()
+        self.ran.clear()
+
+    def _add(self, name: str, stream: int) -> None:
+        assert self.graphs.add(1, name, stream, (), (), lambda: self.ran.append(name))
+
+    def replay(self, *holds: tuple[str, str]) -> list[str]:
+        self.session.queue = Queue(tuple(Hold(*hold) for hold in holds))
+        self.graphs.launch(1, MAIN)
+        return self.ran
+
+
+def test_without_a_hold_parts_run_as_captured() -> None:
+    assert Captured(forked_after=False).replay() == ["fill", "copy"]
+
+
+def test_a_held_part_runs_behind_a_branch_that_does_not_wait_for_it() -> None:
+    captured = Captured(forked_after=False)
+    assert captured.replay((captured.fill, "forced")) == ["copy"]
+    captured.session.wait_stream(MAIN)
+    assert captured.ran == ["copy", "fill"]
+
+
+def test_what_the_graph_orders_stays_ordered() -> None:
+    captured = Captured(forked_after=True)
+    assert captured.replay((captured.fill, "forced")) == []
+    captured.session.wait_device()
+    assert captured.ran == ["fill", "copy"]
+
+
+def test_a_hold_ends_at_a_part() -> None:
+    captured = Captured(forked_after=False)
+    assert captured.replay((captured.fill, captured.copy)) == ["fill", "copy"]
+    assert captured.session.queue.realised == {f"{captured.fill} until {captured.copy}": 1}
+
+
+@pytest.mark.parametrize(("stream", "waits"), [(MAIN, True), (OTHER, False)])
+def test_what_comes_behind_the_replay_waits_for_all_of_it(
+    stream: int,
+    waits: bool,  # noqa: FBT001
+) -> None:
+    captured = Captured(forked_after=False)
+    captured.replay((captured.fill, "forced"))
+    captured.session.issue("next", stream, (), (), lambda: captured.ran.append("next"))
+    assert captured.ran == (["copy"] if waits else ["copy", "next"])
+
+
+def test_a_thread_is_kept_back_until_another_waits() -> None:
+    gate, passed = Gate(), threading.Event()
+    gate.PATIENCE_S = 60.0  # type: ignore[misc]
+    stopped = threading.Event()
+
+    def access() -> None:
+        stopped.set()
+        gate.keep_back()
+        passed.set()
+
+    thread = threading.Thread(target=access)
+    thread.start()
+    stopped.wait()
+    assert not passed.is_set()
+    while not passed.wait(0.01):
+        gate.open()
+    thread.join()

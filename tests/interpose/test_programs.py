@@ -1,0 +1,64 @@
+"""A faulty and a repaired release of a program that nobody here wrote, told apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from programs.catalogue import CASES, TRANSFORMERS, Case, Expected
+from programs.environments import environment_for
+from programs.run_all import command_of, is_right, judge, table_of
+
+from racegate.interpose.build import find_toolkit
+from racegate.interpose.errors import BadInput
+
+FOLDER = os.environ.get("RACEGATE_PROGRAMS", "")
+
+
+def why_not() -> str:
+    if not FOLDER:
+        return (
+            "two releases of transformers are installed for it: `make programs`, or set "
+            "RACEGATE_PROGRAMS to a folder for their environments"
+        )
+    try:
+        find_toolkit()
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+@pytest.mark.parametrize("case", TRANSFORMERS, ids=[case.name for case in TRANSFORMERS])
+@pytest.mark.timeout(1200)
+def test_the_faulty_release_conflicts_and_the_repaired_one_is_silent(case: Case) -> None:
+    python = environment_for(case.releases, Path(FOLDER).absolute())
+    found = judge(case, python)
+    assert is_right(case, found), found["outcome"]
+    assert found["exit_code"] == (1 if case.expected is Expected.RACY else 0)
+    assert not found["outcome"]["not_seen"]
+
+
+def test_every_case_has_a_script_and_a_name_of_its_own() -> None:
+    here = Path(__file__).parent / "programs"
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert (here / case.script).is_file(), case.name
+        assert command_of(case)[-len(case.arguments) - 1 :] == [case.script, *case.arguments]
+
+
+def test_every_silent_release_has_a_racy_twin_or_no_stream_of_its_own() -> None:
+    """A silence that nothing could break would say nothing."""
+    racy = {case.script for case in CASES if case.expected is Expected.RACY}
+    one_stream = {"accelerate_offload.py", "save_on_cpu.py", "data_loader.py"}
+    assert {case.script for case in CASES} - racy == one_stream
+
+
+def test_the_page_is_up_to_date_with_its_files() -> None:
+    reports = Path(__file__).parents[2] / "reports" / "interposer"
+    files = sorted((reports / "programs").glob("*.json"))
+    page = table_of([json.loads(path.read_text()) for path in files])
+    assert (reports / "programs.md").read_text() == page
+    assert {path.stem for path in files} == {case.name for case in CASES}
