@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 from programs.catalogue import CASES, Case, Expected  # noqa: E402
 from programs.environments import environment_for, version_of  # noqa: E402
 
-RUNS_MAX = 24
+RUNS_MAX = 12
 TIMEOUT_S = 300
 _PLACES = re.compile(r"/\S*?/site-packages/|/\S*?/lib/python3\.\d+/|/tmp/")
 ENDINGS = {"finished", "failed", "not modelled", "lost", "timed out"}
