@@ -257,3 +257,17 @@ def test_a_new_name_for_memory_is_no_access(tmp_path: Path) -> None:
     """
     done = start(tmp_path, text)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_ends_as_python_ends(tmp_path: Path) -> None:
+    text = """
+        import atexit, sys, threading
+
+        atexit.register(print, "at exit", end="")
+        gate = threading.Event()
+        threading.Thread(target=lambda: (gate.wait(), print("thread", end=", "))).start()
+        gate.set()
+        sys.exit(-1)
+    """
+    done = start(tmp_path, text)
+    assert (done.returncode, done.stdout) == (255, "thread, at exit")

@@ -7,6 +7,7 @@ run.
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
@@ -14,7 +15,7 @@ import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import msgspec
 import torch
@@ -175,6 +176,17 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
+def leave(code: int) -> NoReturn:
+    """Ends the process as Python does, but for taking all of torch apart object by object: that
+    costs thirty times what a small program does.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 def serve(child: Child, jobs: BinaryIO, answers: int, stdin: RewoundInput) -> None:
     """One forked process per job. Answers with its number, then with its exit code (negative for a
     signal), when nothing of it is left.
@@ -192,7 +204,7 @@ def serve(child: Child, jobs: BinaryIO, answers: int, stdin: RewoundInput) -> No
                 os.dup2(nothing, 1)
                 os.dup2(nothing, 2)
             child.begin(job)
-            sys.exit(run_program(child, list(job.argv)))
+            leave(run_program(child, list(job.argv)))
         os.write(answers, ANSWER.pack(pid))
         _, status = os.waitpid(pid, 0)
         for name in end_children():
