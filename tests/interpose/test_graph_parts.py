@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from racegate.interpose.device.gate import Gate
 from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 
@@ -79,13 +79,13 @@ def test_what_comes_behind_the_replay_waits_for_all_of_it(
 
 
 def test_a_thread_is_kept_back_until_another_waits() -> None:
-    gate, passed = Gate(), threading.Event()
-    gate.PATIENCE_S = 60.0  # type: ignore[misc]
+    held, passed = HeldThreads(), threading.Event()
+    held.PATIENCE_S = 60.0  # type: ignore[misc]
     stopped = threading.Event()
 
     def access() -> None:
         stopped.set()
-        gate.keep_back()
+        held.keep_back()
         passed.set()
 
     thread = threading.Thread(target=access)
@@ -93,5 +93,5 @@ def test_a_thread_is_kept_back_until_another_waits() -> None:
     stopped.wait()
     assert not passed.is_set()
     while not passed.wait(0.01):
-        gate.open()
+        held.let_go()
     thread.join()

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from racegate.interpose.device.frames import Frames, is_program_file
-from racegate.interpose.device.gate import Gate
 from racegate.interpose.device.guards import Guards, Snapshots
+from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.order.clocks import Clock, covers
@@ -52,7 +52,7 @@ class Session:
         self.snapshots = Snapshots()
         self.not_seen: Counter[str] = Counter()
         self.parts: dict[str, list[str]] = {}
-        self.gate = Gate()
+        self.held_threads = HeldThreads()
         self.is_recording = True
         self.is_over = False
         self.settle: Callable[[int, int], None] = lambda event, version: None
@@ -223,7 +223,7 @@ class Session:
             stack = self.stack()
             label = self.recorder.label(kind, stack)
         if self.queue.holds_host(label):
-            self.gate.keep_back()
+            self.held_threads.keep_back()
         with self.lock:
             if self.queue.has_pending():
                 self.queue.reach(label)

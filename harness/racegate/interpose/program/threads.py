@@ -25,7 +25,7 @@ class TrackedLock:
         """As threading.Lock: positional, because programs call it so."""
         taken = bool(self._lock.acquire(blocking=False))
         if not taken and blocking:
-            self._session.gate.open()
+            self._session.held_threads.let_go()
             taken = bool(self._lock.acquire(blocking, timeout))
         if taken and self._clock:
             self._session.recorder.take(self._session.thread_lane(), self._clock)
@@ -133,7 +133,7 @@ def _track_starts(session: Session, make_mode: MakeMode) -> None:
         thread._racegate_end = session.recorder.hand_on(session.thread_lane(ident))
 
     def tracked_join(thread: threading.Thread, timeout: float | None = None) -> None:
-        session.gate.open()
+        session.held_threads.let_go()
         join_plain(thread, timeout)
         end = getattr(thread, "_racegate_end", None)
         if not thread.is_alive() and end is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import _thread  # those of threading are the program's: their edges are tracked
 
 
-class Gate:
-    """Closed for a thread until another comes to a lock that is taken, or to a join.
+class HeldThreads:
+    """Threads stopped until another comes to a lock that is taken, or to a join.
 
     A thread may be waited for in ways that nobody sees: after PATIENCE_S it goes on.
     """
@@ -23,7 +23,7 @@ class Gate:
         self._held.append(lock)
         lock.acquire(timeout=self.PATIENCE_S)
 
-    def open(self) -> None:
+    def let_go(self) -> None:
         """The calling thread is about to wait for another."""
         while self._held:
             self._held.pop().release()
