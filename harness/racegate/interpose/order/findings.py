@@ -62,7 +62,7 @@ def finding_of(
     lanes: Lanes,
     *,
     buffer: str,
-    parts: Mapping[str, Sequence[str]],
+    parts: Mapping[str, Sequence[str]] | None = None,
     reborn: Stack | None = None,
 ) -> Finding:
     """reborn: where the memory was handed out again between the two, if it was.
@@ -71,7 +71,7 @@ def finding_of(
     inner = [
         (part, second)
         for first, second in conflict.pairs[:1]
-        for part in parts.get(first, ())[:PARTS_MAX]
+        for part in (parts or {}).get(first, ())[:PARTS_MAX]
     ]
     first = _side(conflict.first, lanes, is_write=conflict.first_writes)
     second = _side(conflict.second, lanes, is_write=conflict.second_writes)
