@@ -238,7 +238,7 @@ class _Looking:
         for finding in self.findings:
             if finding.signature not in self.divergent and _has_more_orders(finding):
                 reasons.append(
-                    f"[{finding.signature}]: host threads and the parts of a graph cannot be held"
+                    f"[{finding.signature}]: threads and parts of a graph have more orders"
                 )
         return tuple(reasons)
 

@@ -17,6 +17,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from programs.environments import environment_for, version_of  # noqa: E402
 RUNS_MAX = 12
 TIMEOUT_S = 300
 _PLACES = re.compile(r"/\S*?/site-packages/|/\S*?/lib/python3\.\d+/|/tmp/")
-ENDINGS = {"finished", "failed", "not modelled", "lost", "timed out"}
 
 
 def command_of(case: Case) -> list[str]:
@@ -46,17 +46,18 @@ def judge(case: Case, python: Path, *options: str) -> dict[str, Any]:
 
     Raises RuntimeError if there is none.
     """
-    command = [str(python), "-m", "racegate.interpose", "--json", "--timeout", str(TIMEOUT_S)]
-    command += [*options, *command_of(case)]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        command, cwd=HERE, capture_output=True, text=True, check=False, env=_environment()
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    begin = done.stdout.find('{\n  "outcome"')
-    if begin < 0:
-        raise RuntimeError(f"{case.name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-    verdicts: dict[str, Any] = json.loads(done.stdout[begin:])
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "verdict.json"
+        command = [str(python), "-m", "racegate.interpose", "--json", str(written)]
+        command += ["--timeout", str(TIMEOUT_S), *options, *command_of(case)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            command, cwd=HERE, capture_output=True, text=True, check=False, env=_environment()
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if not written.exists():
+            raise RuntimeError(f"{case.name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+        verdicts: dict[str, Any] = json.loads(written.read_text())
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {"exit_code": done.returncode, "cpu_s": round(cpu_s, 1), **verdicts}
 
