@@ -63,9 +63,9 @@ def judge(case: Case, python: Path, *options: str) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with its own search path: the environments have no racegate of their own."""
+    """This process's, with its own search path: the environments have none of racegate's packages."""
     paths = [path for path in sys.path if path and path != str(HERE.parent)]
-    roots = [path for path in paths if (Path(path) / "racegate").is_dir()]
+    roots = [path for path in paths if any(Path(path).glob("racegate*/__init__.py"))]
     known = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*roots, known]))}
 
