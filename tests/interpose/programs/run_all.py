@@ -63,7 +63,7 @@ def judge(case: Case, python: Path, *options: str) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with its own search path: the environments have none of racegate's packages."""
+    """This process's, with the path of racegate's packages: the environments have none."""
     paths = [path for path in sys.path if path and path != str(HERE.parent)]
     roots = [path for path in paths if any(Path(path).glob("racegate*/__init__.py"))]
     known = os.environ.get("PYTHONPATH", "")
