@@ -79,7 +79,7 @@ class EngineSession(Session):
         run: Work | None,
         *,
         stack: Stack | None = None,
-    ) -> None:
+    ) -> str:
         if kind in ("d2h", "h2d", "h2h"):
             kind = f"{kind} {self._host_side(kind, reads, writes)}"
         was_pending = self.queue.has_pending()
@@ -90,6 +90,7 @@ class EngineSession(Session):
         if any(hold.matches(label) for hold in self.queue.holds):
             self._held[label] = (reads, writes)
             self.gaps[label] = []
+        return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         if self.is_own or not (reads or writes):
