@@ -27,6 +27,7 @@ UNTYPED = (
     "_triton.py",
     "bench/kernels.py",
     "interpose/device/",
+    "interpose/gpu/",
     "interpose/kernels/",
     "interpose/program/",
     "interpose/child.py",

@@ -5,8 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from racegate.interpose import observe
+
+
+def bind(registry: ModuleType) -> None:
+    """What a program hands to its `observe` goes to racegate's."""
+    registry.observe.bound = lambda key, value: observe(key, value)
 
 
 def main() -> None:
@@ -14,7 +20,7 @@ def main() -> None:
     theme, name = sys.argv[1:3]
     importlib.import_module(f"litmus.{theme}")
     registry = importlib.import_module("litmus.registry")
-    registry.observe.bound = lambda key, value: observe(key, value)
+    bind(registry)
     registry.REGISTRY.programs[name].run()
 
 

@@ -23,7 +23,17 @@ from racegate.interpose.errors import BadInput
 
 NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
+FORWARD = Path(__file__).parent / "gpu" / "native"
+FORWARD_LIBRARY = "libracegate_forward.so"
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
+# Entry points of the runtime that touch no memory of the program and order nothing.
+_ASKS = re.compile(
+    r"(__cuda|cuda(Get|Peek|Driver|Runtime|Choose|InitDevice|SetDevice|SetValid|Func|Occupancy|Pointer"
+    r"|Profiler|HostGet|MemGetInfo|MemRangeGet|MemAdvise|MemPool[GS]et|Device[GSCED](?!ynchronize)"
+    r"|EventCreate|EventElapsed|Stream(Get|Set|Is|CopyAttributes|Destroy)|ThreadExchange|Ctx|Kernel"
+    r"|Graph(Get|Destroy|Create|Exec(Destroy|Get)|DebugDot|NodeGet|KernelNodeGet|Upload|.*UserObject)"
+    r"|UserObject|Library|Logs))(?!.*_pt[sd][sz]$)"
+)
 _DRIVER_NAME = re.compile(r"\b(cu[A-Z]\w*)\s*\(|#define\s+(cu[A-Z]\w*)\s+(cu[A-Z]\w*)")
 
 
@@ -69,30 +79,52 @@ def _first(torch_folder: Path, name: str) -> Path:
 
 
 def build_library(toolkit: Toolkit) -> Path:
-    """Path of the library for this CUDA version: from the cache, or compiled now.
+    """Path of the virtual runtime for this CUDA version: from the cache, or compiled now.
 
     Raises BadInput if there is no compiler, or compiling fails.
     """
-    stubs = stub_source(toolkit)
+    sources = tuple(NATIVE / name for name in SOURCES)
+    return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
+
+
+def build_forward(toolkit: Toolkit) -> Path:
+    """Path of the library that stands in front of the real runtime, likewise."""
+    sources = tuple(NATIVE / name for name in ("core.c", "guard.c"))
+    sources += tuple(FORWARD / name for name in ("forward.c", "latches.c"))
+    return _built(toolkit, FORWARD_LIBRARY, sources, forward_stub_source(toolkit))
+
+
+def _built(toolkit: Toolkit, name: str, sources: tuple[Path, ...], stubs: str) -> Path:
     compiler = find_compiler()
     digest = hashlib.sha256(f"{toolkit.version} {compiler}\n{stubs}".encode())
-    for path in sorted(path for path in NATIVE.glob("**/*") if path.is_file()):
+    paths = sorted(path for root in (NATIVE, FORWARD) for path in root.glob("**/*"))
+    for path in (path for path in paths if path.is_file()):
         digest.update(path.read_bytes())
     folder = cache_folder() / digest.hexdigest()[:16]
-    if not (folder / LIBRARY).exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            _compile(compiler, toolkit, stubs, Path(work))
-            folder.mkdir(exist_ok=True)
-            os.replace(Path(work) / LIBRARY, folder / LIBRARY)
-    return folder / LIBRARY
+            _compile(compiler, toolkit, sources, stubs, Path(work) / name)
+            os.replace(Path(work) / name, folder / name)
+    return folder / name
 
 
 def stub_source(toolkit: Toolkit) -> str:
     """C source with one weak function per entry point of the runtime and the driver."""
     header = (toolkit.include / "cuda.h").read_text(errors="replace")
     driver = {name for match in _DRIVER_NAME.finditer(header) for name in match.groups() if name}
-    names = sorted(driver | set(exported_functions(toolkit.runtime)))
+    return _stubs(sorted(driver | set(exported_functions(toolkit.runtime))))
+
+
+def forward_stub_source(toolkit: Toolkit) -> str:
+    """C source with one weak function per entry point of the real runtime that may touch memory or
+    order something: what only asks or configures is left to the runtime.
+    """
+    names = exported_functions(toolkit.runtime)
+    return _stubs([name for name in names if not _ASKS.match(name)])
+
+
+def _stubs(names: list[str]) -> str:
     stub = '__attribute__((weak)) int {0}(void) {{ return vg_unmodelled("{0}"); }}'
     return "\n".join(["int vg_unmodelled(const char *);", *map(stub.format, names), ""])
 
@@ -117,13 +149,31 @@ def cache_folder() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "racegate" / "interpose"
 
 
-def _compile(compiler: tuple[str, ...], toolkit: Toolkit, stubs: str, work: Path) -> None:
-    (work / "stubs.c").write_text(stubs)
-    sources = [str(NATIVE / name) for name in SOURCES] + [str(work / "stubs.c")]
-    flags = ["-shared", "-fPIC", "-O2", "-std=gnu11", f"-DVG_CUDA_VERSION={toolkit.version}"]
-    paths = ["-I", str(toolkit.include), "-I", str(NATIVE), "-idirafter", str(NATIVE / "fallback")]
-    output = [f"-Wl,-soname,{LIBRARY}", "-o", str(work / LIBRARY), "-ldl", "-lpthread"]
-    command = [*compiler, *flags, *paths, *sources, *output]
+def _compile(
+    compiler: tuple[str, ...], toolkit: Toolkit, sources: tuple[Path, ...], stubs: str, out: Path
+) -> None:
+    written = out.with_name("stubs.c")
+    written.write_text(stubs)
+    flags = [
+        "-shared",
+        "-fPIC",
+        "-Wl,-Bsymbolic",
+        "-O2",
+        "-std=gnu11",
+        f"-DVG_CUDA_VERSION={toolkit.version}",
+    ]
+    paths = [
+        "-I",
+        str(toolkit.include),
+        "-I",
+        str(NATIVE),
+        "-I",
+        str(FORWARD),
+        "-idirafter",
+        str(NATIVE / "fallback"),
+    ]
+    output = [f"-Wl,-soname,{out.name}", "-o", str(out), "-ldl", "-lpthread"]
+    command = [*compiler, *flags, *paths, *map(str, sources), str(written), *output]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"the virtual CUDA runtime does not compile:\n{done.stderr[-4000:]}")

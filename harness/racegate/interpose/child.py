@@ -1,6 +1,6 @@
-"""The process that holds the virtual device: `python -m racegate.interpose.child PIPES COPY`.
+"""The process that holds a device: `python -m racegate.interpose.child PIPES COPY`.
 
-Started by the launcher with the virtual CUDA runtime preloaded, the numbers of two pipes, and the
+Started by the launcher with a CUDA runtime preloaded, the numbers of two pipes, and the
 file that has a copy of standard input (empty for none). It imports torch once, and forks for each
 run.
 """
@@ -24,10 +24,11 @@ from racegate.interpose.current import Run, set_run
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
-from racegate.interpose.launch import ANSWER
+from racegate.interpose.gpu.install import GpuDevice
+from racegate.interpose.launch import ANSWER, DEVICE
 from racegate.interpose.order.findings import Finding, finding_of
 from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
@@ -35,7 +36,6 @@ from racegate.interpose.program.leftovers import (
     end_children,
 )
 from racegate.interpose.program.names import buffer_name
-from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.processes import track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
@@ -45,16 +45,26 @@ _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
 class Child:
-    """The virtual device of this process, and what is found on it in one run."""
+    """The device of this process, and what is found on it in one run."""
 
-    def __init__(self, library: Path, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        library: Path,
+        session: Session | None = None,
+        *,
+        kind: DeviceKind = DeviceKind.VIRTUAL,
+    ) -> None:
         self.session = Session(Queue()) if session is None else session
         self._result = Path()
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.session.recorder.on_conflict = self._name
-        self.installed: Installed = install(library, self.session, self.refuse)
-        self.run = Run(self.findings, lambda value: read_value(self.session, value))
+        self.installed: Installed | GpuDevice = (
+            GpuDevice(library, self.session, self.refuse)
+            if kind is DeviceKind.CUDA
+            else install(library, self.session, self.refuse)
+        )
+        self.run = Run(self.findings, self.installed.read)
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -69,10 +79,13 @@ class Child:
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
-        holds = tuple(Hold(operation, until) for operation, until in plan.holds)
         self._result = result
         self._pid = os.getpid()
-        self.session.queue = Queue(holds)
+        self.session.queue = self.installed.make_queue(
+            tuple(Hold(operation, until) for operation, until in plan.holds),
+            settles=plan.settles,
+            limit_s=plan.hold_limit_s,
+        )
         self.session.polls_max = plan.polls
         self.session.is_recording = plan.is_recording
         set_run(self.run)
@@ -95,6 +108,7 @@ class Child:
         session = self.session
         findings = tuple(self.findings())
         session.queue.force_all()
+        self.installed.finish()
         session.is_over = True
         session.guards.open_all()
         outcome = Outcome(
@@ -217,12 +231,12 @@ def main() -> None:
     """Serves one program at a time."""
     die_with_parent()
     adopt_orphans()
-    library = Path(os.environ.pop("LD_PRELOAD"))
+    library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     job_end, answer_end = (int(text) for text in sys.argv[1:3])
     stdin = RewoundInput(sys.argv[3])
     os.set_inheritable(job_end, False)
     os.set_inheritable(answer_end, False)
-    child = Child(library)
+    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
     with os.fdopen(job_end, "rb") as jobs:
         serve(child, jobs, answer_end, stdin)
 

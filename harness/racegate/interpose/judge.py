@@ -12,7 +12,7 @@ from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
 from racegate.interpose.explore import POLLS, QUERIES, UNDECIDED, Search, Told, changed, search
 from racegate.interpose.launch import Device, PrintPlace, Program, open_device
 from racegate.interpose.order.findings import Finding
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
@@ -85,10 +85,11 @@ def judge(
     runs_max: int,
     suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
     told: Told = lambda made, most: None,
 ) -> Verdicts:
     """Judges a program on a device of its own. told: after each run of the search."""
-    with open_device(stdout=stdout) as device:
+    with open_device(kind, stdout=stdout) as device:
         return judge_on(
             device,
             program,
@@ -129,12 +130,22 @@ def judge_on(
     verdicts = suppressing(Verdicts(outcome=outcome, polled=polled), suppressions)
     if not explores or not verdicts.open_findings:
         return verdicts
+    if device.kind is DeviceKind.CUDA:
+        outcome = _settled(device, later, outcome)
     base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
     is_polled = polled is not None and polled.ending is Ending.FINISHED
     found = search(
         device, later, base, runs_max=runs_max, polled=polled if is_polled else None, told=told
     )
     return msgspec.structs.replace(verdicts, search=found)
+
+
+def _settled(device: Device, program: Program, outcome: Outcome) -> Outcome:
+    """What held runs of a real GPU are compared with: a run in which everything ran at once."""
+    run = device.run(program, Plan(is_recording=False, settles=True), is_quiet=True)
+    return msgspec.structs.replace(
+        outcome, ending=run.ending, exit_code=run.exit_code, observations=run.observations
+    )
 
 
 def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Verdicts:
@@ -152,12 +163,13 @@ def replay_holds(
     *,
     polls: int = 0,
     stdout: PrintPlace = PrintPlace.PLAIN,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Verdicts:
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
     recorded: its findings are those of a run without holds.
     """
     plan = Plan(holds=tuple(map(parse_hold, holds)), polls=polls, is_recording=False)
-    with open_device(stdout=stdout) as device:
+    with open_device(kind, stdout=stdout) as device:
         return Verdicts(outcome=device.run(program, plan))
 
 

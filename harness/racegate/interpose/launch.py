@@ -24,12 +24,14 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.build import build_library, find_toolkit
+from racegate.interpose.build import Toolkit, build_forward, build_library, find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
-from racegate.interpose.outcome import Ending, Job, Outcome, Plan
+from racegate.interpose.gpu.presence import why_no_gpu
+from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import StandardInput, open_stdin
 from racegate.interpose.program.timeouts import STACKS_SIGNAL, where_it_stood
 
+DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 GRACE_S = 10.0  # for a program that is told to stop
 STACKS_S = 0.5  # for a program that is asked where it stands
@@ -99,9 +101,16 @@ class PrintPlace(Enum):
 
 
 class Device:
-    """The process that holds the virtual device, and the pipes to it."""
+    """The process that holds a device, and the pipes to it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], jobs: int, answers: int) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        jobs: int,
+        answers: int,
+        kind: DeviceKind = DeviceKind.VIRTUAL,
+    ) -> None:
+        self.kind = kind
         self._process = process
         self._jobs = jobs
         self._answers = answers
@@ -172,17 +181,20 @@ class Device:
 
 
 @contextmanager
-def open_device(*, stdout: PrintPlace = PrintPlace.PLAIN) -> Iterator[Device]:
+def open_device(
+    kind: DeviceKind = DeviceKind.VIRTUAL, *, stdout: PrintPlace = PrintPlace.PLAIN
+) -> Iterator[Device]:
     """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
-    library = build_library(find_toolkit())
+    toolkit = find_toolkit()
+    environment = _environment(toolkit, kind)
     job_end, jobs = os.pipe()
     answers, answer_end = os.pipe()
     with open_stdin() as stdin:
-        process = _start(library, stdin, stdout, (job_end, answer_end))
+        process = _start(environment, stdin, stdout, (job_end, answer_end))
         os.close(job_end)
         os.close(answer_end)
         try:
-            yield Device(process, jobs, answers)
+            yield Device(process, jobs, answers, kind)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -193,12 +205,15 @@ def open_device(*, stdout: PrintPlace = PrintPlace.PLAIN) -> Iterator[Device]:
 
 
 def _start(
-    library: Path, stdin: StandardInput, stdout: PrintPlace, ends: tuple[int, int]
+    environment: dict[str, str],
+    stdin: StandardInput,
+    stdout: PrintPlace,
+    ends: tuple[int, int],
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "racegate.interpose.child", *map(str, ends), stdin.copy]
     return subprocess.Popen(
         command,
-        env=_environment(library),
+        env=environment,
         pass_fds=ends,
         process_group=0,
         stdin=stdin.file,
@@ -223,11 +238,26 @@ def _interrupted(result: Path) -> Outcome:
     return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)
 
 
-def _environment(library: Path) -> dict[str, str]:
-    return {
+def _environment(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
+    common = {
         **os.environ,
-        "LD_PRELOAD": str(library),
-        "TRITON_INTERPRET": "1",
+        DEVICE: kind.value,
         "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
-        "CUDA_VISIBLE_DEVICES": "0",
+    }
+    if kind is DeviceKind.VIRTUAL:
+        return {
+            **common,
+            "LD_PRELOAD": str(build_library(toolkit)),
+            "TRITON_INTERPRET": "1",
+            "CUDA_VISIBLE_DEVICES": "0",
+        }
+    if missing := why_no_gpu():
+        raise BadInput(missing)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    return {
+        **common,
+        "LD_PRELOAD": str(build_forward(toolkit)),
+        "RACEGATE_CUDART": str(toolkit.runtime),
+        "CUDA_VISIBLE_DEVICES": visible,
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # or streams share a queue, and wait for each other
     }

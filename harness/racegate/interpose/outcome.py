@@ -35,12 +35,25 @@ class Deferral(StrEnum):
     FULL = "full"
 
 
+class DeviceKind(StrEnum):
+    """VIRTUAL: host memory, on any machine. CUDA: a real GPU, recorded and held by latches."""
+
+    VIRTUAL = "virtual"
+    CUDA = "cuda"
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is made. holds: (operation, until) pairs; polls: queries answered "not ready"."""
+    """How a run is made. holds: (operation, until) pairs; polls: queries answered "not ready".
+
+    Of a real GPU: settles: what is not held runs at once, as on the virtual device (a run with
+    holds always does); hold_limit_s: how long a latch may stand.
+    """
 
     holds: tuple[tuple[str, str], ...] = ()
     polls: int = 0
     is_recording: bool = True
+    settles: bool = False
+    hold_limit_s: float = 10.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

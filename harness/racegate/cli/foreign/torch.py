@@ -18,6 +18,7 @@ from racegate.interpose.build import build_library, find_compiler, find_toolkit
 from racegate.interpose.explore import Told
 from racegate.interpose.judge import Verdicts, judge, replay_holds
 from racegate.interpose.launch import PrintPlace, Program, checked_program
+from racegate.interpose.outcome import DeviceKind
 from racegate.interpose.report import render
 from racegate.interpose.workflow.suppressions import load_suppressions
 from racegate.interpose.workflow.witness import save_witnesses
@@ -55,6 +56,9 @@ def run(
     not_ready: Annotated[
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
     ] = 0,
+    device: Annotated[
+        DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
+    ] = DeviceKind.VIRTUAL,
     timeout: RunTimeoutOption = 0.0,
     json: JsonOption = None,
 ) -> None:
@@ -67,7 +71,7 @@ def run(
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
-        verdicts = replay_holds(checked, tuple(hold), polls=not_ready, stdout=stdout)
+        verdicts = replay_holds(checked, tuple(hold), polls=not_ready, stdout=stdout, kind=device)
     else:
         with SearchProgress() as progress:
             verdicts = judge(
@@ -76,9 +80,11 @@ def run(
                 runs_max=runs,
                 suppressions=known,
                 stdout=stdout,
+                kind=device,
                 told=progress.told,
             )
-    tell(json, verdicts, lambda: print(render(verdicts, shlex.join(program)), file=sys.stderr))
+    command = [*([] if device is DeviceKind.VIRTUAL else ["--device", device.value]), *program]
+    tell(json, verdicts, lambda: print(render(verdicts, shlex.join(command)), file=sys.stderr))
     if witness is not None:
         _save(verdicts, checked, witness)
     raise typer.Exit(verdicts.exit_code)

@@ -41,6 +41,7 @@ class Call(IntEnum):
     GRAPH_LAUNCH = 9
     UNMODELLED = 10
     BAD_DEVICE = 11
+    ISSUED = 12
 
 
 class LogEntry(NamedTuple):

@@ -140,6 +140,10 @@ class Session:
             lane = self._streams[handle] = self.recorder.add_stream(name)
         return lane
 
+    def stream_handle(self, lane: int) -> int:
+        """The stream of a lane, as the runtime knows it."""
+        return next(handle for handle, known in self._streams.items() if known == lane)
+
     def name_stream(self, handle: int, *, is_blocking: bool) -> None:
         """A stream was created: torch makes dozens at once, so a lane waits for its first use."""
         if is_blocking:

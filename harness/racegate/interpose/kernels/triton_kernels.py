@@ -14,7 +14,7 @@ import torch
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import Tensor, alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
 from racegate.interpose.order.ranges import Ranges, merged
 
 
@@ -31,10 +31,7 @@ class TritonKernels:
         """interpreter: triton.runtime.interpreter, just imported."""
         builder: Any = interpreter.InterpreterBuilder
         executor: Any = interpreter.GridExecutor
-        self._note_calls(builder, "create_masked_load", mask_at=1, is_write=False)
-        self._note_calls(builder, "create_masked_store", mask_at=2, is_write=True)
-        self._note_calls(builder, "create_atomic_rmw", mask_at=3, is_write=True, pointer_at=1)
-        self._note_calls(builder, "create_atomic_cas", mask_at=None, is_write=True)
+        self.note_accesses(builder)
         plain = executor.__call__
         kernels = self
 
@@ -58,6 +55,13 @@ class TritonKernels:
             return 0.0
 
         autotuner.Autotuner._bench = take_all_as_equal
+
+    def note_accesses(self, builder: Any) -> None:
+        """builder: the interpreter's. What it loads and stores is noted from now on."""
+        self._note_calls(builder, "create_masked_load", mask_at=1, is_write=False)
+        self._note_calls(builder, "create_masked_store", mask_at=2, is_write=True)
+        self._note_calls(builder, "create_atomic_rmw", mask_at=3, is_write=True, pointer_at=1)
+        self._note_calls(builder, "create_atomic_cas", mask_at=None, is_write=True)
 
     def launch(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
@@ -93,7 +97,7 @@ class TritonKernels:
                 result = run()
         finally:
             self._noting = None
-        return result, _ranges(noted, is_write=False), _ranges(noted, is_write=True)
+        return result, ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -141,7 +145,8 @@ def _addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, b
     return np.array(addresses, dtype=np.uint64).reshape(-1), size, is_write
 
 
-def _ranges(noted: list[tuple[Tensor, int, bool]], *, is_write: bool) -> Ranges:
+def ranges_of(noted: list[tuple[Any, int, bool]], *, is_write: bool) -> Ranges:
+    """The bytes of the noted accesses of one kind. noted: (addresses, bytes of each, is_write)."""
     pairs: list[tuple[int, int]] = []
     for addresses, size, writes in noted:
         if writes is not is_write or not addresses.size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoAlias, bytes_of, is_plain, tensors_in
 from racegate.interpose.kernels.binding import PLAIN
-from racegate.interpose.kernels.operators import has_kernel
-from racegate.interpose.kernels.run import Kernels
+from racegate.interpose.kernels.operators import Operator, has_kernel
 
 # They look at shapes and addresses only.
 _BLIND = frozenset({
@@ -60,12 +59,29 @@ def _is_device_copy(to: Any, source: Any) -> bool:
     )
 
 
+class DeviceKernels(Protocol):
+    """What runs the operators of the device.
+
+    direct: by the id of its overload, what `run` runs without the way through the dispatcher
+    """
+
+    direct: dict[int, Operator]
+
+    def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs one operator of `direct`."""
+        ...
+
+    def copy(self, to: Any, source: Any, non_blocking: Any = 0) -> Any:
+        """Runs `copy_` with at least one tensor on the device."""
+        ...
+
+
 class HostMode(TorchDispatchMode):  # type: ignore[misc]
     """Sees every operator of a thread before its kernel. Those of the device go to their kernels
     from here, without the way through the dispatcher.
     """
 
-    def __init__(self, session: Session, kernels: Kernels) -> None:
+    def __init__(self, session: Session, kernels: DeviceKernels) -> None:
         super().__init__()
         self._session = session
         self._kernels = kernels

@@ -7,19 +7,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
+from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
-from racegate.interpose.program.hostmode import HostMode
+from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
+from racegate.interpose.program.observing import read_value
 from racegate.interpose.program.threads import track_threads
 
 
@@ -31,6 +33,19 @@ class Installed:
     library: Library
     calls: Calls
     kernels: Kernels
+
+    def make_queue(
+        self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
+    ) -> Queue:
+        """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs."""
+        return Queue(holds)
+
+    def read(self, value: object) -> tuple[bytes, str]:
+        """The bytes of an observed value, and how to show them."""
+        return read_value(self.session, value)
+
+    def finish(self) -> None:
+        """The program is over."""
 
 
 def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Installed:
@@ -52,9 +67,10 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
             "triton.runtime.autotuner": triton.fix_autotuners,
         }
     ).install()
+    _count_devices()
     track_arrays(session)
-    _track_events(session)
-    _track_backward(session)
+    track_events(session)
+    track_backward(session)
     atexit.register(library.hush)
     return Installed(session, library, calls, kernels)
 
@@ -67,7 +83,22 @@ def _prefer_plain_kernels() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def enter(installed: Installed) -> None:
+def _count_devices() -> None:
+    """torch asks NVML first, which is there beside a real driver, and it asks the real driver."""
+    torch.cuda._raw_device_count_nvml = lambda: -1  # as if there were none
+
+
+class OnDevice(Protocol):
+    """A process with a device, virtual or real."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def kernels(self) -> DeviceKernels: ...
+
+
+def enter(installed: OnDevice) -> None:
     """In the process of the run: this thread and those it starts are watched from now on."""
     torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
     session, kernels = installed.session, installed.kernels
@@ -80,7 +111,7 @@ def enter(installed: Installed) -> None:
     make_mode().__enter__()
 
 
-def _track_events(session: Session) -> None:
+def track_events(session: Session) -> None:
     """Records and waits are taken in at their line; queries are answered by the session."""
     for owner, names in (
         (torch.cuda.Event, ("record", "wait")),
@@ -99,7 +130,8 @@ def _track_events(session: Session) -> None:
     torch.cuda.Stream.query = query_stream
 
 
-def _track_backward(session: Session) -> None:
+def track_backward(session: Session) -> None:
+    """Autograd's threads go on from their caller, and the caller from them."""
     run = torch.autograd.graph._engine_run_backward
 
     def tracked(*args: Any, **kwargs: Any) -> Any:

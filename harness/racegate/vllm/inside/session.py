@@ -83,8 +83,7 @@ class EngineSession(Session):
         if kind in ("d2h", "h2d", "h2h"):
             kind = f"{kind} {self._host_side(kind, reads, writes)}"
         was_pending = self.queue.has_pending()
-        super().issue(kind, stream, reads, writes, run, stack=stack)
-        label = self.engine_recorder.latest
+        label = super().issue(kind, stream, reads, writes, run, stack=stack)
         if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
             self._note_gap(label, reads, writes)
         if any(hold.matches(label) for hold in self.queue.holds):

@@ -1,0 +1,151 @@
+"""Calls that the real runtime is about to make become what they mean; the runtime makes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from racegate.interpose.device.calls import Calls
+from racegate.interpose.device.graphs import Graphs
+from racegate.interpose.device.library import Call
+from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
+from racegate.interpose.gpu.forward import ForwardLibrary
+from racegate.interpose.gpu.queue import LatchQueue
+from racegate.interpose.order.ranges import Ranges
+
+_BLOCKING = 1 << 63
+_OPEN = 2
+NO_GUARD = "pinned memory whose pages could not be closed (raw touches of it are not seen)"
+_IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
+
+
+class _Local(threading.local):
+    """Of one thread. waited: streams that the inside of an operator waited for; pages: to be closed
+    when the call that the runtime is about to make returns, None outside of one.
+    """
+
+    def __init__(self) -> None:
+        self.waited: list[int] = []
+        self.pages: list[tuple[int, int, int]] | None = None
+
+
+class GpuCalls(Calls):
+    """Listens to the library in front of the real runtime.
+
+    A call that asks Python answers 1 if `issued` has to follow when the runtime has made it.
+    """
+
+    def __init__(
+        self,
+        library: ForwardLibrary,
+        session: Session,
+        graphs: Graphs,
+        refuse: Callable[[str], None],
+    ) -> None:
+        self._guard = library.guard
+        self._local = _Local()
+        super().__init__(library, session, graphs, refuse)
+        session.guards.set_pages = self._set_pages
+
+    def take_waited(self) -> list[int]:
+        """Streams that this thread's own work has waited for since: the host knows them idle."""
+        streams, self._local.waited = self._local.waited, []
+        return streams
+
+    def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
+        session = self._session
+        if session.is_own:
+            return self._own(kind, a, b, d)
+        if kind == Call.COPY:
+            return self._copied(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
+        if kind == Call.SET:
+            return self._launched("memset", d, (), ((a, a + c),))
+        if kind == Call.HOST_FUNCTION:
+            return self._launched("host function", a, (), ())
+        if kind == Call.LAUNCH:
+            return _IDLING not in name.decode()
+        if kind == Call.ISSUED:
+            self._issued()
+            return 0
+        answer = super()._answer(kind, a, b, c, d, name)
+        return not session.queue.is_eager if kind == Call.GRAPH_LAUNCH else answer
+
+    def _own(self, kind: int, a: int, b: int, d: int) -> int:
+        """The inside of an operator: only its waits concern the program, and the latches."""
+        if kind == Call.STREAM_SYNC:
+            self._waits_for(a)
+        elif kind == Call.COPY and self._session.spans.place(a) is Place.PAGEABLE:
+            self._waits_for(d & ~_BLOCKING)
+        elif kind == Call.DEVICE_SYNC:
+            self._session.queue.force_all()
+        return 0
+
+    def _waits_for(self, stream: int) -> None:
+        session = self._session
+        if session.is_over:
+            return
+        self._local.waited = [*self._local.waited, stream]
+        session.queue.force(session.recorder.lanes.clocks[session.stream_lane(stream)])
+
+    def _copied(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:
+        session = self._session
+        session.drain()
+        to_place, source_place = session.spans.place(to), session.spans.place(source)
+        reads: Ranges = ((source, source + size),) if source_place is not Place.PAGEABLE else ()
+        writes: Ranges = ((to, to + size),) if to_place is not Place.PAGEABLE else ()
+        session.guards.open(to, to + size)
+        session.guards.open(source, source + size)
+        follows = self._launched(
+            f"{_letter(source_place)}2{_letter(to_place)}", stream, reads, writes
+        )
+        both_device = to_place is source_place is Place.DEVICE
+        if to_place is Place.PAGEABLE or (is_blocking and not both_device):
+            session.wait_stream(stream)
+        return follows
+
+    def _launched(self, kind: str, stream: int, reads: Ranges, writes: Ranges) -> int:
+        capture = self._library.capture_of(stream)
+        if self._graphs.add(capture, kind, stream, reads, writes, _nothing):
+            return 0
+        self._local.pages = []
+        self._session.issue(kind, stream, reads, writes, _nothing)
+        if self._local.pages or not self._session.queue.is_eager:
+            return 1
+        self._local.pages = None
+        return 0
+
+    def _issued(self) -> None:
+        pages, self._local.pages = self._local.pages, None
+        for low, high, mode in pages or ():
+            self._close(low, high, mode)
+        queue = self._session.queue
+        if isinstance(queue, LatchQueue):
+            queue.issued()
+
+    # ---- pages that the device uses: the runtime may touch them until its call returns
+
+    def _set_pages(self, low: int, high: int, *, mode: int) -> bool:
+        pages = self._local.pages
+        if mode == _OPEN:
+            if pages:
+                self._local.pages = [page for page in pages if page[:2] != (low, high)]
+            return self._guard(low, high, mode=mode)
+        if pages is None:
+            return self._close(low, high, mode)
+        pages.append((low, high, mode))
+        return True
+
+    def _close(self, low: int, high: int, mode: int) -> bool:
+        is_closed = self._guard(low, high, mode=mode)
+        if not is_closed:
+            self._session.not_seen[NO_GUARD] += 1
+        return is_closed
+
+
+def _letter(place: Place) -> str:
+    return "d" if place is Place.DEVICE else "h"
+
+
+def _nothing() -> None:
+    """The real runtime does it."""

@@ -1,0 +1,81 @@
+"""The library in front of the real runtime, as Python sees it: latches and marks beside the log."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Protocol
+
+from racegate.interpose.device.library import Library
+
+_WORD = ctypes.c_uint64
+
+
+class Latches(Protocol):
+    """What holds a stream back, and what says how far it got. Streams and marks are handles."""
+
+    def put(self, stream: int) -> int | None:
+        """A closed latch for all that is put on the stream from now on; None if there is none."""
+        ...
+
+    def open(self, latch: int) -> None: ...
+
+    def has_expired(self, latch: int) -> bool:
+        """Whether it stood too long and was opened by the watchdog."""
+        ...
+
+    def mark(self, stream: int) -> int:
+        """Complete when all is that was put on the stream until now."""
+        ...
+
+    def is_complete(self, mark: int) -> bool: ...
+
+    def wait_mark(self, mark: int) -> None:
+        """The host waits; the program gains no edge by it."""
+        ...
+
+    def wait_stream(self, stream: int) -> None:
+        """The host waits for a stream; the program gains no edge by it."""
+        ...
+
+
+class ForwardLibrary(Library):
+    """The preloaded library of a real GPU."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._library.fw_mark.restype = _WORD
+        self._library.fw_mark.argtypes = (_WORD,)
+        for name in ("fw_latch_put", "fw_mark_done", "fw_mark_wait", "fw_stream_wait"):
+            getattr(self._library, name).argtypes = (_WORD,)
+
+    def inside(self, change: int) -> None:
+        """This thread enters (1) or leaves (-1) an operator: its launches are the operator's."""
+        self._library.fw_inside(ctypes.c_int(change))
+
+    def limit(self, seconds: float) -> None:
+        """How long a latch may stand."""
+        self._library.fw_limit(ctypes.c_double(seconds))
+
+    def put(self, stream: int) -> int | None:
+        """A closed latch for all that is put on the stream from now on; None if there is none."""
+        latch = int(self._library.fw_latch_put(stream))
+        return latch if latch >= 0 else None
+
+    def open(self, latch: int) -> None:
+        self._library.fw_latch_open(ctypes.c_int(latch))
+
+    def has_expired(self, latch: int) -> bool:
+        return bool(self._library.fw_latch_expired(ctypes.c_int(latch)))
+
+    def mark(self, stream: int) -> int:
+        return int(self._library.fw_mark(stream))
+
+    def is_complete(self, mark: int) -> bool:
+        return bool(self._library.fw_mark_done(mark))
+
+    def wait_mark(self, mark: int) -> None:
+        self._library.fw_mark_wait(mark)
+
+    def wait_stream(self, stream: int) -> None:
+        self._library.fw_stream_wait(stream)
