@@ -28,7 +28,7 @@ def test_sharing_changes_nothing(name: str, fault: str | None) -> None:
     seeded = None if fault is None else find_fault(fault)
     runs = SharedRuns(checker(name), seeded)
     random = Random(name)
-    schedules = [generate_holds(random.randrange) for _ in range(4)]
+    schedules = [generate_holds(random.randrange) for _ in range(4 if IS_NIGHTLY else 2)]
     for schedule in (*schedules, LATE, lane_late("counts")):
         alone = checker(name).run(schedule=schedule, fault=seeded)
         assert agree([runs.run(schedule), alone]), schedule.texts()

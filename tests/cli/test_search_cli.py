@@ -27,7 +27,7 @@ from racegate.repro.replay import replay
 from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
-TIMES = 100 if IS_NIGHTLY else 10
+TIMES = 100 if IS_NIGHTLY else 3
 FINISH = "scenarios/finish_and_condense.toml"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from racegate.check.checker import Checker
@@ -12,7 +12,7 @@ from racegate.oracles.losslessness import find_losses
 from racegate.scenario.spec import Request, Scenario
 from racegate_reference.decoding import plain_decode
 from racegate_reference.engine import run_reference
-from support import checker, scenario
+from support import IS_NIGHTLY, checker, scenario
 
 
 def unstopped(of: Scenario) -> dict[str, tuple[int, ...]]:
@@ -45,6 +45,7 @@ def stopping(draw: st.DrawFn) -> Scenario:
     return msgspec.structs.replace(of, requests=requests, engine=engine)
 
 
+@settings(max_examples=10_000 if IS_NIGHTLY else 40)
 @given(stopping())
 def test_delivery_ends_with_the_first_stop_token(of: Scenario) -> None:
     judge = Checker(of)
