@@ -178,7 +178,9 @@ INTERRUPTED = """
 )
 def test_ctrl_c_prints_what_is_done(tmp_path: Path, then: str, message: str) -> None:
     (tmp_path / "script.py").write_text(textwrap.dedent(INTERRUPTED.format(then=then)))
-    command = [sys.executable, "-c", MAIN, "torch", "run", "--explore", "script.py"]
+    # A shell starts what runs in its background with SIGINT ignored, and pytest may run there.
+    main = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {MAIN}"
+    command = [sys.executable, "-c", main, "torch", "run", "--explore", "script.py"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
