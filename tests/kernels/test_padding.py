@@ -33,6 +33,7 @@ from kernel_twins import (
     values,
 )
 from racegate_kernels.rows import token_rows
+from support import IS_NIGHTLY
 
 # An argument as it is without padding, and with it.
 Pair = tuple[Array, Array]
@@ -231,7 +232,7 @@ def test_padding_changes_nothing_in_the_twin(
 @POISON_MAKES_NAN
 @DTYPES
 @ANY
-@settings(max_examples=12)
+@settings(max_examples=50 if IS_NIGHTLY else 6)
 @given(**BATCHES)
 def test_padding_changes_nothing_in_the_source(
     kernel: Kernel, dtype: Any, lengths: list[int], padding: tuple[int, int], seed: int
