@@ -31,7 +31,7 @@ test: $(STAMP) lint
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles tests/engine tests/evaluation tests/check tests/cli/test_search_cli.py
+		tests/oracles tests/engine tests/evaluation tests/check tests/repro tests/cli/test_search_cli.py
 
 # Two releases of transformers under the interposer, a faulty and a repaired one: 250 MB to install,
 # about a minute.

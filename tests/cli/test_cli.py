@@ -82,14 +82,15 @@ def json_of(*arguments: str, code: int = 0) -> Any:
 Whole = tuple[subprocess.CompletedProcess[str], Any]
 
 
-class TestGate:
-    @pytest.fixture(scope="class")
-    def whole(self, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-        """The whole gate with its witnesses, run once: what it prints, and its JSON."""
-        path = tmp_path_factory.mktemp("gate") / "gate.json"
-        result = racegate("gate", "--must-fail", "scenarios/witnesses", "--json", str(path))
-        return result, json.loads(path.read_text())
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The whole gate with its witnesses, run once: what it prints, and its JSON."""
+    path = tmp_path_factory.mktemp("gate") / "gate.json"
+    result = racegate("gate", "--must-fail", "scenarios/witnesses", "--json", str(path))
+    return result, json.loads(path.read_text())
 
+
+class TestGate:
     def test_fault_free_it_proves_every_scenario(self, whole: Whole) -> None:
         result, _ = whole
         assert result.returncode == 0, result.stdout + result.stderr

@@ -43,23 +43,36 @@ def matrix() -> Matrix:
     return load_matrix(REPORT)
 
 
-def runs_of(fault: Fault) -> dict[str, tuple[Checker, Run]]:
+class Judged:
+    """A run under any oracles; each set of them is asked once."""
+
+    def __init__(self, judge: Checker, run: Run) -> None:
+        self._judge, self._run = judge, run
+        self._is_wrong: dict[frozenset[Oracle], bool] = {}
+
+    def is_wrong(self, oracles: frozenset[Oracle]) -> bool:
+        if oracles not in self._is_wrong:
+            found = self._judge.judge(self._run, oracles=oracles).findings
+            self._is_wrong[oracles] = bool(found)
+        return self._is_wrong[oracles]
+
+
+def runs_of(fault: Fault) -> dict[str, Judged]:
     """Every run of a fault that the matrix judges, by its name there."""
     runs = {}
     for name in fault.scenarios:
         for timing, schedule in timings(fault, checker(name)).items():
             run = checker(name).execute(schedule=schedule, fault=fault)
-            runs[f"{name}, {timing}"] = (checker(name), run)
+            runs[f"{name}, {timing}"] = Judged(checker(name), run)
     return runs
 
 
-def lost(runs: dict[str, tuple[Checker, Run]], off: Oracle, among: frozenset[Oracle]) -> list[str]:
+def lost(runs: dict[str, Judged], off: Oracle, among: frozenset[Oracle]) -> list[str]:
     """Runs of which nothing is left to say when one of several oracles is switched off."""
     return [
         name
-        for name, (judge, run) in runs.items()
-        if judge.judge(run, oracles=among).findings
-        and not judge.judge(run, oracles=among - {off}).findings
+        for name, run in runs.items()
+        if run.is_wrong(among) and not run.is_wrong(among - {off})
     ]
 
 

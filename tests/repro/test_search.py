@@ -20,9 +20,11 @@ from racegate.oracles.ordering import find_conflicts
 from racegate.repro.minimise import minimise
 from racegate.repro.search import BUDGET, search
 from racegate.scenario.spec import GraphMode
-from support import checker, scenario
+from support import IS_NIGHTLY, checker, scenario
 
 SEEDED = [fault for fault in FAULTS if fault.kind is not FaultKind.CONTROL]
+# Each fault's committed witness was minimised by the same code; nightly all are minimised again.
+SAMPLE = SEEDED if IS_NIGHTLY else SEEDED[::3]
 
 
 def test_a_clean_scenario_is_proved_in_one_schedule() -> None:
@@ -116,7 +118,7 @@ def _start(fault: Fault) -> Schedule:
     return LATE
 
 
-@pytest.mark.parametrize("fault", SEEDED, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", SAMPLE, ids=lambda fault: fault.name)
 def test_a_failure_shrinks_to_few_holds_and_requests(fault: Fault) -> None:
     small = minimise(scenario(fault.scenarios[0]), _start(fault), fault)
     case = small.case
