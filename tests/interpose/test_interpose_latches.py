@@ -210,3 +210,11 @@ def test_without_holds_nothing_is_waited_for() -> None:
     queue.issued()
     assert gpu.ran == ["op"]
     assert not queue.has_pending()
+
+
+def test_a_part_of_a_graph_is_not_held_on_a_gpu() -> None:
+    hold = Hold("mul@x:1#1")
+    assert Queue((hold,)).is_held("mul@x:1#1")
+    queue = LatchQueue(PlayedGpu(), lambda lane: 0, holds=(hold,))
+    assert not queue.is_held("mul@x:1#1")
+    assert not any(queue.realised.values())

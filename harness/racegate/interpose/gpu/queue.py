@@ -62,6 +62,12 @@ class LatchQueue(Queue):
     def has_pending(self) -> bool:
         return bool(self._nodes)
 
+    def is_held(self, label: str) -> bool:
+        """No: asked of the parts of a graph, which a GPU replays as a whole. A hold that names one
+        is not realised.
+        """
+        return False
+
     def submit(self, label: str, lane: int, number: int, clock: Clock, run: Work) -> None:
         """Launches the operation, behind a latch if it is held. `issued` has to follow."""
         if self.is_eager:
