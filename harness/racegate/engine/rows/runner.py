@@ -187,8 +187,8 @@ class Runner:
             return
         with self._device.action("correct", step=step):
             prev_accepted = self._stations.count_path.wait_for_accepted(step, prev)
-            # A row without drafts takes count 1, its one token. Rows that had drafts say how many were
-            # accepted; where no row had any, there is nothing to wait for.
+            # A row without drafts takes count 1, its one token. Rows that had drafts say how many
+            # were accepted; where no row had any, there is nothing to wait for.
             prev_valid_count = np.ones(len(prev.requests), np.int32)
             if (prev.draft_lens > 0).any():
                 prev_valid_count = self._stations.sampling.wait_for_valid_count(step, prev)
