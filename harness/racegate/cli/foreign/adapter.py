@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
+import msgspec
 import typer
 
 from racegate.adapters.client import Adapter
@@ -42,18 +46,6 @@ app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, throu
 CommandArgument = Annotated[
     list[str], typer.Argument(metavar="-- COMMAND...", help="What starts the adapter.")
 ]
-StartOption = Annotated[
-    float, typer.Option("--start-s", min=0.1, help="Seconds until the engine introduces itself.")
-]
-TimeoutOption = Annotated[
-    float, typer.Option("--timeout-s", min=0.1, help="Seconds that one run may take.")
-]
-MemoryOption = Annotated[
-    int, typer.Option("--memory-mib", min=1, help="MiB that the engine may hold.")
-]
-AddressOption = Annotated[
-    int | None, typer.Option("--address-mib", min=1, help="MiB of address space (RLIMIT_AS).")
-]
 EngineDeviceOption = Annotated[
     str | None, typer.Option("--device", metavar="NAME", help="One that the engine offers.")
 ]
@@ -61,22 +53,55 @@ LandingsOption = Annotated[
     int, typer.Option("--landings", min=0, help="Schedules to run besides the eager one.")
 ]
 
-_LIMITS = Limits()
+# Of every command that starts an engine, by the field of Limits.
+_LIMIT_OPTIONS = {
+    "start_s": typer.Option(
+        "--start-s", min=0.1, help="Seconds until the engine introduces itself."
+    ),
+    "timeout_s": typer.Option("--timeout-s", min=0.1, help="Seconds that one run may take."),
+    "memory_mib": typer.Option("--memory-mib", min=1, help="MiB that the engine may hold."),
+    "address_mib": typer.Option("--address-mib", min=1, help="MiB of address space (RLIMIT_AS)."),
+}
+
+
+def _with_limits(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each limit in the place of its parameter `limits`."""
+    defaults, types = Limits(), get_type_hints(Limits)
+    options = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=getattr(defaults, name),
+            annotation=Annotated[types[name], option],
+        )
+        for name, option in _LIMIT_OPTIONS.items()
+    ]
+
+    def with_limits(**given: object) -> None:
+        limits = {name: given.pop(name) for name in _LIMIT_OPTIONS}
+        command(**given, limits=msgspec.convert(limits, Limits))
+
+    parameters = [
+        option
+        for parameter in signature(command, eval_str=True).parameters.values()
+        for option in (options if parameter.name == "limits" else [parameter])
+    ]
+    parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+    update_wrapper(with_limits, command)
+    with_limits.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    with_limits.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_limits
 
 
 @app.command()
+@_with_limits
 def check(
     command: CommandArgument,
-    start_s: StartOption = _LIMITS.start_s,
-    timeout_s: TimeoutOption = _LIMITS.timeout_s,
-    memory_mib: MemoryOption = _LIMITS.memory_mib,
-    address_mib: AddressOption = _LIMITS.address_mib,
+    *,
+    limits: Limits,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit: is what this adapter says to be believed?"""
-    limits = Limits(
-        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
-    )
     console = stdout_console()
     checks: list[ConformanceCheck] = []
     with Adapter(command, limits=limits) as adapter:
@@ -97,6 +122,7 @@ def check(
 
 
 @app.command()
+@_with_limits
 def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
     command: CommandArgument,
@@ -109,16 +135,11 @@ def run(
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
-    start_s: StartOption = _LIMITS.start_s,
-    timeout_s: TimeoutOption = _LIMITS.timeout_s,
-    memory_mib: MemoryOption = _LIMITS.memory_mib,
-    address_mib: AddressOption = _LIMITS.address_mib,
+    *,
+    limits: Limits,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    limits = Limits(
-        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
-    )
     loaded = load(scenario)
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
@@ -142,21 +163,17 @@ def run(
 
 
 @app.command()
+@_with_limits
 def gate(
     command: CommandArgument,
     scenarios: ScenariosOption = Path("scenarios"),
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
-    start_s: StartOption = _LIMITS.start_s,
-    timeout_s: TimeoutOption = _LIMITS.timeout_s,
-    memory_mib: MemoryOption = _LIMITS.memory_mib,
-    address_mib: AddressOption = _LIMITS.address_mib,
+    *,
+    limits: Limits,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
-    limits = Limits(
-        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
-    )
     loaded = load_all(scenario_paths(scenarios))
     judged: list[Judgement] = []
     with Adapter(command, limits=limits) as adapter:

@@ -12,7 +12,14 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.options import JsonOption, RunTimeoutOption, place_to_write, progress_bar, tell
+from racegate.cli.options import (
+    JsonOption,
+    RunTimeoutOption,
+    place_to_write,
+    progress_bar,
+    say,
+    tell,
+)
 from racegate.cli.replay import replay
 from racegate.interpose.build import build_library, find_compiler, find_toolkit
 from racegate.interpose.explore import Told
@@ -22,6 +29,7 @@ from racegate.interpose.outcome import DeviceKind
 from racegate.interpose.report import render
 from racegate.interpose.workflow.suppressions import load_suppressions
 from racegate.interpose.workflow.witness import save_witnesses
+from racegate.scenario.outside.text import printable_lines
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
@@ -83,10 +91,11 @@ def run(
                 kind=device,
                 told=progress.told,
             )
-    command = [*([] if device is DeviceKind.VIRTUAL else ["--device", device.value]), *program]
-    tell(json, verdicts, lambda: print(render(verdicts, shlex.join(command)), file=sys.stderr))
+    where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
+    text = render(verdicts, shlex.join([*where, *program]))
+    tell(json, verdicts, lambda: print(printable_lines(text), file=sys.stderr))
     if witness is not None:
-        _save(verdicts, checked, witness)
+        _save(verdicts, checked, witness, where)
     raise typer.Exit(verdicts.exit_code)
 
 
@@ -123,9 +132,10 @@ class SearchProgress:
         self._bar.stop()
 
 
-def _save(verdicts: Verdicts, program: Program, target: Path) -> None:
+def _save(verdicts: Verdicts, program: Program, target: Path, where: list[str]) -> None:
     files = save_witnesses(verdicts, program, target)
     for file in files:
-        print(f"racegate: wrote {file}: racegate torch replay {file}", file=sys.stderr)
+        replay_it = shlex.join(["racegate", "torch", "replay", *where, str(file)])
+        say(f"wrote {file}: {replay_it}")
     if not files:
-        print("racegate: no witness: no finding is DIVERGENT", file=sys.stderr)
+        say("no witness: no finding is DIVERGENT")

@@ -1,4 +1,4 @@
-"""The commands vllm setup, run, gate and replay: unmodified releases on the virtual device."""
+"""The commands vllm setup, run, gate, search and replay: unmodified releases, without a GPU."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.cli.options import (
+    JsonOption,
+    ScenariosOption,
+    folder_to_fill,
+    place_to_write,
+    say,
+    stdout_console,
+    write_json,
+)
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.outside.text import quoted
+from racegate.vllm.campaign import search_seeds
+from racegate.vllm.campaign_report import print_campaign, seed_line
 from racegate.vllm.client import Engine, open_engine
 from racegate.vllm.environment import environment_of, set_up
 from racegate.vllm.judge import Cell, judge, judge_under
+from racegate.vllm.replay import judge_again
 from racegate.vllm.report import print_engine_gate, print_engine_verdict
 from racegate.vllm.search import FORCED, RUNS_MAX, Holds
+from racegate.vllm.sensitivity import sensitivity_of
 from racegate.vllm.wire import Runner, StateMode
 from racegate.vllm.witness import read_witness, witnesses_of, write_witnesses
 
@@ -37,8 +50,23 @@ ModeOption = Annotated[
     StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
 ]
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
+WitnessesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--witness",
+        metavar="DIR",
+        help="Write landings that do harm.",
+        callback=folder_to_fill,
+    ),
+]
 LogOption = Annotated[
-    Path | None, typer.Option("--log", metavar="FILE", help="What vLLM prints, instead of stderr.")
+    Path | None,
+    typer.Option(
+        "--log",
+        metavar="FILE",
+        help="What the engine prints, instead of stderr.",
+        callback=place_to_write,
+    ),
 ]
 
 
@@ -67,9 +95,7 @@ def run(
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
     ] = None,
     runs: RunsOption = RUNS_MAX,
-    witness: Annotated[
-        Path | None, typer.Option("--witness", metavar="DIR", help="Write landings that do harm.")
-    ] = None,
+    witness: WitnessesOption = None,
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -78,12 +104,15 @@ def run(
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     with started(release, path, cell, log) as engine:
         if hold is None:
-            judged = judge(engine, loaded, cell, runs_max=runs, on_run=_tell_progress)
+            pulses = sensitivity_of(engine)
+            judged = judge(
+                engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
+            )
         else:
             judged = judge_under(engine, loaded, cell, parse_holds(hold))
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
-            print(f"witness {written}", file=sys.stderr)
+            say(f"wrote {written}")
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -99,9 +128,7 @@ def gate(
     cache_mode: ModeOption = StateMode.NONE,
     scenarios: ScenariosOption = Path("scenarios/vllm"),
     runs: RunsOption = RUNS_MAX,
-    witness: Annotated[
-        Path | None, typer.Option("--witness", metavar="DIR", help="Write landings that do harm.")
-    ] = None,
+    witness: WitnessesOption = None,
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
@@ -110,8 +137,11 @@ def gate(
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
+        pulses = sensitivity_of(engine)
         for place, scenario in loaded:
-            found = judge(engine, scenario, cell, runs_max=runs, on_run=_tell_progress)
+            found = judge(
+                engine, scenario, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
+            )
             judged.append(found)
             if witness is not None:
                 write_witnesses(witness, witnesses_of(found, scenario))
@@ -126,6 +156,40 @@ def gate(
 
 
 @app.command()
+def search(
+    release: ReleaseOption,
+    path: PathOption = None,
+    runner: RunnerOption = Runner.V1,
+    cache_mode: ModeOption = StateMode.NONE,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many scenarios.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
+    runs: RunsOption = RUNS_MAX,
+    witness: WitnessesOption = None,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Draw scenarios from seeds and judge each with its landings; a witness per kind of harm."""
+    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
+    with started(release, path, cell, log) as engine:
+        found = search_seeds(
+            engine,
+            cell,
+            range(seed, seed + seeds),
+            sensitivity=sensitivity_of(engine),
+            runs_max=runs,
+            on_seed=lambda one: print(seed_line(one), file=sys.stderr, flush=True),
+        )
+    if witness is not None:
+        for written in write_witnesses(witness, list(found.witnesses)):
+            print(f"witness {written}", file=sys.stderr)
+    if json is not None:
+        write_json(json, found)
+    if json != "-":
+        print_campaign(stdout_console(), found)
+    raise typer.Exit(exit_code([one.verdict for one in found.seeds]))
+
+
+@app.command()
 def replay(
     witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="A file of run --witness.")],
     release: Annotated[
@@ -136,11 +200,7 @@ def replay(
     json: JsonOption = None,
 ) -> None:
     """Run the landing of a witness again, in a new engine; of another release if asked."""
-    found = read_witness(witness)
-    named = release or found.release
-    cell = Cell(release=str(path or named), runner=found.runner, mode=found.mode)
-    with started(named, path, cell, log) as engine:
-        judged = judge_under(engine, found.scenario, cell, found.holds)
+    judged = judge_again(read_witness(witness), release=release, checkout=path, log=log)
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -160,7 +220,8 @@ def started(release: str, path: Path | None, cell: Cell, log: Path | None) -> It
         raise BadInputError(str(error)) from error
 
 
-def _tell_progress(runs: int) -> None:
+def tell_progress(runs: int) -> None:
+    """Every tenth run under holds."""
     if runs % 10 == 0:
         print(f"{runs} runs under holds", file=sys.stderr, flush=True)
 
@@ -171,6 +232,6 @@ def parse_holds(texts: list[str]) -> Holds:
     for text in texts:
         operation, _, until = text.partition(" until ")
         if not operation:
-            raise BadInputError(f"a hold reads 'OP until ACCESS', not {text!r}")
+            raise BadInputError(f"a hold reads 'OP until ACCESS', not {quoted(text)}")
         pairs.append((operation, until or FORCED))
     return tuple(pairs)

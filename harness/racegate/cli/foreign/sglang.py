@@ -1,0 +1,132 @@
+"""The commands sglang setup, run and gate: the overlap scheduler of unmodified releases."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.foreign.vllm import (
+    LogOption,
+    PathOption,
+    ReleaseOption,
+    RunsOption,
+    parse_holds,
+    tell_progress,
+)
+from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.history.finding import exit_code
+from racegate.interpose.errors import BadInput
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.sglang.cell import SchedulerCell
+from racegate.sglang.engine import WithPlain, open_scheduler
+from racegate.sglang.environment import environment_of, set_up
+from racegate.sglang.wire import Model, Repair
+from racegate.vllm.judge import judge, judge_under
+from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.search import RUNS_MAX
+
+app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
+
+ModelOption = Annotated[Model, typer.Option("--model", help="What is served.")]
+WithoutOption = Annotated[
+    list[Repair] | None,
+    typer.Option("--without", help="Switch a repair of sglang#24221 off; can be repeated."),
+]
+
+
+@app.command()
+def setup(release: ReleaseOption, log: LogOption = None) -> None:
+    """Install a release and its torch into the cache directory, and start it once.
+
+    What is there already is kept.
+    """
+    try:
+        set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    with started(SchedulerCell(release=release, model=Model.HYBRID), release, None, log):
+        pass
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
+    release: ReleaseOption,
+    path: PathOption = None,
+    model: ModelOption = Model.HYBRID,
+    without: WithoutOption = None,
+    hold: Annotated[
+        list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
+    ] = None,
+    runs: RunsOption = RUNS_MAX,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
+    loaded = load(scenario)
+    cell = cell_of(release, path, model, without)
+    with started(cell, release, path, log) as engine:
+        if hold is None:
+            judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
+        else:
+            judged = judge_under(engine, loaded, cell, parse_holds(hold))
+    if json is not None:
+        write_json(json, judged)
+    if json != "-":
+        print_engine_verdict(stdout_console(), judged, str(scenario))
+    raise typer.Exit(exit_code([judged.verdict]))
+
+
+@app.command()
+def gate(
+    release: ReleaseOption,
+    path: PathOption = None,
+    model: ModelOption = Model.HYBRID,
+    without: WithoutOption = None,
+    scenarios: ScenariosOption = Path("scenarios/sglang"),
+    runs: RunsOption = RUNS_MAX,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
+    loaded = load_all(scenario_paths(scenarios))
+    cell = cell_of(release, path, model, without)
+    judged = []
+    with started(cell, release, path, log) as engine:
+        for place, scenario in loaded:
+            found = judge(engine, scenario, cell, runs_max=runs, on_run=tell_progress)
+            judged.append(found)
+            if json != "-":
+                print_engine_verdict(stdout_console(), found, str(place))
+    if json is not None:
+        write_json(json, judged)
+    if json != "-":
+        print_engine_gate(stdout_console(), judged)
+    raise typer.Exit(exit_code([found.verdict for found in judged if not found.refused]))
+
+
+def cell_of(
+    release: str, path: Path | None, model: Model, without: list[Repair] | None
+) -> SchedulerCell:
+    """The scheduler that the options ask for."""
+    return SchedulerCell(release=str(path or release), model=model, without=tuple(without or ()))
+
+
+@contextmanager
+def started(
+    cell: SchedulerCell, release: str, path: Path | None, log: Path | None
+) -> Iterator[WithPlain]:
+    """The scheduler of a cell. Raises BadInputError if it cannot be started."""
+    try:
+        environment = environment_of(release, checkout=path)
+        with open_scheduler(environment, cell, log=log) as engine:
+            print(f"SGLang started in {engine.start_s:.0f} s", file=sys.stderr, flush=True)
+            yield WithPlain(engine)
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
