@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from racegate.cli import replay
 from racegate.cli.foreign import vllm as commands
 from racegate.history.finding import Verdict
+from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.spec import Preempt, Request, Scenario
-from racegate.vllm.judge import Cell, EngineVerdict, cannot_run, judge
+from racegate.vllm import replay as vllm_replay
+from racegate.vllm.judge import Cell, EngineVerdict, cannot_run, judge, judge_under
 from racegate.vllm.search import Effect
 from racegate.vllm.wire import Runner, StateMode
-from racegate.vllm.witness import SCHEMA, read_witness, witnesses_of, write_witnesses
+from racegate.vllm.witness import (
+    SCHEMA,
+    outcome_of,
+    read_witness,
+    witnesses_of,
+    write_witnesses,
+)
 from small_engine import Served, SmallEngine, Wait
 
 ROOT = Path(__file__).parents[2]
+CHECKOUT = Cell(release="/src/vllm", runner=Runner.V1, mode=StateMode.NONE)
 CELL = Cell(release="1.0", runner=Runner.V2, mode=StateMode.ALIGN)
 SCENARIO = Scenario(
     name="small",
@@ -39,6 +51,47 @@ def test_a_witness_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [read_witness(path) for path in paths] == found
     assert (found[0].effect, found[0].cell) == (Effect.WRONG, CELL)
     assert found[0].wrong == ("step 1: count: 4 used, 1 true",)
+
+
+@pytest.mark.parametrize(
+    ("wait", "wrong", "outcome"),
+    [
+        (Wait.BEHIND, "step 1: count: 4 used, 1 true", ReplayOutcome.REPRODUCED),
+        (Wait.BEHIND, "step 9: something else", ReplayOutcome.OTHER),
+        (Wait.DEAD, "step 1: count: 4 used, 1 true", ReplayOutcome.NOTHING),
+        (Wait.BEFORE, "step 1: count: 4 used, 1 true", ReplayOutcome.NOTHING),
+    ],
+)
+def test_a_replay_is_held_against_what_was_wrong(
+    wait: Wait, wrong: str, outcome: ReplayOutcome
+) -> None:
+    found = witnesses_of(judged(Wait.BEHIND), SCENARIO)[0]
+    witness = msgspec.structs.replace(found, wrong=(wrong,))
+    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.holds)
+    assert outcome_of(again, witness) is outcome
+
+
+def test_the_general_replay_hands_on_to_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+
+    @contextmanager
+    def opened(*args: object, **kwargs: object) -> Iterator[Served]:
+        yield Served(SmallEngine(Wait.BEHIND))
+
+    monkeypatch.setattr(vllm_replay, "open_engine", opened)
+    monkeypatch.setattr(vllm_replay, "environment_of", lambda *args, **kwargs: None)
+    result = CliRunner().invoke(replay.app, [str(path)])
+    assert result.exit_code == 1
+    assert "WRONG step 1: count: 4 used, 1 true" in result.output
+
+
+def test_a_witness_of_a_checkout_says_how_it_is_replayed(tmp_path: Path) -> None:
+    found = msgspec.structs.replace(judged(Wait.BEHIND), cell=CHECKOUT)
+    path = write_witnesses(tmp_path, witnesses_of(found, SCENARIO))[0]
+    with pytest.raises(BadInputError, match="replay FILE --release X --path /src/vllm"):
+        vllm_replay.judge_again(read_witness(path))
 
 
 def test_what_is_benign_has_no_witness() -> None:
@@ -112,3 +165,12 @@ def test_a_scenario_that_cannot_be_run_says_why() -> None:
 def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: str) -> None:
     request = msgspec.structs.replace(SCENARIO.requests[0], **change)
     assert says in cannot_run(msgspec.structs.replace(SCENARIO, requests=(request,)))
+
+
+def test_committed_witnesses_are_of_committed_scenarios() -> None:
+    folder = ROOT / "scenarios" / "vllm"
+    scenarios = [scenario for _, scenario in load_all(scenario_paths(folder))]
+    found = [read_witness(path) for path in sorted((folder / "witnesses").glob("*.json"))]
+    assert {witness.release for witness in found} >= {"0.22.1", "0.24.0"}
+    for witness in found:
+        assert witness.scenario in scenarios and witness.wrong and witness.effect is Effect.WRONG

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,35 +19,45 @@ from racegate.interpose.launch import ANSWER
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.vllm.environment import Environment
-from racegate.vllm.wire import Runner, StateMode, Task, Told
+from racegate.vllm.wire import FAILED, Observed, Runner, StateMode, Task, Told
 
 START_S = 600.0
 RUN_S = 300.0
 
 
 class Engine:
-    """A started engine. start_s: how long it took to start; runs: how many were made"""
+    """A started engine. start_s: how long it took to start; runs: how many were made
+    cpu_s: of the processes of all runs
+    """
 
-    def __init__(self, process: subprocess.Popen[bytes], jobs: int, answers: int) -> None:
-        self._process = process
+    def __init__(self, jobs: int, answers: int, failed: Path) -> None:
         self._jobs = jobs
         self._answers = answers
+        self._failed = failed
         self.start_s = 0.0
         self.runs = 0
+        self.cpu_s = 0.0
 
     def wait_until_started(self, within_s: float = START_S) -> None:
         """Raises BadInput if it does not start."""
         begun = time.perf_counter()
         if self._answer(within_s) is None:
-            raise BadInput(f"vLLM did not start within {within_s:g} s")
+            raise BadInput(f"the engine did not start within {within_s:g} s")
         self.start_s = time.perf_counter() - begun
 
-    def run(self, scenario: Scenario, plan: Plan, *, timeout_s: float = RUN_S) -> Told:
-        """One run in a process of its own."""
+    def run(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        *,
+        plant: Observed | None = None,
+        timeout_s: float = RUN_S,
+    ) -> Told:
+        """One run in a process of its own. plant: what is made wrong behind the runner's back"""
         self.runs += 1
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             result = Path(folder) / "result.json"
-            task = Task(scenario=scenario, plan=plan, result=str(result))
+            task = Task(scenario=scenario, plan=plan, result=str(result), plant=plant)
             os.write(self._jobs, msgspec.json.encode(task) + b"\n")
             pid = self._answer(None)
             assert pid is not None
@@ -63,7 +73,9 @@ class Engine:
             data = result.read_bytes()
         if code == ExitCode.NOT_MODELLED:
             return Told(outcome=msgspec.json.decode(data, type=Outcome))
-        return msgspec.json.decode(data, type=Told)
+        told = msgspec.json.decode(data, type=Told)
+        self.cpu_s += told.cpu_s
+        return told
 
     def _answer(self, within_s: float | None) -> int | None:
         ready, _, _ = select.select([self._answers], [], [], within_s)
@@ -71,7 +83,9 @@ class Engine:
             return None
         answer = os.read(self._answers, ANSWER.size)
         if len(answer) < ANSWER.size:
-            raise BadInput("vLLM did not start, or its process ended; its message is above")
+            if self._failed.exists():
+                raise BadInput(f"the engine did not start: {self._failed.read_text()}")
+            raise BadInput("the engine did not start, or its process ended; its message is above")
         return int(ANSWER.unpack(answer)[0])
 
 
@@ -80,12 +94,24 @@ def open_engine(
     environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None = None
 ) -> Iterator[Engine]:
     """Starts vLLM on the virtual device. log: where what it prints goes, if not to stderr."""
+    module = "racegate.vllm.inside.serve"
+    with open_process(environment, module, (runner, mode), log=log) as engine:
+        yield engine
+
+
+@contextmanager
+def open_process(
+    environment: Environment, module: str, arguments: Sequence[str], *, log: Path | None = None
+) -> Iterator[Engine]:
+    """Starts an engine on the virtual device. module: what runs in its environment; it is given a
+    folder, the arguments and two pipes.
+    """
     library = environment.virtual_runtime()
     job_end, jobs = os.pipe()
     answers, answer_end = os.pipe()
-    with tempfile.TemporaryDirectory(prefix="racegate-vllm-") as folder:
+    with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
         command = [
-            str(environment.python), "-m", "racegate.vllm.inside.serve", folder, runner, mode,
+            str(environment.python), "-m", module, folder, *arguments,
             str(job_end), str(answer_end),
         ]  # fmt: skip
         errors = None if log is None else log.open("wb")
@@ -99,7 +125,7 @@ def open_engine(
         )
         os.close(job_end)
         os.close(answer_end)
-        engine = Engine(process, jobs, answers)
+        engine = Engine(jobs, answers, Path(folder) / FAILED)
         try:
             engine.wait_until_started()
             yield engine

@@ -119,13 +119,13 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
         say(f"vLLM {release} is set up in {environment.folder}")
         return environment
     say(f"1/4 the wheel of vLLM {release}")
-    wheel = _wheel(release, run)
+    wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
     wanted = read_wanted(metadata_of(wheel))
     base = cache_folder() / f"torch-{wanted.torch}"
     say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
-    _install_torch(base, wanted.torch, run)
+    install_torch(base, wanted.torch, run)
     say(f"3/4 {len(wanted.requirements)} requirements of vLLM")
-    _install_release(environment, base, wanted, wheel, run)
+    install_release(environment, base, wanted, wheel, run)
     say("4/4 the virtual CUDA runtime")
     environment.virtual_runtime()
     (environment.folder / _DONE).write_text(f"{release}\n")
@@ -141,7 +141,12 @@ def run_pip(command: Sequence[str]) -> None:
         raise BadInput(f"{' '.join(command[:6])} ... failed:\n  {said}")
 
 
-def read_wanted(metadata: str) -> Wanted:
+def is_left_out(name: str) -> bool:
+    """Whether no step of vLLM imports this package. name: in lower case"""
+    return name in LEFT_OUT or name.startswith(LEFT_OUT_FAMILIES)
+
+
+def read_wanted(metadata: str, left_out: Callable[[str], bool] = is_left_out) -> Wanted:
     """What a wheel's METADATA asks for. Raises BadInput if it names no torch."""
     torch = ""
     requirements = []
@@ -153,7 +158,7 @@ def read_wanted(metadata: str) -> Wanted:
         extras = "" if found[2] in EXTRAS_LEFT_OUT else found[2] or ""
         if name == "torch" and not torch:
             torch = versions.strip("()").removeprefix("==").partition("+")[0]
-        if name not in LEFT_OUT and not name.startswith(LEFT_OUT_FAMILIES):
+        if not left_out(name):
             requirements.append(f"{found[1]}{extras}{versions}{marker}")
     if not torch:
         raise BadInput("the wheel does not say which torch it wants")
@@ -167,10 +172,10 @@ def metadata_of(wheel: Path) -> str:
         return archive.read(names[0]).decode()
 
 
-def _wheel(release: str, run: Run) -> Path:
-    folder = cache_folder() / "wheels"
+def fetch_wheel(folder: Path, packages: Sequence[str], release: str, run: Run) -> Path:
+    """The wheel of the first of the packages that has this release. Raises BadInput."""
     failures = []
-    for package in PACKAGES:
+    for package in packages:
         pattern = f"{package.replace('-', '_')}-{release}-*.whl"
         if not list(folder.glob(pattern)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +189,8 @@ def _wheel(release: str, run: Run) -> Path:
     raise BadInput("\n".join(failures))
 
 
-def _install_torch(base: Path, version: str, run: Run) -> None:
+def install_torch(base: Path, version: str, run: Run) -> None:
+    """A CUDA build of torch in a folder that releases share. Raises BadInput."""
     if (base / _DONE).exists():
         return
     run([sys.executable, "-m", "venv", str(base)])
@@ -194,9 +200,10 @@ def _install_torch(base: Path, version: str, run: Run) -> None:
     (base / _DONE).write_text(f"{version}\n")
 
 
-def _install_release(
+def install_release(
     environment: Environment, base: Path, wanted: Wanted, wheel: Path, run: Run
 ) -> None:
+    """A release with what it imports. base: where its torch is"""
     folder = environment.folder
     run([sys.executable, "-m", "venv", str(folder)])
     site = _site_packages(folder)

@@ -11,6 +11,7 @@ from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.spec import Abort, Scenario
 from racegate.vllm.search import RUNS_MAX, Effect, Holds, Search, is_wrong, search
+from racegate.vllm.sensitivity import Sensitivity, absent, dead
 from racegate.vllm.wire import REQUESTS_MAX, TOKENS_MAX, Runner, StateMode, Told
 
 HOLLOW_UNSEEN = (
@@ -27,12 +28,52 @@ class Runs(Protocol):
         ...
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class EngineCell(msgspec.Struct, frozen=True, kw_only=True):
     """Which engine. release: its version, or a checkout's path"""
 
     release: str
+
+    @property
+    def title(self) -> str:
+        """What a reader calls it."""
+        raise NotImplementedError
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What follows `racegate` on the command line, then the options behind the scenario."""
+        raise NotImplementedError
+
+    @property
+    def unseen(self) -> str:
+        """What no verdict on it covers."""
+        raise NotImplementedError
+
+    def cannot_run(self, scenario: Scenario) -> str:
+        """Why a scenario cannot be run on it; empty if it can."""
+        raise NotImplementedError
+
+
+class Cell(EngineCell, frozen=True, kw_only=True):
+    """A release of vLLM with one of its runners."""
+
     runner: Runner
     mode: StateMode
+
+    @property
+    def title(self) -> str:
+        return f"vLLM {self.release} {self.runner} {self.mode}"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
+        return ("vllm run", f"--release {self.release}", *options)
+
+    @property
+    def unseen(self) -> str:
+        return HOLLOW_UNSEEN
+
+    def cannot_run(self, scenario: Scenario) -> str:
+        return cannot_run(scenario)
 
 
 class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +81,11 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     told: the recorded run, or the one under the holds asked for; unmet: why it is no pass
     not_seen: what the verdict does not cover, by kind
-    refused: why vLLM is not asked to run this scenario, if it is not
+    sensitivity: whether a planted wrong value changes each observation
+    refused: why the engine is not asked to run this scenario, if it is not
     """
 
-    cell: Cell
+    cell: EngineCell
     scenario: str
     verdict: Verdict
     told: Told
@@ -52,30 +94,36 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     not_seen: tuple[str, ...] = ()
     message: str = ""
+    sensitivity: Sensitivity = {}
     refused: str = ""
 
 
 def judge(
     engine: Runs,
     scenario: Scenario,
-    cell: Cell,
+    cell: EngineCell,
     *,
+    sensitivity: Sensitivity | None = None,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
 ) -> EngineVerdict:
-    """One recorded run and, if something races in it, its landings."""
-    if reason := cannot_run(scenario):
+    """One recorded run and, if something races in it, its landings.
+
+    sensitivity: of this engine; where an observation is dead, nothing that is judged passes
+    """
+    pulses = sensitivity or {}
+    if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
     base = engine.run(scenario, Plan())
     if base.outcome.ending is not Ending.FINISHED:
-        return _verdict(cell, scenario, base, None)
+        return _verdict(cell, scenario, base, None, pulses)
     if not base.outcome.findings or is_wrong(base):
-        return _verdict(cell, scenario, base, None)
+        return _verdict(cell, scenario, base, None, pulses)
     found = search(lambda plan: engine.run(scenario, plan), base, runs_max=runs_max, on_run=on_run)
-    return _verdict(cell, scenario, base, found)
+    return _verdict(cell, scenario, base, found, pulses)
 
 
-def judge_under(engine: Runs, scenario: Scenario, cell: Cell, holds: Holds) -> EngineVerdict:
+def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds) -> EngineVerdict:
     """One run under holds, compared with the one in which nothing is held."""
     base = engine.run(scenario, Plan(is_recording=False))
     held = engine.run(scenario, Plan(holds=holds, is_recording=False))
@@ -96,7 +144,7 @@ def judge_under(engine: Runs, scenario: Scenario, cell: Cell, holds: Holds) -> E
         told=held,
         holds=holds,
         unmet=unrealised,
-        not_seen=_not_seen(held),
+        not_seen=_not_seen(cell, held),
         message=held.outcome.message,
     )
 
@@ -118,7 +166,7 @@ def cannot_run(scenario: Scenario) -> str:
     return ""
 
 
-def _refused(cell: Cell, scenario: Scenario, reason: str) -> EngineVerdict:
+def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> EngineVerdict:
     return EngineVerdict(
         cell=cell,
         scenario=scenario.name,
@@ -139,8 +187,10 @@ def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
     )
 
 
-def _verdict(cell: Cell, scenario: Scenario, base: Told, found: Search | None) -> EngineVerdict:
-    unmet = unmet_expectations(scenario, base)
+def _verdict(
+    cell: EngineCell, scenario: Scenario, base: Told, found: Search | None, pulses: Sensitivity
+) -> EngineVerdict:
+    unmet = (*unmet_expectations(scenario, base), *dead(pulses))
     return EngineVerdict(
         cell=cell,
         scenario=scenario.name,
@@ -148,8 +198,9 @@ def _verdict(cell: Cell, scenario: Scenario, base: Told, found: Search | None) -
         told=base,
         search=found,
         unmet=unmet,
-        not_seen=_not_seen(base),
+        not_seen=(*_not_seen(cell, base), *absent(pulses)),
         message=base.outcome.message,
+        sensitivity=pulses,
     )
 
 
@@ -169,6 +220,6 @@ def _word(base: Told, found: Search | None, unmet: tuple[str, ...]) -> Verdict:
     return Verdict.BENIGN if effects == {Effect.BENIGN} else Verdict.CONFLICT
 
 
-def _not_seen(told: Told) -> tuple[str, ...]:
+def _not_seen(cell: EngineCell, told: Told) -> tuple[str, ...]:
     counted = [f"{what}: {count}" for what, count in sorted(told.outcome.not_seen.items())]
-    return (HOLLOW_UNSEEN, *counted)
+    return (cell.unseen, *counted)

@@ -1,4 +1,4 @@
-"""Verdicts on vLLM in the terminal: conflicts, what their landings do, how to run one again."""
+"""Verdicts on an engine in the terminal: conflicts, their landings, how to run one again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from shlex import quote
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Observation
+from racegate.scenario.outside.console import line, lines
 from racegate.vllm.judge import EngineVerdict
 from racegate.vllm.search import Effect, Holds, JudgedConflict, Landing, Search
 from racegate.vllm.wire import Told
@@ -26,20 +27,19 @@ _SHOWN_MAX = 160
 
 def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str) -> None:
     """scenario: as it was given on the command line."""
-    cell = judged.cell
-    console.print(escape(f"{judged.scenario} on vLLM {cell.release} {cell.runner} {cell.mode}"))
+    console.print(f"{judged.scenario} on {judged.cell.title}")
     for operation, until in judged.holds:
-        console.print(escape(f"hold {operation} until {until}"))
+        console.print(f"hold {operation} until {until}")
     _print_wrong(console, judged.told)
     if judged.search is not None:
         for group in _groups(judged.search.conflicts):
             _print_conflicts(console, group, judged, scenario)
     for reason in judged.unmet:
-        console.print(f"[yellow]not exercised[/]: {escape(reason)}")
+        console.print(line(("no pass", "yellow"), f": {reason}"))
     for reason in judged.not_seen:
-        console.print(f"[yellow]not seen[/]: {escape(reason)}")
+        console.print(line(("not seen", "yellow"), f": {reason}"))
     if judged.message:
-        console.print(escape(judged.message))
+        console.print(lines(judged.message.split("\n")))
     console.print(_last_line(judged))
 
 
@@ -50,7 +50,7 @@ def print_engine_gate(console: Console, judged: Sequence[EngineVerdict]) -> None
         word = "not run" if found.refused else str(found.verdict)
         runs = "" if found.search is None else str(found.search.runs)
         conflicts = "" if found.refused else str(len(found.told.outcome.findings))
-        table.add_row(escape(found.scenario), word, conflicts, runs)
+        table.add_row(found.scenario, word, conflicts, runs)
     console.print(table)
 
 
@@ -69,26 +69,25 @@ def _print_conflicts(
     found = group[0]
     first = found.finding.first
     style = _EFFECTS.get(found.effect, "bold red")
-    console.print(
-        f"[{style}]{found.effect.upper()}[/] {escape(first.label)} {_verb(first.is_write)}; "
-        f"{found.landings} landings tried"
-    )
+    tried = f"{found.landings} landings tried"
+    what = f" {first.label} {_verb(first.is_write)}; {tried}"
+    console.print(line((found.effect.upper(), style), what))
     for other in group:
         second, count = other.finding.second, other.finding.count
         often = f"{count} times" if count > 1 else "once"
         console.print(
-            f"  {escape(second.label)} {_verb(second.is_write)} "
+            f"  {second.label} {_verb(second.is_write)} "
             f"{other.finding.nbytes} common bytes, {often}"
         )
     if found.landing is not None:
-        for line in _changes(judged.told, found.landing):
-            console.print(f"  {escape(line)}")
-        console.print(f"  replay: {escape(replay_command(judged, scenario, found.landing.holds))}")
+        for change in change_lines(judged.told, found.landing):
+            console.print(f"  {change}")
+        console.print(f"  replay: {replay_command(judged, scenario, found.landing.holds)}")
 
 
 def _print_wrong(console: Console, told: Told) -> None:
-    for line in wrong_lines(told):
-        console.print(f"[bold red]WRONG[/] {escape(line)}")
+    for wrong in wrong_lines(told):
+        console.print(line(("WRONG", "bold red"), f" {wrong}"))
 
 
 def wrong_lines(told: Told) -> list[str]:
@@ -104,7 +103,8 @@ def wrong_lines(told: Told) -> list[str]:
     return lines
 
 
-def _changes(base: Told, landing: Landing) -> list[str]:
+def change_lines(base: Told, landing: Landing) -> list[str]:
+    """What is other in a landing than in the run in which nothing was held."""
     held = landing.told
     lines = wrong_lines(held)
     change = _first_change(base.outcome.observations, held.outcome.observations)
@@ -124,20 +124,20 @@ def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) 
 
 def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
     """The command that runs a landing again."""
-    cell = judged.cell
-    parts = ["racegate vllm run", scenario, f"--release {cell.release}"]
-    parts += [f"--runner {cell.runner}", f"--cache-mode {cell.mode}"]
+    command, *options = judged.cell.command
+    parts = [f"racegate {command}", scenario, *options]
     parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
     return " ".join(parts)
 
 
-def _last_line(judged: EngineVerdict) -> str:
+def _last_line(judged: EngineVerdict) -> Text:
     told, search = judged.told, judged.search
     style = _STYLES.get(judged.verdict, "bold red")
     tried = _tried(search)
-    return (
-        f"[{style}]{judged.verdict}[/]: {told.steps} steps, {told.outcome.events} events, "
-        f"{len(told.outcome.findings)} conflicts{tried}"
+    return line(
+        (judged.verdict, style),
+        f": {told.steps} steps, {told.outcome.events} events, "
+        f"{len(told.outcome.findings)} conflicts{tried}",
     )
 
 

@@ -11,6 +11,7 @@ from racegate.scenario.spec import Scenario
 
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
+FAILED = "failed.txt"  # in the engine's folder: why it did not start
 
 
 class Runner(StrEnum):
@@ -28,12 +29,26 @@ class StateMode(StrEnum):
     ALL = "all"
 
 
+class Observed(StrEnum):
+    """What is observed at boundaries, and can be planted wrong."""
+
+    ACCEPTED = "accepted counts"
+    LENGTHS = "lengths"
+    SLOTS = "state slots"
+    ZEROED = "blocks to zero"
+    TOKENS = "tokens"
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """Run this scenario under this plan, and write what came of it there."""
+    """Run this scenario under this plan, and write what came of it there.
+
+    plant: what is made wrong behind the runner's back, in one step
+    """
 
     scenario: Scenario
     plan: Plan
     result: str
+    plant: Observed | None = None
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +68,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     wrong: values that are not true by themselves, whatever the schedule
     counters: what was exercised, by the names of a scenario's `expect`
     gaps: per held operation, the accesses to its bytes that came while it was held
+    cpu_s: CPU time of the run's own process
     """
 
     outcome: Outcome
@@ -62,6 +78,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     wrong: tuple[Wrong, ...] = ()
     counters: dict[str, int] = {}
     gaps: dict[str, tuple[str, ...]] = {}
+    cpu_s: float = 0.0
 
     @property
     def seen(self) -> tuple[object, ...]:

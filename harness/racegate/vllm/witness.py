@@ -11,9 +11,14 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.files import write_whole
+from racegate.history.finding import Verdict
+from racegate.history.replayed import ReplayOutcome
+from racegate.history.witness import file_of, read_object
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.validation import validate
 from racegate.vllm.judge import Cell, EngineVerdict
 from racegate.vllm.report import wrong_lines
 from racegate.vllm.search import Effect, Holds, JudgedConflict
@@ -56,12 +61,13 @@ def witnesses_of(judged: EngineVerdict, scenario: Scenario) -> list[EngineWitnes
 
 def _witness(judged: EngineVerdict, scenario: Scenario, conflict: JudgedConflict) -> EngineWitness:
     assert conflict.landing is not None
-    told = conflict.landing.told
+    told, cell = conflict.landing.told, judged.cell
+    assert isinstance(cell, Cell)
     return EngineWitness(
         schema=SCHEMA,
-        release=judged.cell.release,
-        runner=judged.cell.runner,
-        mode=judged.cell.mode,
+        release=cell.release,
+        runner=cell.runner,
+        mode=cell.mode,
         scenario=scenario,
         holds=conflict.landing.holds,
         effect=conflict.effect,
@@ -79,19 +85,35 @@ def write_witnesses(folder: Path, witnesses: list[EngineWitness]) -> list[Path]:
             (Path(witness.release).name, witness.runner, witness.mode, witness.scenario.name)
         )
         path = folder / f"{name}-{number}.json"
-        write_whole(path, msgspec.json.format(msgspec.json.encode(witness), indent=2) + b"\n")
+        write_whole(path, file_of(msgspec.json.encode(witness)))
         paths.append(path)
     return paths
+
+
+def is_engine_witness(path: Path) -> bool:
+    """Whether a witness file is a vLLM release's. Raises WitnessError."""
+    raw = read_object(path)
+    return isinstance(raw, dict) and str(raw.get("schema")).startswith(SCHEMA.partition("/")[0])
+
+
+def outcome_of(judged: EngineVerdict, witness: EngineWitness) -> ReplayOutcome:
+    """What a replay showed, beside what was wrong when the witness was written."""
+    if judged.verdict is Verdict.INCONCLUSIVE:
+        return ReplayOutcome.NOT_REALISED
+    if judged.verdict is not Verdict.DIVERGENT:
+        return ReplayOutcome.NOTHING
+    is_same = tuple(wrong_lines(judged.told)) == witness.wrong
+    return ReplayOutcome.REPRODUCED if is_same else ReplayOutcome.OTHER
 
 
 def read_witness(path: Path) -> EngineWitness:
     """Raises BadInputError with the file and the reason."""
     try:
-        witness = msgspec.json.decode(path.read_bytes(), type=EngineWitness)
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+        witness = msgspec.convert(read_object(path), EngineWitness)
+        validate(witness.scenario, source=str(path))
+    except msgspec.ValidationError as error:
         raise BadInputError(f"{path}: {error}") from error
     if witness.schema != SCHEMA:
-        raise BadInputError(f"{path}: its schema is {witness.schema!r}, this racegate's {SCHEMA!r}")
+        found = quoted(witness.schema)
+        raise BadInputError(f"{path}: its schema is {found}, this racegate's {SCHEMA!r}")
     return witness

@@ -11,6 +11,7 @@ from typing import Any
 
 from racegate.interpose.device.session import Session
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.vllm.inside import plants
 from racegate.vllm.inside.hollow import Hollow
 from racegate.vllm.inside.model import VOCAB, Script, config
 from racegate.vllm.inside.naming import named_buffers
@@ -23,6 +24,7 @@ from racegate.vllm.inside.watch import (
     watch_scheduler,
     watch_zeroing,
 )
+from racegate.vllm.wire import Observed, Runner, StateMode
 
 BLOCKS_BYTES = 32 << 20
 
@@ -57,6 +59,27 @@ def start(folder: Path, *, cache_mode: str) -> Any:
     return LLMEngine.from_engine_args(EngineArgs(**given))
 
 
+def runner_of(engine: Any) -> Any:
+    """The model runner of a started engine."""
+    worker = engine.engine_core.engine_core.model_executor.driver_worker
+    return getattr(worker, "worker", worker).model_runner
+
+
+def check_started(engine: Any, *, runner: Runner, mode: StateMode) -> None:
+    """A release may know less than it is asked for and go on without: raises RuntimeError then."""
+    is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
+    found = Runner.V2 if is_second else Runner.V1
+    if found is not runner:
+        raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
+    config = engine.vllm_config
+    if not config.scheduler_config.async_scheduling:
+        raise RuntimeError("this release does not schedule speculative decoding asynchronously")
+    has_prefixes = bool(config.cache_config.enable_prefix_caching)
+    known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
+    if known != mode:
+        raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
+
+
 def _speculation() -> dict[str, Any]:
     from vllm.config.speculative import SpeculativeConfig
 
@@ -67,8 +90,9 @@ def _speculation() -> dict[str, Any]:
 
 def _kernels() -> dict[str, Any] | None:
     """Plain kernels for vLLM's own operators, in releases that let one choose."""
-    import vllm.config.kernel as kernel
+    import vllm.config
 
+    kernel = getattr(vllm.config, "kernel", None)
     priority = getattr(kernel, "IrOpPriorityConfig", None)
     if priority is None:
         return None
@@ -80,11 +104,10 @@ class Driver:
 
     def __init__(self, engine: Any, session: Any) -> None:
         self._engine = engine
-        core = engine.engine_core.engine_core
-        self._core = core
-        worker = core.model_executor.driver_worker
-        self.runner = getattr(worker, "worker", worker).model_runner
+        self._core = engine.engine_core.engine_core
+        self.runner = runner_of(engine)
         self.watch = Watch(session)
+        self._session = session
         self._script: Script | None = None
         session.name_buffers(named_buffers(self.runner))
         self._hollow_out(session)
@@ -110,6 +133,8 @@ class Driver:
             if scheduled.total_num_scheduled_tokens:
                 watch.step += 1
             scheduled.racegate_step = watch.step
+            if watch.plant is not None and watch.step == plants.STEP:
+                plants.plant(self._session, runner, scheduled, watch.plant)
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model
@@ -144,9 +169,12 @@ class Driver:
         """What the run exercised."""
         return dict(self.watch.counters)
 
-    def run(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
-        """Delivered tokens by request."""
-        self._script = Script(scenario, draft_len=DRAFT_LEN)
+    def run(
+        self, scenario: Scenario, *, plant: Observed | None = None
+    ) -> dict[str, tuple[int, ...]]:
+        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it"""
+        self._script = Script(scenario, draft_len=DRAFT_LEN, lies=plant is Observed.TOKENS)
+        self.watch.plant = plant
         waiting = dict(enumerate(scenario.requests))
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
@@ -159,6 +187,8 @@ class Driver:
                     break
                 watch.step += 1
                 continue
+            if plant is not None and watch.step > plants.STEP:
+                break
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:

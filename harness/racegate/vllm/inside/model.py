@@ -59,10 +59,11 @@ def config() -> dict[str, Any]:
 
 
 class Script:
-    """What the model says in one scenario. draft_len: drafts per round"""
+    """What the model says in one scenario. draft_len: drafts per round; lies: its target too"""
 
-    def __init__(self, scenario: Scenario, *, draft_len: int) -> None:
+    def __init__(self, scenario: Scenario, *, draft_len: int, lies: bool = False) -> None:
         self.scenario = scenario
+        self._lies = lies
         self._lengths: dict[int, int] = {}  # of requests that were given up
         self._wrong = [
             frozenset(_ends(len(r.prompt), r.accepts, draft_len, r.max_tokens))
@@ -90,7 +91,7 @@ class Script:
 
     def target(self, token: int, position: int) -> int:
         """The token behind this one."""
-        return self._token(token // WIDTH, position + 1)
+        return self._token(token // WIDTH, position + (2 if self._lies else 1))
 
     def draft(self, token: int, position: int) -> int:
         """What the drafter says follows. Its token stands one place behind its position."""

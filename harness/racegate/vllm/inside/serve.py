@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import os
 import sys
+import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
+from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.launch import ANSWER
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.interpose.program.install import enter
+from racegate.interpose.program.install import Installed, enter
 from racegate.vllm.inside import standins
-from racegate.vllm.inside.engine import Driver, start
+from racegate.vllm.inside.engine import Driver, check_started, start
 from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.watch import Watch, find_wrong
-from racegate.vllm.wire import Runner, StateMode, Task, Told
+from racegate.vllm.wire import FAILED, Runner, StateMode, Task, Told
 
 PREVIEW = 200
 
@@ -65,7 +69,16 @@ class Host:
         self._kept = standins.prepare(self._session, runner=runner)
         standins.use_cuda_platform()
         standins.fit_engine()
-        self._driver = Driver(start(folder, cache_mode=mode), self._session)
+        engine = start(folder, cache_mode=mode)
+        self._memo = Memo()
+        self._learnt = folder / "learnt"
+        installed = self._child.installed
+        assert isinstance(installed, Installed)  # the virtual device
+        installed.triton.memo = self._memo
+        check_started(engine, runner=runner, mode=mode)
+        standins.fit_started(engine)
+        self._driver = Driver(engine, self._session)
+        self._modules = frozenset(sys.modules)
 
     def run(self, task: Task) -> None:
         """In the forked process."""
@@ -74,11 +87,12 @@ class Host:
         result = Path(task.result)
         self._child.arm(task.plan, result)
         session.engine_recorder.begin()
+        self._memo.is_open = not task.plan.holds
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
         with Failure() as failure:
-            delivered = driver.run(task.scenario)
+            delivered = driver.run(task.scenario, plant=task.plant)
         if failure.message:
             self._child.finish(Ending.FAILED, 1, failure.message)
         else:
@@ -92,8 +106,28 @@ class Host:
             wrong=tuple(find_wrong(driver.watch)),
             counters=driver.counters(),
             gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+            cpu_s=round(time.process_time(), 3),
         )
         result.write_bytes(msgspec.json.encode(told))
+        if self._memo.is_open:
+            new = sorted(sys.modules.keys() - self._modules)
+            self._learnt.write_bytes(msgspec.msgpack.encode((self._memo.dump(), new)))
+
+    def learn(self) -> None:
+        """In the process that forks: what kernels did in the last run without holds, and what was
+        imported in it, so that the runs behind it need not do so again.
+        """
+        if not self._learnt.exists():
+            return
+        effects, modules = msgspec.msgpack.decode(
+            self._learnt.read_bytes(), type=tuple[bytes, list[str]]
+        )
+        self._learnt.unlink()
+        for name in modules:
+            with suppress(ImportError):  # some are made by others, and have no file
+                importlib.import_module(name)
+        self._memo.load(effects)
+        self._modules = frozenset(sys.modules)
 
 
 def observations(watch: Watch) -> tuple[Observation, ...]:
@@ -106,7 +140,19 @@ def observations(watch: Watch) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-def serve(host: Host, jobs: BinaryIO, answers: int) -> None:
+class Runs(Protocol):
+    """A started engine."""
+
+    def run(self, task: Task) -> None:
+        """In the forked process."""
+        ...
+
+    def learn(self) -> None:
+        """In the process that forks, behind each run: what the next one need not do again."""
+        ...
+
+
+def serve(host: Runs, jobs: BinaryIO, answers: int) -> None:
     """One forked process per task; answers with its number, then with its exit code."""
     os.write(answers, ANSWER.pack(0))  # started
     for line in jobs:
@@ -120,6 +166,7 @@ def serve(host: Host, jobs: BinaryIO, answers: int) -> None:
             os._exit(ExitCode.CLEAN)
         os.write(answers, ANSWER.pack(pid))
         _, status = os.waitpid(pid, 0)
+        host.learn()
         os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
 
 
@@ -130,7 +177,11 @@ def main() -> None:
     for end in (job_end, answer_end):
         os.set_inheritable(int(end), False)
     os.dup2(2, 1)
-    host = Host(library, Path(folder), Runner(runner), StateMode(mode))
+    with Failure() as failure:
+        host = Host(library, Path(folder), Runner(runner), StateMode(mode))
+    if failure.message:
+        Path(folder, FAILED).write_text(failure.message)
+        sys.exit(1)
     gc.collect()
     gc.freeze()
     with os.fdopen(int(job_end), "rb") as jobs:

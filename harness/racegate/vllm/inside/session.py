@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from pathlib import Path
+from types import FrameType
 
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.session import Session
@@ -100,8 +101,9 @@ class EngineSession(Session):
         if was_pending:
             self._note_gap(self.engine_recorder.latest, reads, writes)
 
-    def stack(self) -> Stack:
-        return tuple(frame for frame in super().stack() if not frame[0].startswith(_OURS))
+    def stack(self, frame: FrameType | None = None) -> Stack:
+        stack = super().stack(frame)
+        return tuple(place for place in stack if not place[0].startswith(_OURS))
 
     def _note_gap(self, label: str, reads: Ranges, writes: Ranges) -> None:
         for held, (held_reads, held_writes) in self._held.items():

@@ -8,8 +8,12 @@ with its name.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -78,7 +82,9 @@ def prepare(session: Session, *, runner: str) -> list[object]:
     library.impl("get_cuda_view_from_cpu_tensor", _device_view(session), "CPU")
     _name_missing_operators()
     _answer_for_the_build()
-    _answer_for_triton()
+    answer_for_triton()
+    _answer_for_numba()
+    _answer_for_flash_attention()
     return [library]
 
 
@@ -136,7 +142,46 @@ def _answer_for_the_build() -> None:
     importlib.metadata.version = version
 
 
-def _answer_for_triton() -> None:
+def _answer_for_flash_attention() -> None:
+    """Old CPU wheels have no Python of it either, and the CUDA platform imports some."""
+    found = importlib.util.find_spec("vllm")
+    roots = [Path(root) for root in (found.submodule_search_locations or ())] if found else []
+    if any((root / "vllm_flash_attn" / "__init__.py").exists() for root in roots):
+        return
+    package = "vllm.vllm_flash_attn"
+    named = {
+        package: ("flash_attn_varlen_func", "get_scheduler_metadata"),
+        f"{package}.layers": (),
+        f"{package}.layers.rotary": ("apply_rotary_emb",),
+        f"{package}.flash_attn_interface": (),
+    }
+    for path, names in named.items():
+        module: Any = ModuleType(path)
+        for name in names:
+            setattr(module, name, NotCompiled(f"{path}.{name}"))
+        sys.modules[path] = module
+    interface: Any = sys.modules[f"{package}.flash_attn_interface"]
+    interface.is_fa_version_supported = lambda *args, **kwargs: False
+    interface.fa_version_unsupported_reason = lambda *args, **kwargs: "it is not compiled here"
+
+
+def _answer_for_numba() -> None:
+    """The n-gram drafter's compiler, which some releases import with the runner: plain Python."""
+    if importlib.util.find_spec("numba") is not None:
+        return
+
+    def as_it_is(*args: Any, **kwargs: Any) -> Any:
+        return args[0] if args and callable(args[0]) else lambda function: function
+
+    module: Any = ModuleType("numba")
+    module.jit = module.njit = as_it_is
+    module.prange = range
+    module.get_num_threads = lambda: 1
+    module.set_num_threads = lambda count: None
+    sys.modules["numba"] = module
+
+
+def answer_for_triton() -> None:
     """Triton asks its driver for a target and sizes, also where kernels are interpreted."""
     from triton.backends import backends
     from triton.backends.compiler import GPUTarget
@@ -245,14 +290,41 @@ def fit_engine() -> None:
     times = getattr(worker_base, "CompilationTimes", None)
 
     def warm_up(worker: Any) -> Any:
-        from vllm.utils.torch_utils import set_random_seed
-
-        set_random_seed(worker.model_config.seed)
+        torch.manual_seed(worker.model_config.seed)
         return times(language_model=0.0, encoder=0.0) if times is not None else 0.0
 
     Worker.compile_or_warm_up_model = warm_up
     for runner in _runners():
         runner.profile_run = lambda self, *args, **kwargs: None
+
+
+class AskedOutput(Future[Any]):
+    """The output of a step, waited for by who asks for it."""
+
+    def __init__(self, get: Callable[[], Any]) -> None:
+        super().__init__()
+        self._get = get
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self.set_result(self._get())
+        return super().result()
+
+
+class AskedOutputs:
+    """In place of the thread in which old releases wait for outputs: it does not outlive a fork,
+    and when it wakes up is not the schedule's. A wait at the last moment is one that it may choose.
+    """
+
+    def submit(self, get: Callable[[], Any]) -> AskedOutput:
+        return AskedOutput(get)
+
+
+def fit_started(engine: Any) -> None:
+    """After the engine was made."""
+    executor = engine.engine_core.engine_core.model_executor
+    if getattr(executor, "async_output_thread", None) is not None:
+        executor.async_output_thread = AskedOutputs()
 
 
 def _keep_operators_plain() -> None:

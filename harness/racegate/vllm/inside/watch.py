@@ -16,7 +16,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, alias_of
-from racegate.vllm.wire import Wrong
+from racegate.vllm.wire import Observed, Wrong
 
 Values = dict[str, object]
 DRAFT_LEN = 3
@@ -32,6 +32,11 @@ class Watch:
         self.seen: list[tuple[int, str, Values]] = []
         self.accepted: dict[int, dict[str, int]] = {}
         self.counters: Counter[str] = Counter()
+        self.plant: Observed | None = None
+
+    def planted_blocks(self, block_ids: list[int]) -> list[int]:
+        """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
+        return [block - 1 for block in block_ids] if self.plant is Observed.ZEROED else block_ids
 
     def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
         """Values of device tensors, as of this place on the current stream."""
@@ -140,18 +145,31 @@ def _counted(watch: Watch, plain: Any, counter: str) -> Any:
 
 def watch_zeroing(watch: Watch) -> None:
     """Fresh blocks: which ones the device zeroes, and which the scheduler asked for."""
-    from vllm.v1.worker.utils import KVBlockZeroer
+    import vllm.v1.worker.utils as utils
 
-    plain = KVBlockZeroer.zero_block_ids
+    if not hasattr(utils, "KVBlockZeroer"):
+        return  # releases before it zero none
+    plain, kernel = utils.KVBlockZeroer.zero_block_ids, utils._zero_kv_blocks_kernel
+    place = list(inspect.signature(kernel.fn).parameters).index("block_ids_ptr")
+    asked: list[int] = []
 
     def zero_block_ids(zeroer: Any, block_ids: list[int]) -> None:
-        plain(zeroer, block_ids)
-        watch.counters["zeroed_blocks"] += len(block_ids)
-        ids = getattr(zeroer, "_ids_gpu", None)  # later releases upload a list of its own
-        if ids is not None:
-            watch.on_device("zeroed", {"blocks": ids[: len(block_ids)]}, asked=list(block_ids))
+        asked[:] = block_ids
+        plain(zeroer, watch.planted_blocks(block_ids))
 
-    KVBlockZeroer.zero_block_ids = zero_block_ids
+    class Launches:
+        """The kernel; what it is about to zero is observed on its stream."""
+
+        def __getitem__(self, grid: Any) -> Any:
+            def launch(*args: Any, **kwargs: Any) -> Any:
+                watch.counters["zeroed_blocks"] += len(asked)
+                watch.on_device("zeroed", {"blocks": args[place]}, asked=list(asked))
+                return kernel[grid](*args, **kwargs)
+
+            return launch
+
+    utils.KVBlockZeroer.zero_block_ids = zero_block_ids
+    utils._zero_kv_blocks_kernel = Launches()
 
 
 def find_wrong(watch: Watch) -> list[Wrong]:

@@ -1,0 +1,36 @@
+"""A witness again: its landing in a new engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from racegate.interpose.errors import BadInput
+from racegate.vllm.client import open_engine
+from racegate.vllm.environment import environment_of
+from racegate.vllm.judge import Cell, EngineVerdict, judge_under
+from racegate.vllm.witness import EngineWitness
+
+
+def judge_again(
+    witness: EngineWitness,
+    *,
+    release: str | None = None,
+    checkout: Path | None = None,
+    log: Path | None = None,
+) -> EngineVerdict:
+    """release: None for that in which it was found; checkout: what takes its place
+
+    Raises BadInput if the engine cannot be started, or if it was found in a checkout and no release
+    is named.
+    """
+    named = release or witness.release
+    if release is None and os.sep in named:
+        raise BadInput(
+            f"it was found in the checkout {named}: racegate vllm replay FILE --release X "
+            f"--path {named}, with the release nearest to it"
+        )
+    environment = environment_of(named, checkout=checkout)
+    cell = Cell(release=str(checkout or named), runner=witness.runner, mode=witness.mode)
+    with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
+        return judge_under(engine, witness.scenario, cell, witness.holds)

@@ -1,0 +1,1 @@
+"""The history of vLLM releases: what is run, what is kept of it, and the page."""

@@ -1,0 +1,211 @@
+"""The page of all cells: verdicts, conflicts by release, and what the public says of them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from racegate.vllm.search import Effect
+from racegate.vllm.sensitivity import Pulse
+from releases.cells import CellReport, Conflict, ScenarioReport, read_cell
+
+# What races (kind and buffer of the first operation), and the public issue or change that names it.
+# "none found": after a search of vllm-project/vllm's issues and pull requests for the buffer and
+# the function.
+PUBLIC = (
+    (r"d2h .*num_accepted_tokens", "vllm#36013, #45100, #51571, #53919"),
+    (r"h2d .*_ids_pinned", "vllm#48085, #48399"),
+    (r"h2d .*backup_next_token_ids", "vllm#29288 (a reused CPU buffer of the drafter)"),
+    (r"h2d .*num_computed_tokens_cpu", "none found (the correction came with vllm#32951)"),
+    (r"d2h .*valid_sampled_token_count", "none found"),
+    (r"h2d num_accepted_tokens", "none found"),
+    (r".*", "none found"),
+)
+_ORDER = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)
+_HARM = (Effect.WRONG, Effect.DIVERGENT)
+HEAD = """# vLLM releases under search
+
+Written by `make vllm-report` from `cells/`. Unmodified releases on the
+[virtual device](../../docs/interposer.md), hollow fidelity, three MTP drafts, asynchronous
+scheduling, each with the torch that it asks for. What each word means is in the
+[guide](../../docs/gate_a_runner_change.md). A cell that is not here was not run. In releases that
+wait for a step's output in a thread of the executor, whoever asks for the output waits for it here,
+which is a schedule that the thread may choose.
+"""
+VERDICTS = """## Verdicts
+
+By scenario: the verdict, and the runs under holds that it took. *Observations*: whether a wrong
+value that was planted changed each of them; where one is dead, nothing passes.
+"""
+CANNOT = """## Cells that cannot be run
+
+The first line of the release's own error, or what it says that it does instead.
+"""
+CONFLICTS = """## Conflicts, and the release in which each is gone
+
+One line per operation that races, in any of the scenarios. *wrong*: a landing changes a count, a
+list of blocks or a token to one that is not true; *divergent*: it changes something observed;
+*benign*: every landing was tried, and no value that is observed changed, so it is benign by the
+values observed and no more; *unknown*: not every landing was tried. *Harmless in*: the first
+release run in which no landing does harm; *gone in*: the first in which the operation no longer
+races. Both of the releases that were searched in a scenario that shows it elsewhere.
+"""
+EAGER = """## Wrong in the run in which nothing is held
+
+Every copy lands as soon as it is asked for, and the count is another request's all the same. The
+row is read as of the last step, after the values have moved with the rows: it is right only if the
+copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571.
+"""
+
+
+def write_page(out: Path) -> None:
+    """README.md, from cells/*.json."""
+    reports = [read_cell(path) for path in (out / "cells").glob("*.json")]
+    known = sorted((r for r in reports if r is not None), key=_key)
+    parts = [HEAD, VERDICTS, *_verdicts(known), CONFLICTS, *_conflicts(known)]
+    if eager := list(_eager(known)):
+        parts += [EAGER, *eager]
+    parts += [CANNOT, *_cannot(known)]
+    (out / "README.md").write_text("\n".join(parts) + "\n")
+
+
+def version(release: str) -> tuple[int, ...]:
+    """0.9.2 before 0.22.1."""
+    return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def _key(report: CellReport) -> tuple[str, str, tuple[int, ...]]:
+    return report.runner, report.mode, version(report.release)
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""
+
+
+def _verdicts(reports: list[CellReport]) -> Iterator[str]:
+    ran = [report for report in reports if report.scenarios]
+    names = sorted({name for report in ran for name in report.scenarios})
+    rows = [
+        (
+            report.release,
+            report.runner.upper(),
+            report.mode,
+            report.torch.partition("+")[0],
+            *(_verdict(report.scenarios.get(name)) for name in names),
+            _observations(report),
+        )
+        for report in ran
+    ]
+    heads = ("release", "runner", "mode", "torch", *(f"`{n}`" for n in names), "observations")
+    yield from _table(heads, rows)
+
+
+def _verdict(found: ScenarioReport | None) -> str:
+    if found is None:
+        return ""
+    if found.message:
+        return f"{found.verdict}: {found.message[:80]}"
+    if found.wrong:
+        return f"{found.verdict}, nothing held"
+    return f"{found.verdict}, {found.runs}" if found.runs else found.verdict
+
+
+def _observations(report: CellReport) -> str:
+    words = [
+        f"{pulse}: {', '.join(o for o, p in report.sensitivity.items() if p is pulse)}"
+        for pulse in (Pulse.DEAD, Pulse.ABSENT)
+        if pulse in report.sensitivity.values()
+    ]
+    return "; ".join(words) or ("all alive" if report.sensitivity else "not tried")
+
+
+def _conflicts(reports: list[CellReport]) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[CellReport]] = defaultdict(list)
+    for report in reports:
+        if report.scenarios:
+            groups[report.runner, report.mode].append(report)
+    for (runner, mode), cells in groups.items():
+        yield f"### {runner.upper()}, {mode}\n"
+        places = dict.fromkeys(place for cell in cells for place in _effects(cell))
+        rows = [(f"`{place}`", *_line(place, cells), public(place)) for place in places]
+        yield from _table(
+            ("first operation", "effect", "a landing", "harmless in", "gone in", "public"), rows
+        )
+
+
+def _effects(cell: CellReport) -> dict[str, Conflict]:
+    """By place the conflict with the worst effect."""
+    found: dict[str, Conflict] = {}
+    for scenario in cell.scenarios.values():
+        for one in scenario.conflicts:
+            known = found.get(one.first)
+            if known is None or _ORDER.index(one.effect) < _ORDER.index(known.effect):
+                found[one.first] = one
+    return found
+
+
+def _line(place: str, cells: list[CellReport]) -> tuple[str, str, str, str]:
+    """(effect by release, what a landing does, first release without harm, and without it)."""
+    by_effect: dict[Effect, list[str]] = defaultdict(list)
+    does = ""
+    for cell in cells:
+        one = _effects(cell).get(place)
+        if one is not None:
+            by_effect[one.effect].append(cell.release)
+            does = does or (one.does[0][:90] if one.does else "")
+    effects = "; ".join(f"{e}: {', '.join(by_effect[e])}" for e in _ORDER if by_effect[e])
+    return effects, does, _without(place, cells, _HARM), _without(place, cells, _ORDER)
+
+
+def _without(place: str, cells: list[CellReport], effects: tuple[Effect, ...]) -> str:
+    """The first release behind all with such an effect, of those that were searched in a scenario
+    that showed it.
+    """
+    shown = {name for cell in cells for name in cell.scenarios if _has(cell, name, place, effects)}
+    judged = [(c, [n for n in shown if n in c.scenarios and _is_judged(c, n)]) for c in cells]
+    searched = [(cell, names) for cell, names in judged if names]
+    last = -1
+    for index, (cell, names) in enumerate(searched):
+        if any(_has(cell, name, place, effects) for name in names):
+            last = index
+    return searched[last + 1][0].release if 0 <= last < len(searched) - 1 else ""
+
+
+def _is_judged(cell: CellReport, name: str) -> bool:
+    found = cell.scenarios[name]
+    return not found.wrong and not found.message
+
+
+def _has(cell: CellReport, name: str, place: str, effects: tuple[Effect, ...]) -> bool:
+    return any(c.first == place and c.effect in effects for c in cell.scenarios[name].conflicts)
+
+
+def public(place: str) -> str:
+    """The issue or change that names what races there."""
+    return next(text for pattern, text in PUBLIC if re.match(pattern, place))
+
+
+def _eager(reports: list[CellReport]) -> Iterator[str]:
+    rows = [
+        (report.release, report.runner.upper(), report.mode, f"`{name}`", found.wrong[0])
+        for report in reports
+        for name, found in report.scenarios.items()
+        if found.wrong
+    ]
+    if rows:
+        yield from _table(("release", "runner", "mode", "scenario", "what"), rows)
+
+
+def _cannot(reports: list[CellReport]) -> Iterator[str]:
+    rows = [
+        (report.release, report.runner.upper(), report.mode, report.cannot[:160])
+        for report in reports
+        if report.cannot
+    ]
+    yield from _table(("release", "runner", "mode", "why"), rows)
