@@ -23,6 +23,9 @@ from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.outcome import DeviceKind
 
+# Of these torch's own CUDA body runs here too: it calls another operator, which is computed.
+REDISPATCHING = ("aten::pow.Scalar", "aten::pow.Scalar_out")
+
 
 class ComputedKernels(GpuKernels):
     """torch's CUDA kernels are computed as the virtual device does it."""
@@ -34,6 +37,8 @@ class ComputedKernels(GpuKernels):
     def _launch(
         self, operator: Operator, original: Any, keyset: Any, args: Any, kwargs: Any
     ) -> Any:
+        if operator.name in REDISPATCHING:
+            return super()._launch(operator, original, keyset, args, kwargs)
         if operator.short == "_local_scalar_dense":
             with self._session.own():
                 return alias_of(self._session, args[0]).item()

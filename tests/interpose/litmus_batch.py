@@ -48,6 +48,8 @@ def renew(child: Child, plan: Plan) -> None:
     session.settle = installed.library.settle_event
     session.guards.set_pages = installed.calls._set_pages
     session.recorder.on_conflict = child._name
+    session.touches.lands_at_once = False
+    session.touches.refuse_write = child._refuse_write
     for span in list(spans._spans.values()):
         session.recorder.shadow.add(span.base, span.end - span.base)
     holds = tuple(Hold(operation, until) for operation, until in plan.holds)

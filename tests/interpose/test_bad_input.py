@@ -14,24 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from racegate.interpose.build import find_toolkit
+from cuda_torch import needs_cuda_torch
 from racegate.interpose.errors import BadInput
 from racegate.interpose.judge import Verdicts, judge_on
 from racegate.interpose.launch import Device, checked_program, open_device
 from racegate.interpose.outcome import Ending
 from racegate.interpose.report import render
-
-
-def why_not() -> str:
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-needs_torch = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
-
 
 # ---- what is known before anything runs
 
@@ -109,7 +97,7 @@ def judged(device: Device, folder: Path, text: str, *, timeout_s: float = 60) ->
     return judge_on(device, program, explores=False, runs_max=1)
 
 
-@needs_torch
+@needs_cuda_torch
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
@@ -137,7 +125,7 @@ def test_a_script_that_ends_itself_keeps_its_code(
     assert (verdicts.exit_code, message in render(verdicts, "x")) == (code, True), verdicts
 
 
-@needs_torch
+@needs_cuda_torch
 def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
     device: Device, tmp_path: Path
 ) -> None:
@@ -162,7 +150,7 @@ def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
     assert verdicts.outcome.message.count(stood) == 2, verdicts.outcome.message
 
 
-@needs_torch
+@needs_cuda_torch
 def test_a_fork_is_counted_and_judged_once(device: Device, tmp_path: Path) -> None:
     text = """
         import os
@@ -177,7 +165,7 @@ def test_a_fork_is_counted_and_judged_once(device: Device, tmp_path: Path) -> No
     assert verdicts.outcome.not_seen == {"processes forked by the program (what they do)": 1}
 
 
-@needs_torch
+@needs_cuda_torch
 def test_processes_that_are_started_are_counted(device: Device, tmp_path: Path) -> None:
     text = """
         import multiprocessing, subprocess, sys
@@ -197,7 +185,7 @@ def test_processes_that_are_started_are_counted(device: Device, tmp_path: Path) 
     assert count >= 2  # the spawned worker, and itself
 
 
-@needs_torch
+@needs_cuda_torch
 @pytest.mark.parametrize(
     "start",
     [
@@ -220,7 +208,7 @@ def test_no_process_is_left_behind(device: Device, tmp_path: Path, start: str) -
         os.kill(number, 0)
 
 
-@needs_torch
+@needs_cuda_torch
 def test_every_run_reads_standard_input_from_its_beginning(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         textwrap.dedent("""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cuda_torch import why_not
 from racegate.interpose.build import (
     Toolkit,
     build_library,
@@ -58,11 +59,7 @@ def test_ziglang_stands_in_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def why_not_ziglang() -> str:
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return "" if importlib.util.find_spec("ziglang") else "ziglang is not installed"
+    return why_not() or ("" if importlib.util.find_spec("ziglang") else "ziglang is not installed")
 
 
 @pytest.mark.skipif(bool(why_not_ziglang()), reason=why_not_ziglang() or "it can run")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_gpu import open_fake_gpu
 
+from cuda_torch import needs_cuda_torch, needs_litmus
 from racegate.interpose.build import find_toolkit, forward_stub_source
 from racegate.interpose.errors import BadInput
 from racegate.interpose.judge import judge_on
@@ -25,20 +26,7 @@ PAIRS = {
 }
 
 
-def why_not() -> str:
-    if not (HERE / "litmus").is_dir():
-        return "tests/interpose/litmus is not in this checkout"
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-needs_cuda_torch = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
-
-
-@needs_cuda_torch
+@needs_litmus
 def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device() -> None:
     with open_fake_gpu() as device:
         for theme, pair in PAIRS.items():
@@ -49,6 +37,36 @@ def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device() -> None:
                 ).outcome
                 assert outcome.ending is Ending.FINISHED, outcome.message
                 assert bool(outcome.findings) is is_racy, name
+
+
+POWERS = """
+import torch
+
+def powers(device):
+    x = torch.linspace(-1, 1, 8, device=device, requires_grad=True)
+    torch.logaddexp2(x, x * 2).sum().backward()
+    matrix = torch.linspace(0, 4, 16, device=device).view(4, 4)
+    whole = torch.arange(4, device=device)
+    out = torch.empty(4, device=device)
+    torch.pow(2.5, whole, out=out)
+    return (
+        torch.ldexp(x.detach(), whole.repeat(2)), x.grad, torch.matrix_exp(matrix), out,
+        torch.pow(2, whole), torch.pow(True, whole), torch.pow(1j, x.detach()),
+        torch.pow(2.0, torch.tensor(3, device=device)),
+    )
+
+for here, there in zip(powers("cpu"), powers("cuda")):
+    torch.testing.assert_close(there.cpu(), here)
+"""
+
+
+@needs_cuda_torch
+def test_powers_of_a_number_go_past_what_a_python_kernel_cannot_be_given(tmp_path: Path) -> None:
+    (tmp_path / "powers.py").write_text(POWERS)
+    with open_fake_gpu() as device:
+        program = Program((str(tmp_path / "powers.py"),), timeout_s=120)
+        outcome = judge_on(device, program, explores=False, runs_max=1, is_quiet=True).outcome
+    assert outcome.ending is Ending.FINISHED, outcome.message
 
 
 def test_calls_that_touch_or_order_are_told_or_refused_and_the_others_pass() -> None:

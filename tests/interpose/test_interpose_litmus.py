@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from racegate.interpose.build import find_toolkit
-from racegate.interpose.errors import BadInput
+from cuda_torch import needs_litmus
 from racegate.interpose.judge import judge_on
 from racegate.interpose.launch import Program, open_device
 
@@ -25,17 +22,7 @@ PAIRS = {
 }
 
 
-def why_not() -> str:
-    if not (HERE / "litmus").is_dir():
-        return "tests/interpose/litmus is not in this checkout"
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+@needs_litmus
 def test_one_pair_of_each_theme_is_right_and_the_racy_one_diverges() -> None:
     with open_device() as device:
         for theme, pair in PAIRS.items():

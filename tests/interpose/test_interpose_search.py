@@ -12,7 +12,7 @@ from racegate.interpose.explore import LEFT_MAX, POLLS, QUERIES, Search, combine
 from racegate.interpose.judge import judge_on
 from racegate.interpose.launch import Program
 from racegate.interpose.order.findings import Finding, Side
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 
 PROGRAM = Program(("program.py",))
 
@@ -28,11 +28,11 @@ def side(label: str, *, is_write: bool, is_host: bool = False) -> Side:
     )
 
 
-def finding(first: str, *seconds: str, is_host: bool = False) -> Finding:
+def finding(first: str, *seconds: str, is_host: bool = False, nbytes: int = 8) -> Finding:
     return Finding(
         signature=first,
         buffer="x",
-        nbytes=4,
+        nbytes=nbytes,
         count=len(seconds),
         first=side(first, is_write=True, is_host=is_host),
         second=side(seconds[0], is_write=False),
@@ -51,6 +51,8 @@ def outcome(value: str, *findings: Finding) -> Outcome:
 
 class Answers:
     """A device on which certain sets of holds change what is observed."""
+
+    kind = DeviceKind.VIRTUAL
 
     def __init__(self, *harmful: tuple[str, str] | frozenset[tuple[str, str]]) -> None:
         self.harmful = [one if isinstance(one, frozenset) else frozenset([one]) for one in harmful]
@@ -105,6 +107,35 @@ def test_benign_only_if_every_landing_was_tried() -> None:
     assert (found.is_complete, verdicts(found), found.left) == (True, [Verdict.BENIGN], 0)
     short = search(Answers(), PROGRAM, base, runs_max=2)
     assert (short.is_complete, verdicts(short), short.left) == (False, [Verdict.CONFLICT], 1)
+
+
+def test_a_copy_of_more_than_a_word_is_torn_when_no_whole_landing_shows_anything() -> None:
+    base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", nbytes=64))
+    torn = ("start of d2h@x:1#1", "forced")
+    found = search(Answers(torn), PROGRAM, base, runs_max=8)
+    assert (verdicts(found), found.judged[0].hold) == ([Verdict.DIVERGENT], (torn,))
+    device = Answers()
+    benign = search(device, PROGRAM, base, runs_max=8)
+    assert (verdicts(benign), benign.is_complete) == ([Verdict.BENIGN], True)
+    assert [plan.holds for plan in device.plans] == [
+        (),
+        (("d2h@x:1#1", "forced"),),
+        (("start of d2h@x:1#1", "forced"),),
+        (("rest of d2h@x:1#1", "forced"),),
+    ]
+    short = search(Answers(), PROGRAM, base, runs_max=3)
+    assert (verdicts(short), short.left) == ([Verdict.CONFLICT], 1)
+
+
+def test_neither_a_word_nor_a_kernel_nor_a_copy_of_a_gpu_is_torn() -> None:
+    word = outcome("right", finding("d2h@x:1#1", "host@x:2#1", nbytes=8))
+    kernel = outcome("right", finding("add@x:1#1", "host@x:2#1", nbytes=64))
+    copy = outcome("right", finding("d2h@x:1#1", "host@x:2#1", nbytes=64))
+    gpu = Answers()
+    gpu.kind = DeviceKind.CUDA
+    for device, base in ((Answers(), word), (Answers(), kernel), (gpu, copy)):
+        found = search(device, PROGRAM, base, runs_max=8)
+        assert (found.runs, verdicts(found)) == (2, [Verdict.BENIGN])
 
 
 def test_what_only_shows_together_is_made_small() -> None:

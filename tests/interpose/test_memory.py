@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from racegate.interpose.device.guards import Guards
+import threading
+
+import pytest
+
+from racegate.interpose.device.guards import PAGE, Guards
 from racegate.interpose.device.spans import Births, Place, Spans
 
 
@@ -37,22 +41,86 @@ def test_the_latest_owner_of_a_block_counts_through_splits_and_joins() -> None:
     assert {owner(address) for address in range(100)} == {4}
 
 
-def test_pages_open_at_a_reported_access_and_when_the_host_has_waited() -> None:
-    log: list[tuple[int, int, int]] = []
+class Pages:
+    """What the system would have done. modes: of each page that is not open"""
 
-    def set_pages(low: int, high: int, *, mode: int) -> bool:
-        log.append((low, high, mode))
+    def __init__(self) -> None:
+        self.modes: dict[int, int] = {}
+
+    def set(self, low: int, high: int, *, mode: int) -> bool:
+        for page in range(low // PAGE, -(-high // PAGE)):
+            self.modes[page] = mode
+            if mode == 2:
+                del self.modes[page]
         return True
 
+
+@pytest.fixture
+def pages() -> Pages:
+    return Pages()
+
+
+@pytest.fixture
+def guards(pages: Pages) -> Guards:
     guards = Guards()
-    guards.set_pages = set_pages
-    guards.close(8192, 8200, lane=1, number=3, is_write=True)
-    guards.open(20000, 20001)
+    guards.set_pages = pages.set
+    return guards
+
+
+def test_pages_open_when_the_host_has_waited(guards: Guards, pages: Pages) -> None:
+    assert guards.close(8192, 8200, lane=1, number=3, is_write=True)
+    guards.lift(20000, 20001)
     guards.arrive([0, 2])
-    assert log == [(8192, 8200, 0)]
+    assert pages.modes == {2: 0}
     guards.arrive([0, 3])
-    assert log[-1] == (8192, 8200, 2)
+    assert (pages.modes, guards.has_any()) == ({}, False)
+
+
+def test_an_access_opens_a_page_until_its_thread_goes_on(guards: Guards, pages: Pages) -> None:
     guards.close(8192, 8200, lane=1, number=4, is_write=False)
-    guards.open(9000, 9001)  # the same page
-    assert log[-2:] == [(8192, 8200, 1), (8192, 8200, 2)]
+    guards.lift(9000, 9001)  # the same page
+    assert pages.modes == {}
+    other = threading.Thread(target=guards.settle)
+    other.start()
+    other.join()
+    assert pages.modes == {}
+    guards.settle()
+    assert pages.modes == {2: 1}
+
+
+def test_a_page_of_two_operations_is_as_closed_as_the_stricter_needs(
+    guards: Guards, pages: Pages
+) -> None:
+    guards.close(8192, 9000, lane=1, number=1, is_write=True)
+    guards.close(9000, 20000, lane=2, number=1, is_write=False)
+    assert pages.modes == {2: 0, 3: 1, 4: 1}
+    guards.arrive([0, 0, 1])
+    assert pages.modes == {2: 0}
+    guards.close(9000, 20000, lane=2, number=2, is_write=False)
+    guards.arrive([0, 1])
+    assert pages.modes == {2: 1, 3: 1, 4: 1}
+
+
+def test_a_page_that_another_thread_touches_stays_open(guards: Guards, pages: Pages) -> None:
+    guards.close(8192, 8200, lane=1, number=1, is_write=True)
+    other = threading.Thread(target=lambda: guards.lift(8192, 8200))
+    other.start()
+    other.join()
+    guards.close(8192, 12300, lane=2, number=1, is_write=False)
+    guards.settle()
+    assert pages.modes == {}
+
+
+def test_pages_that_cannot_be_closed_are_known() -> None:
+    guards = Guards()
+    assert not guards.close(8192, 8200, lane=1, number=1, is_write=True)
     assert not guards.has_any()
+
+
+def test_many_ranges_are_one_for_each_pinned_span() -> None:
+    spans = Spans()
+    spans.add(1000, 100, Place.DEVICE, is_whole_pages=True)
+    spans.add(8192, 100, Place.PINNED, is_whole_pages=True)
+    spans.add(16384, 100, Place.PINNED, is_whole_pages=True)
+    ranges = ((1000, 1010), (8190, 8196), (8200, 8204), (8210, 8300))
+    assert spans.pinned_hulls(ranges) == ((8192, 8292),)

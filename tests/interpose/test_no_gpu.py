@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli.foreign.torch import app
+from racegate.history.witness import checksum_of
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
+from racegate.interpose.workflow.witness import SCHEMA
 
 
 class Driver:
@@ -50,15 +53,34 @@ def test_a_gpu_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not why_no_gpu()
 
 
-def test_the_command_says_it_and_ends_with_bad_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         find_toolkit()
     except BadInput as error:
         pytest.skip(str(error))
     monkeypatch.setattr(ctypes, "CDLL", no_driver)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_command_says_it_and_ends_with_bad_input(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("")
     result = CliRunner().invoke(app, ["run", "--device", "cuda", str(tmp_path / "script.py")])
+    assert isinstance(result.exception, BadInput)
+    assert "no NVIDIA driver" in str(result.exception)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_replay_on_a_gpu_asks_for_one(tmp_path: Path) -> None:
+    fields = {
+        "schema": SCHEMA, "title": "x", "argv": ["script.py"], "holds": ["d2h@x.py:f#1"],
+        "polls": 0, "signature": "0" * 12, "buffer": "x", "edge": "", "expected": [], "actual": [],
+        "ending": "", "versions": {},
+        "first": {"name": "d2h@x.py:f#1", "lane": "stream 1", "is_write": True},
+        "second": {"name": "host read@x.py:f#1", "lane": "the host", "is_write": False},
+    }  # fmt: skip
+    file = tmp_path / "w.witness.json"
+    file.write_text(json.dumps(fields | {"checksum": checksum_of(fields)}))
+    result = CliRunner().invoke(app, ["replay", "--device", "cuda", str(file)])
     assert isinstance(result.exception, BadInput)
     assert "no NVIDIA driver" in str(result.exception)

@@ -7,21 +7,9 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
+from cuda_torch import needs_cuda_torch
 
-from racegate.interpose.build import find_toolkit
-from racegate.interpose.errors import BadInput
-
-
-def why_not() -> str:
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+pytestmark = needs_cuda_torch
 
 PROGRAM = """
     import multiprocessing, os, subprocess, sys

@@ -13,22 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from racegate.interpose.build import find_toolkit
-from racegate.interpose.errors import BadInput
+from cuda_torch import needs_cuda_torch
 from racegate.interpose.judge import Verdicts
 
 ROOT = Path(__file__).parents[2]
 
 
-def why_not() -> str:
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
+pytestmark = needs_cuda_torch
 
 RACY = """
     import torch
@@ -43,7 +34,7 @@ RACY = """
     host = torch.zeros(64, pin_memory=True)
     racegate.observe("sum", step(host, torch.ones(64, device="cuda")))
 """
-MAIN = "from racegate.cli.app import main; main()"
+MAIN = "from racegate.cli.start import main; main()"
 
 
 def racegate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,6 +58,25 @@ def test_a_race_is_found_and_its_repair_is_silent(tmp_path: Path) -> None:
     assert "host (step)" in racy.stderr
     repaired = start(tmp_path, RACY.format(wait="torch.cuda.current_stream().synchronize()"))
     assert (repaired.returncode, "no conflict" in repaired.stderr) == (0, True)
+
+
+def test_equal_of_one_view_is_answered_while_something_is_held(tmp_path: Path) -> None:
+    """torch sees it by the address, and waits for nothing."""
+    text = """
+        import torch
+        import racegate
+
+        device = torch.ones(4, device="cuda")
+        host = torch.zeros(4, pin_memory=True)
+        host.copy_(device, non_blocking=True)
+        racegate.observe("same", torch.tensor(torch.equal(device, device)))
+        racegate.observe("shorter", torch.tensor(torch.equal(device, device[:2])))
+        racegate.observe("landed", host.clone())
+    """
+    held = start(tmp_path, text, "--hold", "d2h* until forced")
+    assert "observed same = True" in held.stderr, held.stderr
+    assert "observed shorter = False" in held.stderr
+    assert "observed landed = [0.0, 0.0, 0.0, 0.0]" in held.stderr
 
 
 def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:

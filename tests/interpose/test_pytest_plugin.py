@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from racegate.interpose.build import find_toolkit
-from racegate.interpose.errors import BadInput
+from cuda_torch import needs_cuda_torch
 
 pytest_plugins = ["pytester"]
 
@@ -44,17 +43,6 @@ TESTS = """
 """
 
 
-def why_not() -> str:
-    try:
-        find_toolkit()
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-needs_torch = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it can run")
-
-
 def options() -> list[str]:
     """pytest, with the plugin if it is not installed with the package."""
     is_installed = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
@@ -69,7 +57,7 @@ def under_device(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
-@needs_torch
+@needs_cuda_torch
 def test_a_test_fails_with_what_it_did_unless_that_is_suppressed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_load=TESTS)
     done = under_device(pytester.path)

@@ -18,7 +18,7 @@ from racegate.interpose.explore import Judged, Search
 from racegate.interpose.judge import Suppression, Verdicts, suppressing
 from racegate.interpose.launch import Program
 from racegate.interpose.order.findings import Finding, Side
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.interpose.report import render
 from racegate.interpose.workflow.replay import render_replay, replay_program
 from racegate.interpose.workflow.suppressions import load_suppressions
@@ -165,8 +165,8 @@ def test_a_cut_witness_is_refused(cut: int, tmp_path_factory: pytest.TempPathFac
 class Device:
     """Answers with one outcome without holds and another under them."""
 
-    def __init__(self, base: Outcome, held: Outcome) -> None:
-        self.base, self.held = base, held
+    def __init__(self, base: Outcome, held: Outcome, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
+        self.base, self.held, self.kind = base, held, kind
         self.plans: list[Plan] = []
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
@@ -206,6 +206,20 @@ def test_what_a_replay_comes_to(
     assert (replay.outcome, replay.outcomes) == (outcome, {str(outcome): 2})
     assert render_replay(replay).startswith(f"{outcome} 2 of 2: [0123456789ab] host (step)")
     assert replay.matches_record is ((base.observations, held.observations) == (RIGHT, WRONG))
+
+
+def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved: Path) -> None:
+    class Gpu(Device):
+        def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+            outcome = super().run(program, plan, is_quiet=is_quiet)
+            return ended(RIGHT) if plan.settles else outcome
+
+    gpu = Gpu(ended(WRONG, finding()), ended(WRONG), DeviceKind.CUDA)
+    replay = replay_program(gpu, load_program_witness(saved), times=1)
+    assert replay.outcome is ReplayOutcome.REPRODUCED
+    assert (replay.expected, replay.actual) == (RIGHT, WRONG)
+    kinds = [(plan.is_recording, plan.settles, bool(plan.holds)) for plan in gpu.plans]
+    assert kinds == [(True, False, False), (False, True, False), (False, False, True)]
 
 
 def test_a_replay_asks_with_the_answers_of_the_record(tmp_path: Path, script: Program) -> None:
@@ -256,7 +270,7 @@ def test_a_file_of_suppressions_is_read_strictly(tmp_path: Path, text: str, mess
 
 
 def test_a_file_of_suppressions_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no\.toml cannot be read: No such file"):
+    with pytest.raises(BadInput, match=r"no\.toml: cannot be read: No such file"):
         load_suppressions(tmp_path / "no.toml")
 
 

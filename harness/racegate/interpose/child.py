@@ -14,13 +14,14 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import BinaryIO, NoReturn
 
 import msgspec
 import torch
 
 from racegate.interpose.current import Run, set_run
+from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
@@ -40,7 +41,6 @@ from racegate.interpose.program.processes import track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 
-_COPIES = ("h2d@", "d2h@", "d2d@", "h2h@", "copy_@")
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
@@ -55,10 +55,12 @@ class Child:
         kind: DeviceKind = DeviceKind.VIRTUAL,
     ) -> None:
         self.session = Session(Queue()) if session is None else session
+        self._kind = kind
         self._result = Path()
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.session.recorder.on_conflict = self._name
+        self.session.touches.refuse_write = self._refuse_write
         self.installed: Installed | GpuDevice = (
             GpuDevice(library, self.session, self.refuse)
             if kind is DeviceKind.CUDA
@@ -106,6 +108,9 @@ class Child:
         if os.getpid() != self._pid:
             return
         session = self.session
+        if ending is Ending.FINISHED:
+            session.drain()
+            session.touches.end()
         findings = tuple(self.findings())
         session.queue.force_all()
         self.installed.finish()
@@ -126,16 +131,27 @@ class Child:
 
     def refuse(self, name: str) -> None:
         """Ends the process: the program asked for something that nobody modelled."""
-        place = "".join(f"\n  {f}:{line} in {code}" for f, line, code in self.session.stack())
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back  # below the program's frames, `stack` looks no further than here
+        stack = self.session.stack(frame)
+        place = "".join(f"\n  {f}:{line} in {code}" for f, line, code in stack)
         self.finish(Ending.NOT_MODELLED, ExitCode.NOT_MODELLED, f"{name}{place}")
         sys.stdout.flush()
         os._exit(ExitCode.NOT_MODELLED)
+
+    def _refuse_write(self, address: int, text: str) -> None:
+        """Nobody who is modelled has written the byte."""
+        with self.session.own():
+            name = buffer_name(self.session, address)
+        self.refuse(f"a write to {name} that nobody reported (C code, another process): {text}")
 
     def _name(self, conflict: Conflict) -> None:
         session = self.session
         with session.own():
             name = buffer_name(session, conflict.low)
-        if any(a.label.startswith(_COPIES) for a in (conflict.first, conflict.second)):
+        is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
+        if is_copy and self._kind is DeviceKind.CUDA:
             session.not_seen[_TORN] += 1
         birth = session.births.find(conflict.low)
         reborn = birth[2] if birth is not None and birth[1] >= conflict.first.index else None

@@ -14,10 +14,11 @@ from math import prod
 import msgspec
 
 from racegate.history.finding import Verdict
+from racegate.interpose.device.copies import COPIES, WORD, Half, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.launch import Device, Program
 from racegate.interpose.order.findings import Finding
-from racegate.interpose.outcome import Deferral, Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
 
 FORCED = "forced"
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
@@ -73,6 +74,7 @@ class Runs:
 
     bases: by how often queries are answered "not ready", the run without holds
     unstable: names of observations that differ from run to run without any hold
+    tears: whether the device can land a copy in two halves
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Runs:
         self._device = device
         self._program = program
         self.bases = bases
+        self.tears = device.kind is DeviceKind.VIRTUAL
         self._told = told
         self.runs_max = runs_max
         self.tried: dict[tuple[Holds, int], Outcome] = {}
@@ -149,7 +152,9 @@ class _Looking:
         self.is_interrupted = False
 
     def look(self) -> None:
-        """One operation at a time, then all together, then, if nothing shows, every combination."""
+        """One operation at a time, then all together, then halves of copies, then, if nothing
+        shows, every combination of whole operations.
+        """
         if not self.runs.is_stable:
             return
         try:
@@ -158,16 +163,31 @@ class _Looking:
                     self._try(_alone(finding, self.landings))
             while self._try(iter([self._all_late()])):
                 pass
+            for finding in self.findings:
+                if finding.signature not in self.divergent:
+                    self._try(self._torn(finding))
             if not self.divergent:
                 self._try(combined(self.landings))
         except KeyboardInterrupt:
             self.is_interrupted = True
 
     def left(self) -> int:
-        """Combinations of landings, with every answer to queries, that were not run."""
+        """Combinations of landings, and halves of copies, with every answer to queries, that were
+        not run.
+        """
         every = prod(1 + len(untils) for untils in self.landings.values()) - 1
+        torn = {holds for finding in self.findings for holds in self._torn(finding)}
         tried = sum(bool(holds) for holds, _ in self.runs.tried)
-        return min(LEFT_MAX, max(0, every * len(self.runs.bases) - tried))
+        return min(LEFT_MAX, max(0, (every + len(torn)) * len(self.runs.bases) - tried))
+
+    def _torn(self, finding: Finding) -> Iterator[Holds]:
+        """One copy of the finding in two halves, each of them late as long as it may be."""
+        if not self.runs.tears or finding.nbytes <= WORD:
+            return
+        for first in _held_alone(finding):
+            if first.startswith(COPIES):
+                for until, half in product(reversed(self.landings[first]), Half):
+                    yield ((f"{half.value}{first}", until),)
 
     def _try(self, candidates: Iterator[Holds]) -> bool:
         """Until one shows something; whether one did."""
@@ -182,7 +202,9 @@ class _Looking:
 
     def _all_late(self) -> Holds:
         """All operations of findings that nothing has shown yet, except those that show others."""
-        shown = {operation for found in self.divergent.values() for operation, _ in found.holds}
+        shown = {
+            whole(operation) for found in self.divergent.values() for operation, _ in found.holds
+        }
         operations = {
             first
             for finding in self.findings
@@ -211,7 +233,7 @@ class _Looking:
         return Found(holds, polls, True)
 
     def _blame(self, found: Found) -> None:
-        held = {operation for operation, _ in found.holds}
+        held = {whole(operation) for operation, _ in found.holds}
         for finding in self.findings:
             if any(first in held for first, _ in finding.pairs):
                 self.divergent.setdefault(finding.signature, found)
@@ -291,9 +313,13 @@ def _landings(findings: tuple[Finding, ...]) -> dict[str, tuple[str, ...]]:
 
 def _alone(finding: Finding, landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
     """One operation of the finding held, as long as it may be."""
-    for first in list(dict.fromkeys(first for first, _ in finding.pairs))[:PAIRS_MAX]:
+    for first in _held_alone(finding):
         for until in reversed(landings.get(first, ())):
             yield ((first, until),)
+
+
+def _held_alone(finding: Finding) -> list[str]:
+    return list(dict.fromkeys(first for first, _ in finding.pairs))[:PAIRS_MAX]
 
 
 def combined(landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:

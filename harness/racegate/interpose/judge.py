@@ -13,6 +13,7 @@ from racegate.interpose.explore import POLLS, QUERIES, UNDECIDED, Search, Told, 
 from racegate.interpose.launch import Device, PrintPlace, Program, open_device
 from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
@@ -131,7 +132,7 @@ def judge_on(
     if not explores or not verdicts.open_findings:
         return verdicts
     if device.kind is DeviceKind.CUDA:
-        outcome = _settled(device, later, outcome)
+        outcome = settled(device, later, outcome)
     base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
     is_polled = polled is not None and polled.ending is Ending.FINISHED
     found = search(
@@ -140,9 +141,12 @@ def judge_on(
     return msgspec.structs.replace(verdicts, search=found)
 
 
-def _settled(device: Device, program: Program, outcome: Outcome) -> Outcome:
-    """What held runs of a real GPU are compared with: a run in which everything ran at once."""
-    run = device.run(program, Plan(is_recording=False, settles=True), is_quiet=True)
+def settled(device: Device, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
+    """What held runs of a real GPU are compared with: a run in which everything ran at once, with
+    the findings of the recorded one.
+    """
+    plan = Plan(polls=polls, is_recording=False, settles=True)
+    run = device.run(program, plan, is_quiet=True)
     return msgspec.structs.replace(
         outcome, ending=run.ending, exit_code=run.exit_code, observations=run.observations
     )
@@ -177,7 +181,7 @@ def parse_hold(text: str) -> tuple[str, str]:
     """(operation, until). Raises BadInput."""
     operation, _, until = text.partition(" until ")
     if not operation.strip():
-        raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {text!r}")
+        raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {quoted(text)}")
     return operation, until or "forced"
 
 

@@ -30,6 +30,7 @@ from racegate.interpose.gpu.presence import why_no_gpu
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import StandardInput, open_stdin
 from racegate.interpose.program.timeouts import STACKS_SIGNAL, where_it_stood
+from racegate.scenario.outside.signals import stops_later
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
@@ -132,11 +133,8 @@ class Device:
                 is_quiet=is_quiet,
             )
             try:
-                os.write(self._jobs, msgspec.json.encode(job) + b"\n")
-            except BrokenPipeError:
-                raise BadInput(_NOT_STARTED) from None
-            pid = self._answer()
-            try:
+                with stops_later():
+                    pid = self._begin(job)
                 code = self._wait(pid, program.timeout_s)
             except KeyboardInterrupt:
                 self._interrupt(pid, is_quiet=is_quiet)
@@ -148,6 +146,14 @@ class Device:
             if not result.exists():
                 return _lost(code)
             return msgspec.json.decode(result.read_bytes(), type=Outcome)
+
+    def _begin(self, job: Job) -> int:
+        """Hands out a job; the process that it runs in."""
+        try:
+            os.write(self._jobs, msgspec.json.encode(job) + b"\n")
+        except BrokenPipeError:
+            raise BadInput(_NOT_STARTED) from None
+        return self._answer()
 
     def _wait(self, pid: int, timeout_s: float) -> int | None:
         """Exit code of the run, negative for a signal; None if it had to be ended."""

@@ -29,7 +29,7 @@ class Ending(StrEnum):
 class Deferral(StrEnum):
     """What can be late in a run under holds.
 
-    FULL: copies in both directions and kernels, until a wait forces them
+    FULL: copies in both directions, whole or in halves, and kernels, until a wait forces them
     """
 
     FULL = "full"

@@ -130,6 +130,66 @@ def reuse_on_same_stream() -> None:
     observe("kept", kept[:, 0].tolist())
 
 
+@silent(pair="record_stream")
+def recorded_block_taken_after_wait() -> None:
+    """Once the host has waited for the side stream, the allocator finds the recorded block's event
+    complete and hands the block out again.
+    """
+    kept = torch.zeros(3, N, device="cuda")
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    for step in range(3):
+        chunk = torch.full((N,), step + 1.0, device="cuda")
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            kept[step].copy_(chunk)
+        chunk.record_stream(side)
+        del chunk
+        side.synchronize()
+    torch.cuda.synchronize()
+    observe("kept", kept[:, 0].tolist())
+
+
+@racy(pair="record_stream_of_two")
+def record_stream_of_one_of_two() -> None:
+    """Two side streams read a tensor, and only the first is recorded: its event says nothing of the
+    second.
+    """
+    kept = torch.zeros(2, 3, N, device="cuda")
+    torch.cuda.synchronize()
+    sides = [torch.cuda.Stream() for _ in range(2)]
+    for step in range(3):
+        chunk = torch.full((N,), step + 1.0, device="cuda")
+        for rows, side in zip(kept, sides, strict=True):
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                rows[step].copy_(chunk)
+        chunk.record_stream(sides[0])
+        del chunk
+        sides[0].synchronize()
+    torch.cuda.synchronize()
+    observe("kept", kept[:, :, 0].tolist())
+
+
+@silent(pair="record_stream_of_two")
+def record_stream_of_both() -> None:
+    """Both side streams are recorded: the block comes back when both have read it."""
+    kept = torch.zeros(2, 3, N, device="cuda")
+    torch.cuda.synchronize()
+    sides = [torch.cuda.Stream() for _ in range(2)]
+    for step in range(3):
+        chunk = torch.full((N,), step + 1.0, device="cuda")
+        for rows, side in zip(kept, sides, strict=True):
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                rows[step].copy_(chunk)
+            chunk.record_stream(side)
+        del chunk
+        sides[0].synchronize()
+    torch.cuda.synchronize()
+    observe("kept", kept[:, :, 0].tolist())
+
+
 @racy(pair="side_allocation")
 def side_allocation_freed() -> None:
     """A tensor of the side stream's pool is freed while the default stream reads it; the next

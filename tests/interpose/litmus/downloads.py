@@ -322,3 +322,43 @@ def scalar_argument_on_device() -> None:
     target.mul_(count)
     torch.cuda.synchronize()
     observe("scaled", target.sum().item())
+
+
+def _download_with_flags() -> torch.Tensor:
+    """A payload between two elements that say 1 when they have landed."""
+    result = torch.full((N,), 3.0, device="cuda")
+    result[0] = result[-1] = 1.0
+    host = torch.zeros(N, pin_memory=True)
+    host.copy_(result, non_blocking=True)
+    return host
+
+
+@racy(pair="download_flags")
+def flag_behind_payload() -> None:
+    """The last element says that the payload before it has landed, or else the host waits: but one
+    copy lands in no order of its bytes.
+    """
+    host = _download_with_flags()
+    if not host[-1].item():
+        torch.cuda.synchronize()
+    observe("payload", host[1:-1].sum().item())
+    torch.cuda.synchronize()
+
+
+@racy(pair="download_flags")
+def flag_before_payload() -> None:
+    """The first element is taken for a header that lands with what follows it."""
+    host = _download_with_flags()
+    if not host[0].item():
+        torch.cuda.synchronize()
+    observe("payload", host[1:-1].sum().item())
+    torch.cuda.synchronize()
+
+
+@silent(pair="download_flags")
+def flag_after_wait() -> None:
+    """The copy is waited for whatever the flags say."""
+    host = _download_with_flags()
+    torch.cuda.synchronize()
+    observe("flags", (host[0].item(), host[-1].item()))
+    observe("payload", host[1:-1].sum().item())

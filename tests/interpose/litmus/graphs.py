@@ -188,6 +188,20 @@ def graph_captured_download_waited_for() -> None:
     observe("read", host.sum().item())
 
 
+@silent(pair="graph_captured_download")
+def graph_captured_downloads_in_turn() -> None:
+    """Two replays on one stream download to the same place; the host reads after both."""
+    static, host = torch.ones(N, device="cuda"), torch.zeros(N, pin_memory=True)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static.add_(1)
+        host.copy_(static, non_blocking=True)
+    graph.replay()
+    graph.replay()
+    torch.cuda.synchronize()
+    observe("read", host.sum().item())
+
+
 @racy(pair="graph_branches")
 def graph_branches_unordered() -> None:
     """Inside the graph the fork comes before the write, so the branch that reads is not behind

@@ -4,9 +4,13 @@ the same bytes.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import io
 import struct
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,6 +82,57 @@ def numpy_copy_of_landed() -> None:
     kept = host.numpy().copy()
     host.copy_(torch.full((N,), 2.0, device="cuda"), non_blocking=True)
     observe("read", float(kept.sum()))
+    torch.cuda.synchronize()
+
+
+def _in_a_bare_thread(body: Callable[[], object]) -> None:
+    """As a C library calls back: `threading` did not start the thread, nor did torch."""
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            body()
+        finally:
+            ended.set()
+
+    _thread.start_new_thread(run, ())
+    ended.wait()
+
+
+def _view_of_fresh_memory() -> Any:
+    """A view that is made as soon as its memory exists, and whose second half is downloaded."""
+    host = torch.empty(N, pin_memory=True)
+    view = host.numpy()
+    view[:] = 0
+    host[N // 2 :].copy_(torch.ones(N // 2, device="cuda"), non_blocking=True)
+    return view
+
+
+@racy(pair="numpy_of_fresh")
+def numpy_view_of_fresh_memory() -> None:
+    """In a thread of a C library a NumPy view is made of new pinned memory; it is read from its
+    beginning on before its second half has landed.
+    """
+    _in_a_bare_thread(lambda: observe("read", float(_view_of_fresh_memory().sum())))
+    torch.cuda.synchronize()
+
+
+@silent(pair="numpy_of_fresh")
+def numpy_view_of_fresh_memory_after_wait() -> None:
+    """The thread waits for its stream before it reads the view."""
+
+    def body() -> None:
+        view = _view_of_fresh_memory()
+        torch.cuda.current_stream().synchronize()
+        observe("read", float(view.sum()))
+
+    _in_a_bare_thread(body)
+
+
+@silent(pair="numpy_of_fresh")
+def numpy_view_of_the_half_at_rest() -> None:
+    """Only the half that is not downloaded is read."""
+    _in_a_bare_thread(lambda: observe("read", float(_view_of_fresh_memory()[: N // 2].sum())))
     torch.cuda.synchronize()
 
 

@@ -33,10 +33,10 @@ class Expected(enum.Enum):
 class Program:
     """One litmus program; programs of one pair differ in what repairs the race.
 
-    `observable`: some order of whole operations (kernels, copies, nodes of a graph, host accesses)
-    that the program's own edges allow changes an observation. False on every silent program, and on
-    a race that only rewrites equal bytes, touches a value that nobody uses, or shows only where two
-    kernels interleave.
+    `observable`: some order of operations (kernels, copies or halves of them, nodes of a graph,
+    host accesses) that the program's own edges allow changes an observation. False on every silent
+    program, and on a race that only rewrites equal bytes, touches a value that nobody uses, or
+    shows only where two kernels interleave.
     """
 
     name: str

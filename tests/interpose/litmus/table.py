@@ -20,8 +20,8 @@ edit.
 Each program is an ordinary function that a user of PyTorch could have written; it knows nothing of
 racegate but `observe(name, value)`, which marks what must not depend on the schedule. Programs of
 one pair differ in what repairs the race. *racy*: one run holds a pair of conflicting accesses
-without an order. *observable*: some order of whole operations (kernels, copies, nodes of a graph,
-host accesses) that the program's own edges allow changes an observation.
+without an order. *observable*: some order of operations (kernels, copies or halves of them, nodes
+of a graph, host accesses) that the program's own edges allow changes an observation.
 
 `python3 -m litmus.on_gpu` (in `tests/interpose`) runs them on a real GPU and under PyTorch's own
 stream sanitizer.

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
+from racegate.interpose.device.copies import Copy
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Call, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
@@ -49,8 +50,8 @@ class Calls:
             return
         with self._session.lock:
             library.take_news()
-            for thread, address, is_write in library.touches():
-                self._session.touched(thread, address, is_write=is_write)
+            for touch in library.touches():
+                self._session.touches.touched(touch)
             for entry in library.drain():
                 self._taking[entry.kind](entry)
 
@@ -76,7 +77,7 @@ class Calls:
 
     def _freed(self, entry: LogEntry) -> None:
         session = self._session
-        session.guards.open(entry.a, entry.a + entry.b)
+        session.guards.drop(entry.a, entry.a + entry.b)
         session.queue.force_all()  # both ways to free wait for the device
         session.memory_removed(entry.a)
         self._library.release(entry.a, entry.b)
@@ -143,12 +144,12 @@ class Calls:
         reads: Ranges = ((source, source + size),) if source_place is not Place.PAGEABLE else ()
         writes: Ranges = ((to, to + size),) if to_place is not Place.PAGEABLE else ()
         kind = _COPY_KINDS[to_place is Place.DEVICE, source_place is Place.DEVICE]
-        run = partial(ctypes.memmove, to, source, size)
+        run = Copy(to, source, size)
         if source_place is Place.PAGEABLE:  # staged before the call returns
             keep = ctypes.create_string_buffer(ctypes.string_at(source, size), size)
-            run = partial(ctypes.memmove, to, keep, size)
-        session.guards.open(to, to + size)
-        session.guards.open_to_read(source, source + size)
+            run = Copy(to, ctypes.addressof(keep), size, keep)
+        session.guards.lift(to, to + size)
+        session.guards.lift_to_read(source, source + size)
         if self._graphs.capturing:
             capture = self._library.capture_of(stream)
             if self._graphs.add(capture, kind, stream, reads, writes, run):
@@ -166,6 +167,7 @@ class Calls:
 
         run = partial(ctypes.memset, to, value, size)
         writes = ((to, to + size),)
+        session.guards.lift(to, to + size)
         capture = self._library.capture_of(stream)
         if not self._graphs.add(capture, "memset", stream, (), writes, run):
             session.issue("memset", stream, (), writes, run)

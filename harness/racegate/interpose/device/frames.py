@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,49 +24,57 @@ class _File(Enum):
     BELOW = "below"
 
 
-@dataclass(slots=True)
-class _Code:
-    """What is known of a code object. places: its frames by instruction; code: kept, so that no
-    other gets its id.
-    """
-
-    kind: _File
-    code: CodeType
-    places: dict[int, Frame]
+_Places = dict[int, Frame]  # the frames of one code object, by instruction
+_NOT_SEEN: _Places = {}
+_BELOW: _Places = {}
 
 
 class Frames:
     """Frames by code object and instruction: a place is made once."""
 
     def __init__(self) -> None:
-        self._codes: dict[int, _Code] = {}
+        # By the id of the code: its hash reads all of it. None: no code of the program.
+        self._codes: dict[int, _Places | None] = {}
+        self._kept: list[CodeType] = []  # so that no other gets its id
 
     def walk(self, frame: FrameType | None) -> Stack:
-        """On the path of every event: by the id of the code (its hash reads all of it), and by the
-        instruction (its line is searched for from the function's first).
+        """On the path of every event. Places by the instruction: its line is searched for from the
+        function's first.
         """
         frames: list[Frame] = []
         codes = self._codes
-        program, below = _File.PROGRAM, _File.BELOW
         while frame is not None:
             code = frame.f_code
-            known = codes.get(id(code))
-            if known is None:
-                known = codes[id(code)] = _Code(_kind_of_file(code.co_filename), code, {})
-            kind = known.kind
-            if kind is program:
-                at = frame.f_lasti
-                place = known.places.get(at)
-                if place is None:
-                    place = (code.co_filename, frame.f_lineno, code.co_qualname)
-                    known.places[at] = place
-                frames.append(place)
-                if len(frames) == FRAMES_MAX:
-                    break
-            elif kind is below:
+            places = codes.get(id(code), _NOT_SEEN)
+            if places is None:
+                frame = frame.f_back
+                continue
+            if places is _NOT_SEEN:
+                self._learn(code)
+                continue
+            if places is _BELOW:
+                break
+            at = frame.f_lasti
+            place = places.get(at)
+            if place is None:
+                place = places[at] = (code.co_filename, frame.f_lineno, code.co_qualname)
+            frames.append(place)
+            if len(frames) == FRAMES_MAX or _is_main(code, frame):
                 break
             frame = frame.f_back
         return tuple(frames)
+
+    def _learn(self, code: CodeType) -> None:
+        self._kept.append(code)
+        kind = _kind_of_file(code.co_filename)
+        self._codes[id(code)] = {} if kind is _File.PROGRAM else None
+        if kind is _File.BELOW:
+            self._codes[id(code)] = _BELOW
+
+
+def _is_main(code: CodeType, frame: FrameType) -> bool:
+    """Whether this is the script, or the module, that the program is: what runs it follows."""
+    return code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
 
 def is_program_file(name: str) -> bool:

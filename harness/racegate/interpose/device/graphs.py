@@ -105,6 +105,8 @@ class Graphs:
         reads, writes = merged(graph.reads), merged(graph.writes)
 
         def run() -> None:
+            for low, high in (*reads, *writes):
+                self._session.guards.lift(low, high)
             with self._session.own():
                 for part in graph.parts:
                     part.run()

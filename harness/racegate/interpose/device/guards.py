@@ -1,18 +1,20 @@
 """Pages of pinned memory that the device may be using are closed, so that no touch goes unseen.
 
-A page closes when an operation that uses it is issued, and opens at an access that is reported, at
-the first touch of any other kind, and when the host has waited for the operation.
+A page closes when an operation that uses it is issued. It opens at an access that is reported, and
+at the first touch of any other kind, until the thread comes to the device again; and for good when
+the host has waited for the operation.
 """
 
 from __future__ import annotations
 
-import ctypes
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from racegate.interpose.order.clocks import Clock, knows
 
 _NONE, _READ, _OPEN = 0, 1, 2
+PAGE = 4096
 
 
 class SetPages(Protocol):
@@ -23,11 +25,14 @@ class SetPages(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Guard:
+    """low, high: whole pages; lifters: threads for whose accesses they stand open."""
+
     low: int
     high: int
     lane: int
     number: int
     mode: int
+    lifters: set[int] = field(default_factory=set)
 
 
 def _no_pages(low: int, high: int, *, mode: int) -> bool:
@@ -40,78 +45,92 @@ class Guards:
     def __init__(self) -> None:
         self.set_pages: SetPages = _no_pages
         self._guards: list[_Guard] = []
+        self._has_lifted = False
 
     def has_any(self) -> bool:
         return bool(self._guards)
 
-    def close(self, low: int, high: int, lane: int, number: int, *, is_write: bool) -> None:
-        """The device uses these bytes: it writes them, or only reads."""
+    def close(self, low: int, high: int, lane: int, number: int, *, is_write: bool) -> bool:
+        """The device uses these bytes: it writes them, or only reads. False: it cannot be."""
         mode = _NONE if is_write else _READ
+        low, high = low & -PAGE, (high + PAGE - 1) & -PAGE
+        others = []
         for guard in self._guards:
             if (guard.low, guard.high, guard.lane, guard.mode) == (low, high, lane, mode):
                 guard.number = number  # closed already, and for longer
-                return
-        self.open(low, high)
-        if self.set_pages(low, high, mode=mode):
-            self._guards.append(_Guard(low, high, lane, number, mode))
+                return True
+            if guard.low < high and low < guard.high:
+                others.append(guard)
+        lifters = {thread for guard in others for thread in guard.lifters}
+        lifters.discard(threading.get_ident())  # it comes to the device now
+        if not lifters and not self.set_pages(low, high, mode=mode):
+            return False
+        self._guards.append(_Guard(low, high, lane, number, mode, lifters))
+        self._close_again(others)
+        return True
 
-    def open(self, low: int, high: int) -> None:
-        """These bytes are about to be touched, by something that is reported or by us."""
+    def lift(self, low: int, high: int) -> None:
+        """This thread is about to touch these bytes, and that is reported, or ours."""
         if not self._guards:
             return
-        page = 4095
-        low, high = low & ~page, (high + page) & ~page
-        for guard in [g for g in self._guards if (g.low & ~page) < high and low < g.high]:
-            self._open(guard)
+        thread = threading.get_ident()
+        for guard in self._guards:
+            if guard.low < high and low < guard.high and thread not in guard.lifters:
+                guard.lifters.add(thread)
+                self._has_lifted = True
+                self.set_pages(guard.low, guard.high, mode=_OPEN)
+                self.lift(guard.low, guard.high)  # others on the same pages stand open now
 
-    def open_to_read(self, low: int, high: int) -> None:
+    def note_open(self, low: int, high: int) -> None:
+        """A touch has opened a page: it closes again when this thread goes on."""
+        for guard in self._guards:
+            if guard.low < high and low < guard.high:
+                guard.lifters.add(threading.get_ident())
+                self._has_lifted = True
+
+    def lift_to_read(self, low: int, high: int) -> None:
         """We are about to read these bytes: pages that only the device's reads closed stay so."""
-        if any(guard.mode == _NONE for guard in self._guards):
-            self.open(low, high)
+        if any(g.mode == _NONE and g.low < high and low < g.high for g in self._guards):
+            self.lift(low, high)
+
+    def settle(self) -> None:
+        """What this thread touched it has touched: the pages that it lifted close again."""
+        if not self._has_lifted:
+            return
+        thread = threading.get_ident()
+        settled = [guard for guard in self._guards if thread in guard.lifters]
+        for guard in settled:
+            guard.lifters.discard(thread)
+        self._has_lifted = any(guard.lifters for guard in self._guards)
+        self._close_again(settled)
+
+    def drop(self, low: int, high: int) -> None:
+        """These bytes are the device's own work from now on, or are no more."""
+        self._end([guard for guard in self._guards if guard.low < high and low < guard.high])
 
     def arrive(self, clock: Clock) -> None:
         """The host knows that what the clock covers is complete."""
-        for guard in [g for g in self._guards if knows(clock, g.lane, g.number)]:
-            self._open(guard)
+        self._end([guard for guard in self._guards if knows(clock, guard.lane, guard.number)])
 
     def open_all(self) -> None:
-        for guard in list(self._guards):
-            self._open(guard)
+        self._end(list(self._guards))
 
-    def _open(self, guard: _Guard) -> None:
-        self._guards.remove(guard)
-        self.set_pages(guard.low, guard.high, mode=_OPEN)
+    def is_written(self, low: int, high: int) -> bool:
+        """Whether an operation that may be pending writes on these pages."""
+        return any(g.mode == _NONE and g.low < high and low < g.high for g in self._guards)
 
+    def _end(self, done: list[_Guard]) -> None:
+        if not done:
+            return
+        self._guards = [guard for guard in self._guards if guard not in done]
+        for guard in done:
+            self.set_pages(guard.low, guard.high, mode=_OPEN)
+        self._close_again(
+            [g for g in self._guards if any(g.low < d.high and d.low < g.high for d in done)]
+        )
 
-class Snapshots:
-    """Registered memory shares its pages with others, so they stay open: its bytes are compared.
-
-    What an upload reads is kept until the host has waited; bytes that changed meanwhile, without a
-    write that was reported, were written below Python.
-    """
-
-    BYTES_MAX = 1 << 20  # of one upload
-
-    def __init__(self) -> None:
-        self._kept: dict[int, bytes] = {}
-
-    def add(self, low: int, high: int) -> None:
-        """The device will read [low, high)."""
-        if high - low <= self.BYTES_MAX:
-            self._kept[low] = ctypes.string_at(low, high - low)
-
-    def drop(self, low: int, high: int) -> None:
-        """A write of these bytes was reported, or the memory is no more."""
-        kept = self._kept
-        for start in [s for s, data in kept.items() if s < high and low < s + len(data)]:
-            del kept[start]
-
-    def take_changed(self) -> list[int]:
-        """The first changed byte of each upload's source; nothing is kept afterwards."""
-        kept, self._kept = self._kept, {}
-        changed = []
-        for low, data in kept.items():
-            now = ctypes.string_at(low, len(data))
-            if now != data:
-                changed.append(low + next(i for i, byte in enumerate(data) if now[i] != byte))
-        return changed
+    def _close_again(self, guards: list[_Guard]) -> None:
+        """Pages that nobody has lifted; the stricter mode last, so that it stands."""
+        for guard in sorted(guards, key=lambda guard: -guard.mode):
+            if not guard.lifters:
+                self.set_pages(guard.low, guard.high, mode=guard.mode)

@@ -55,12 +55,25 @@ class LogEntry(NamedTuple):
     d: int
 
 
+class Touch(NamedTuple):
+    """Bytes that code which reports nothing touched. page: their page as it was before, if the
+    touch came by a fault, which knows its first byte only.
+    """
+
+    thread: int
+    address: int
+    size: int
+    is_write: bool
+    page: bytes | None
+
+
 Handler = Callable[[int, int, int, int, int, bytes], int]
 
 _WORD = ctypes.c_uint64
 _CALLBACK = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD, _WORD, _WORD, _WORD, ctypes.c_char_p)
 _ROOM = 256
 _FIELDS = 6
+_PAGE = 4096
 
 
 class Library:
@@ -76,7 +89,8 @@ class Library:
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
         self._news = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
-        self._touches = (_WORD * 3)()
+        self._touch = (_WORD * 5)()
+        self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
         self._callback: object = None
 
@@ -106,13 +120,12 @@ class Library:
         address = ctypes.c_void_p
         return bool(self._library.vg_guard(address(low), address(high), ctypes.c_int(mode)))
 
-    def touches(self) -> list[tuple[int, int, bool]]:
-        """(thread, address, is a write) of touches noted since, oldest first."""
-        found = []
-        while self._library.vg_touch(self._touches):
-            thread, address, is_write = self._touches
-            found.append((thread, address, bool(is_write)))
-        return found
+    def touches(self) -> Iterator[Touch]:
+        """Touches noted since, oldest first."""
+        while self._library.vg_touch(self._touch, self._page):
+            thread, address, size, is_write, has_page = self._touch
+            page = self._page.raw if has_page else None
+            yield Touch(thread, address, size, bool(is_write), page)
 
     def drain(self) -> Iterator[LogEntry]:
         """The calls logged since, oldest first."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from racegate.interpose.device.copies import Copy, Half, whole
 from racegate.interpose.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
@@ -19,17 +20,25 @@ EVERYTHING = "everything"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """operation: a label, a kind with a star (`d2h*`) or `everything`; until: a label, `forced`."""
+    """operation: a label, a kind with a star (`d2h*`) or `everything`, or of a copy `start of` or
+    `rest of` and a label: its other half lands when it is issued; until: a label, `forced`.
+    """
 
     operation: str
     until: str = UNTIL_FORCED
 
+    @property
+    def half(self) -> Half | None:
+        """The half of a copy that it keeps back, None for whole operations."""
+        return next((half for half in Half if self.operation.startswith(half.value)), None)
+
     def matches(self, label: str) -> bool:
-        if self.operation == EVERYTHING:
+        operation = whole(self.operation)
+        if operation == EVERYTHING:
             return True
-        if self.operation.endswith("*"):
-            return label.startswith(self.operation[:-1])
-        return label == self.operation
+        if operation.endswith("*"):
+            return label.startswith(operation[:-1])
+        return label == operation
 
     def __str__(self) -> str:
         return f"{self.operation} until {self.until}"
@@ -76,6 +85,8 @@ class Queue:
             return
         if hold is not None:
             self.realised[str(hold)] += 1
+            if hold.half is not None and not behind and isinstance(run, Copy):
+                run = run.tear(hold.half)
         until = hold.until if hold is not None else ""
         self._pending.append(_Node(label, lane, number, list(clock), run, until))
 

@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from racegate.interpose.device.frames import Frames, is_program_file
-from racegate.interpose.device.guards import Guards, Snapshots
+from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
+from racegate.interpose.device.touches import TouchWatch
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
 
-RANGES_GUARDED_MAX = 16  # per operation
 OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
 
 
@@ -49,8 +49,8 @@ class Session:
         self.spans = Spans()
         self.births = Births()
         self.guards = Guards()
-        self.snapshots = Snapshots()
         self.not_seen: Counter[str] = Counter()
+        self.touches = TouchWatch(self)
         self.parts: dict[str, list[str]] = {}
         self.held_threads = HeldThreads()
         self.is_recording = True
@@ -150,11 +150,13 @@ class Session:
             name = f"stream {len(self._streams) - 1} (blocking)"
             self._streams[handle] = self.recorder.add_stream(name, is_blocking=True)
 
-    def stack(self) -> Stack:
-        """Frames of the program, innermost first: no torch, no standard library, none of ours."""
+    def stack(self, frame: FrameType | None = None) -> Stack:
+        """Frames of the program, innermost first: no torch, no standard library, none of ours.
+        frame: where to begin, if not with the caller.
+        """
         if self.is_bare:
             return ()
-        frames = self._frames.walk(sys._getframe(1))
+        frames = self._frames.walk(frame or sys._getframe(1))
         if not frames and threading.get_ident() != self._main:
             # a backward pass runs in a thread without Python frames
             frames = self._frames.walk(self.main_frame())
@@ -203,20 +205,8 @@ class Session:
                 clock = recorder.lanes.clocks[lane]
                 self.queue.submit(label, lane, access.number, clock, run)
             if self.spans.pinned and self.is_recording:
-                self._guard(reads, lane, access.number, is_write=False)
-                self._guard(writes, lane, access.number, is_write=True)
+                self.touches.use(access, reads, writes)
         return label
-
-    def _guard(self, ranges: Ranges, lane: int, number: int, *, is_write: bool) -> None:
-        """Pinned memory that the operation uses is closed, or kept to be compared."""
-        for low, high in ranges[:RANGES_GUARDED_MAX]:
-            span = self.spans.find(low)
-            if span is None or span.place is not Place.PINNED:
-                continue
-            if span.is_whole_pages:
-                self.guards.close(low, high, lane, number, is_write=is_write)
-            elif not is_write:
-                self.snapshots.add(low, high)
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
@@ -233,37 +223,18 @@ class Session:
                 self.queue.reach(label)
             if self.is_recording:
                 self.recorder.host(self.thread_lane(), label, stack, reads, writes)
-                for low, high in (*reads, *writes):
-                    self.guards.open(low, high)
-                for low, high in writes:
-                    self.snapshots.drop(low, high)
-
-    def touched(self, thread: int, address: int, *, is_write: bool) -> None:
-        """Code that nobody reports touched a byte that the device may be using."""
-        self.not_seen["pinned memory touched below Python (the first byte of each touch)"] += 1
-        self.guards.open(address, address + 1)  # it is open already, and may be closed again
-        stack = self.stack()
-        byte = ((address, address + 1),)
-        label = self.recorder.label(f"host {'write' if is_write else 'read'} (raw)", stack)
-        reads, writes = ((), byte) if is_write else (byte, ())
-        self.recorder.host(self.thread_lane(thread), label, stack, reads, writes)
-
-    def _audit(self) -> None:
-        for address in self.snapshots.take_changed():
-            self.touched(threading.get_ident(), address, is_write=True)
+                self.touches.expect(reads, writes)
 
     def wait_stream(self, stream: int) -> None:
         """The host waits for a stream."""
         with self.lock:
             self.drain()
-            self._audit()
             lane = self.stream_lane(stream)
             self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
 
     def wait_device(self) -> None:
         with self.lock:
             self.drain()
-            self._audit()
             stack, thread = self.stack(), self.thread_lane()
             for lane in self.recorder.streams():
                 self._arrive(self.recorder.wait_stream(thread, lane, stack))
@@ -272,7 +243,6 @@ class Session:
         """The host waits for an event."""
         with self.lock:
             self.drain()
-            self._audit()
             clock = self.recorder.wait(self.thread_lane(), event, self.stack())
             if clock is not None:
                 self._arrive(clock)
@@ -310,10 +280,10 @@ class Session:
 
     def _arrive(self, clock: Clock) -> None:
         """The host knows that all of clock is complete."""
-        self.queue.force(clock)
-        if self.guards.has_any():
-            self.guards.arrive(self.recorder.lanes.clocks[self.thread_lane()])
         known = self.recorder.lanes.clocks[self.thread_lane()]
+        if self.spans.pinned:
+            self.touches.arrive(known)
+        self.queue.force(clock)
         for event, (number, version) in list(self._unsettled.items()):
             if covers(known, version.clock):
                 self.settle(event, number)
@@ -330,7 +300,9 @@ class Session:
 
     def found_complete(self, event: int, thread: int) -> None:
         """An allocator was told that an event is complete."""
-        self.recorder.wait(self.thread_lane(thread), event, self.stack())
+        lane = self.thread_lane(thread)
+        self.recorder.wait(lane, event, self.stack())
+        self.touches.found_complete(self.recorder.lanes.clocks[lane])
 
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
@@ -348,6 +320,6 @@ class Session:
     def memory_removed(self, base: int) -> None:
         span = self.spans.find(base)
         if span is not None:
-            self.snapshots.drop(span.base, span.end)
+            self.touches.forget(span)
         self.spans.remove(base)
         self.recorder.shadow.remove(base)

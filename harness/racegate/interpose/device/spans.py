@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from enum import Enum
+
+from racegate.interpose.device.guards import PAGE
+from racegate.interpose.device.kept import is_shared_mapping
+from racegate.interpose.order.ranges import Ranges
 
 
 class Place(Enum):
@@ -16,17 +20,28 @@ class Place(Enum):
 
 class Span:
     """One allocation or registration. storage: a CPU alias of its bytes, made when first needed;
-    is_whole_pages: nothing else lies on its pages.
+    first_page, last_page: of the pages on which nothing else lies; is_shared: other processes may
+    have the memory too; is_landed_in: a real GPU writes it when it likes, so that no look at it
+    says what it holds.
     """
 
-    __slots__ = ("base", "end", "is_whole_pages", "place", "storage")
+    __slots__ = (
+        "base", "end", "first_page", "is_landed_in", "is_shared", "last_page", "place", "storage",
+    )  # fmt: skip
 
-    def __init__(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
-        self.is_whole_pages = is_whole_pages and place is Place.PINNED
+    def __init__(
+        self, base: int, size: int, place: Place, *, is_whole_pages: bool, is_shared: bool = False
+    ) -> None:
         self.base = base
         self.end = base + size
         self.place = place
+        self.is_shared = is_shared
+        self.is_landed_in = False
         self.storage: object = None
+        up, down = (base + PAGE - 1) & -PAGE, (base + size) & -PAGE
+        self.first_page, self.last_page = up, down
+        if is_whole_pages:
+            self.first_page, self.last_page = base & -PAGE, (base + size + PAGE - 1) & -PAGE
 
 
 class Spans:
@@ -44,7 +59,10 @@ class Spans:
     def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
         self.remove(base)
         insort(self._bases, base)
-        self._spans[base] = Span(base, size, place, is_whole_pages=is_whole_pages)
+        is_shared = not is_whole_pages and is_shared_mapping(base)
+        self._spans[base] = Span(
+            base, size, place, is_whole_pages=is_whole_pages, is_shared=is_shared
+        )
         self.pinned += place is Place.PINNED
 
     def remove(self, base: int) -> None:
@@ -61,6 +79,20 @@ class Spans:
             return None
         span = self._spans[self._bases[index]]
         return span if address < span.end else None
+
+    def pinned_hulls(self, ranges: Ranges) -> Ranges:
+        """The parts of sorted ranges that are pinned, those of one span as one range."""
+        hulls = []
+        for base in self._bases:
+            span = self._spans[base]
+            if span.place is not Place.PINNED:
+                continue
+            first = bisect_right(ranges, base, key=lambda pair: pair[1])
+            last = bisect_left(ranges, span.end, key=lambda pair: pair[0])
+            if first < last:
+                low, high = ranges[first][0], ranges[last - 1][1]
+                hulls.append((max(low, base), min(high, span.end)))
+        return tuple(hulls)
 
     def place(self, address: int) -> Place:
         span = self.find(address)

@@ -10,13 +10,13 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Call
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
+from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
 _OPEN = 2
-NO_GUARD = "pinned memory whose pages could not be closed (raw touches of it are not seen)"
 _IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
 
 
@@ -94,8 +94,8 @@ class GpuCalls(Calls):
         to_place, source_place = session.spans.place(to), session.spans.place(source)
         reads: Ranges = ((source, source + size),) if source_place is not Place.PAGEABLE else ()
         writes: Ranges = ((to, to + size),) if to_place is not Place.PAGEABLE else ()
-        session.guards.open(to, to + size)
-        session.guards.open(source, source + size)
+        session.guards.lift(to, to + size)
+        session.guards.lift(source, source + size)
         follows = self._launched(
             f"{_letter(source_place)}2{_letter(to_place)}", stream, reads, writes
         )
@@ -139,7 +139,8 @@ class GpuCalls(Calls):
     def _close(self, low: int, high: int, mode: int) -> bool:
         is_closed = self._guard(low, high, mode=mode)
         if not is_closed:
-            self._session.not_seen[NO_GUARD] += 1
+            self._session.not_seen[RAW_READS] += 1
+            self._session.not_seen[RAW_WRITES] += 1
         return is_closed
 
 

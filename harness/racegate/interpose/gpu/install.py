@@ -32,6 +32,7 @@ class GpuDevice:
     def __init__(self, path: Path, session: Session, refuse: Callable[[str], None]) -> None:
         """path: the preloaded library; refuse: called with the name of what nobody modelled."""
         self.session = session
+        session.touches.lands_at_once = False
         self.library = ForwardLibrary(path)
         self.graphs = Graphs(session)
         self.calls = GpuCalls(self.library, session, self.graphs, refuse)

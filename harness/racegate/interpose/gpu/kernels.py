@@ -22,6 +22,11 @@ from racegate.interpose.order.ranges import Ranges, merged
 _NO_NUMBER = "Expected a value of type 'Tensor' for argument"
 
 
+# torch's own body makes a number on the device of the base and calls the other operator with it,
+# which no kernel in Python can be given: torch stops at an assertion before it is called.
+_POWERS = {"aten::pow.Scalar": "Tensor_Tensor", "aten::pow.Scalar_out": "Tensor_Tensor_out"}
+
+
 class NumberCalls(threading.local):
     """Calls torch's kernels with the Python numbers that torch makes of its wrapped ones.
 
@@ -42,6 +47,8 @@ class NumberCalls(threading.local):
         kwargs: dict[str, Any],
     ) -> Any:
         """Runs the kernel `original` of the operator."""
+        if operator.name in _POWERS:
+            return _power_of_number(_POWERS[operator.name], *args, **kwargs)
         if self._is_allowed or not _has_number(operator, args):
             return original.call_boxed(keyset, *args, **kwargs)
         self._is_allowed = True
@@ -231,6 +238,13 @@ class GpuKernels:
             return native.call_boxed(keyset, to, source, non_blocking)
 
         return copy
+
+
+def _power_of_number(overload: str, base: Any, exponent: Tensor, **kwargs: Any) -> Tensor:
+    """A number to the power of a tensor, with a base of no dimensions on the host instead."""
+    base = torch.tensor(base, dtype=torch.result_type(base, exponent))
+    with torch._C._AutoDispatchBelowAutograd():
+        return getattr(torch.ops.aten.pow, overload)(base, exponent, **kwargs)
 
 
 def _has_number(operator: Operator, args: tuple[Any, ...]) -> bool:

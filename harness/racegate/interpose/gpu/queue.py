@@ -73,7 +73,7 @@ class LatchQueue(Queue):
         if self.is_eager:
             run()
             return
-        hold = next((hold for hold in self.holds if hold.matches(label)), None)
+        hold = next((hold for hold in self.holds if hold.matches(label) and not hold.half), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._nodes
         )

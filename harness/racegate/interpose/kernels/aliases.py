@@ -57,7 +57,7 @@ def find_alias(session: Session, tensor: Tensor) -> Alias:
             aliases[key] = alias
     span = alias.span
     if span is not None and span.place is Place.PINNED:
-        session.guards.open(span.base, span.end)
+        session.guards.drop(span.base, span.end)
     return alias
 
 

@@ -57,7 +57,8 @@ def bind(
             continue
         bound.args.append(value)
         if value is not None and position in operator.tensors:
-            bound.call = operator.overload  # a number stands for a tensor
+            # A number stands for a tensor: not every release of torch lets this overload have one.
+            bound.call = operator.overload.overloadpacket
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
         bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))

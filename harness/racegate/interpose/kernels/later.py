@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ def grow_outputs(operator: Operator, kwargs: dict[str, Any], bound: Bound) -> bo
     if all(t.numel() for value in outputs for t in tensors_in(value) if t.is_cuda):
         return False
     meta_kwargs = _to_meta(bound.kwargs, {})
-    operator.overload(*_to_meta(bound.args, {}), **meta_kwargs)
+    _caller(operator, bound)(*_to_meta(bound.args, {}), **meta_kwargs)
     has_grown = False
     for name in operator.writes_named & kwargs.keys():
         pairs = zip(tensors_in(kwargs[name]), tensors_in(meta_kwargs[name]), strict=True)
@@ -54,7 +55,13 @@ def shapes_of(operator: Operator, bound: Bound) -> Any:
     """The result as meta tensors; arguments that are results stand for themselves."""
     stands_for: dict[int, Tensor] = {}
     kwargs = _to_meta(bound.kwargs, stands_for)
-    return _restored(operator.overload(*_to_meta(bound.args, stands_for), **kwargs), stands_for)
+    made = _caller(operator, bound)(*_to_meta(bound.args, stands_for), **kwargs)
+    return _restored(made, stands_for)
+
+
+def _caller(operator: Operator, bound: Bound) -> Callable[..., Any]:
+    """What also computes shapes: the CPU kernel alone does not."""
+    return operator.overload if bound.call is operator.kernel else bound.call
 
 
 def _restored(value: Any, stands_for: dict[int, Tensor]) -> Any:

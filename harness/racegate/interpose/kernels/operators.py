@@ -22,8 +22,12 @@ KEPT = frozenset({
     "aten::_nested_view_from_buffer", "aten::_local_scalar_dense",
 })  # fmt: skip
 
-# No kernel of their own for CUDA, but their bodies launch some below the dispatcher.
-ADDED = ("aten::convolution", "aten::convolution.out")
+# No kernel of their own for CUDA, but one body for all devices, which launches some below the
+# dispatcher. ldexp has one from torch 2.14 on, and was made of others before.
+ADDED = (
+    "aten::convolution", "aten::convolution.out", "aten::ldexp.Tensor", "aten::ldexp.out",
+    "aten::ldexp_",
+)  # fmt: skip
 
 # operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
 PICKS = {
@@ -55,6 +59,7 @@ class Operator:
     writes, writes_named: the arguments that it writes, by position and by name
     waits: whether the host waits inside a call with these arguments
     has_outputs: it writes some that can only be given by name (`out=`)
+    gives_value: its result is no tensor (`equal`)
     """
 
     name: str
@@ -68,6 +73,7 @@ class Operator:
     is_random: bool
     is_indexed: bool
     takes_generator: bool
+    gives_value: bool
     waits: Callable[[tuple[Any, ...]], bool]
 
 
@@ -77,7 +83,7 @@ def describe(name: str) -> Operator:
     base, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), base)
     op = getattr(packet, overload or "default")
-    arguments = op._schema.arguments
+    arguments, returned = op._schema.arguments, op._schema.returns
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
     return Operator(
         name=name,
@@ -91,6 +97,7 @@ def describe(name: str) -> Operator:
         is_random=torch.Tag.nondeterministic_seeded in op.tags,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
+        gives_value=bool(returned) and not any("Tensor" in str(r.type) for r in returned),
         waits=_waits(name),
     )
 
@@ -118,7 +125,8 @@ def device_operators() -> list[Operator]:
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         if not name.startswith("aten::") or name in KEPT:
             continue
-        if (has_kernel(name, "CUDA") or name in ADDED) and not is_view(name):
+        is_added = name in ADDED and has_kernel(name, "CompositeExplicitAutograd")
+        if (has_kernel(name, "CUDA") or is_added) and not is_view(name):
             found.append(describe(name))
     return found
 

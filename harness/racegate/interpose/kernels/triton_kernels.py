@@ -15,17 +15,23 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.order.ranges import Ranges, merged
 
 
 class TritonKernels:
-    """Launches of interpreted kernels become operations on the current stream."""
+    """Launches of interpreted kernels become operations on the current stream.
+
+    memo: of launches that need not run again, for who makes many runs
+    """
 
     def __init__(self, session: Session, library: Library, graphs: Graphs) -> None:
         self._session = session
         self._library = library
         self._graphs = graphs
         self._noting: list[tuple[Any, int, bool]] | None = None
+        self._atomics: list[tuple[Any, int, bool]] = []
+        self.memo: Memo | None = None
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -37,7 +43,10 @@ class TritonKernels:
 
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             name = getattr(executor.fn, "__name__", "?")
-            return kernels.launch(name, args, kwargs, lambda: plain(executor, *args, **kwargs))
+            known = call_of(executor, args, kwargs) if kernels.memo is not None else None
+            return kernels.launch(
+                name, args, kwargs, lambda: plain(executor, *args, **kwargs), call=known
+            )
 
         executor.__call__ = call
         interpreter.inspect = _Inspect()  # type: ignore[attr-defined]
@@ -64,22 +73,37 @@ class TritonKernels:
         self._note_calls(builder, "create_atomic_cas", mask_at=None, is_write=True)
 
     def launch(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Callable[[], Any],
+        *,
+        call: Call | None = None,
     ) -> Any:
-        """One launch on the current stream. Its bytes are known when it ran."""
+        """One launch on the current stream. Its bytes are known when it ran.
+
+        call: by which the memo knows it
+        """
         session = self._session
         session.drain()
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         kind = f"kernel {name}"
         if session.queue.is_eager and not capture:
-            result, reads, writes = self._run(run)
+            with session.own():
+                if call is not None:
+                    self._to_cpu(args, kwargs)  # opens the pages that it may touch
+                result, reads, writes = self._run(run, call)
             session.issue(kind, stream, reads, writes, None)
             return result
 
         def work() -> None:
             with session.own():
-                run()
+                if call is not None:
+                    self._to_cpu(args, kwargs)
+                if self.memo is None or call is None or self.memo.find(call) is None:
+                    run()
 
         tensors = [t for value in (*args, *kwargs.values()) for t in tensors_in(value)]
         whole = merged(r for tensor in tensors for r in bytes_of(session, tensor))
@@ -89,15 +113,23 @@ class TritonKernels:
             session.issue(kind, stream, (), whole, work)
         return None
 
-    def _run(self, run: Callable[[], Any]) -> tuple[Any, Ranges, Ranges]:
+    def _run(self, run: Callable[[], Any], call: Call | None) -> tuple[Any, Ranges, Ranges]:
+        memo = self.memo if call is not None else None
+        if memo is not None and call is not None:
+            if (footprint := memo.find(call)) is not None:
+                return None, *footprint
+            memo.begin()
         noted: list[tuple[Any, int, bool]] = []
-        self._noting = noted
+        self._noting, self._atomics = noted, []
         try:
-            with self._session.own():
-                result = run()
+            result = run()
         finally:
             self._noting = None
-        return result, ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
+        reads, writes = ranges_of(noted, is_write=False), ranges_of(noted, is_write=True)
+        if memo is not None and call is not None:
+            loaded = ranges_of(self._atomics, is_write=True)
+            memo.end(call, reads, merged((*reads, *loaded)), writes)
+        return result, reads, writes
 
     def _to_cpu(self, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
         def alias(value: Any) -> Any:
@@ -118,7 +150,12 @@ class TritonKernels:
         def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
             if self._noting is not None:
                 mask = args[mask_at] if mask_at is not None else None
-                self._noting.append(_addresses(args[pointer_at], mask, is_write=is_write))
+                noted = _addresses(args[pointer_at], mask, is_write=is_write)
+                self._noting.append(noted)
+                if is_write and self.memo is not None:
+                    self.memo.note_store(lambda: ranges_of([noted], is_write=True))
+                    if name.startswith("create_atomic"):
+                        self._atomics.append(noted)
             return plain(builder, *args, **kwargs)
 
         setattr(builder, name, method)

@@ -64,15 +64,21 @@ def array_ranges(array: Any) -> Ranges:
 def picked_ranges(array: Any, key: Any) -> Ranges:
     """The bytes that array[key] reads or writes."""
     if _is_basic(key):
-        keys = key if isinstance(key, tuple) else (key,)
-        # A view even of a single element: to read it here would be a touch that nobody reported.
-        picked = array[keys if Ellipsis in keys else (*keys, ...)]
+        picked = _picked(array, key)
         return array_ranges(picked) if picked.size else ()
     offsets = np.zeros((), np.int64)
     for size, stride in zip(array.shape, array.strides, strict=True):
         offsets = offsets[..., None] + np.arange(size) * stride
     places = np.unique(offsets[key]).tolist()
     return element_ranges(0, (), 1) if not places else _at(_address(array), places, array.itemsize)
+
+
+def _picked(array: Any, key: Any) -> Any:
+    """array[key] of a basic key, as a view even of a single element: to read it here would be a
+    touch that nobody reported.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    return array[keys if Ellipsis in keys else (*keys, ...)]
 
 
 def _at(address: int, places: list[int], itemsize: int) -> Ranges:
@@ -121,9 +127,9 @@ def _array_type(session: Session) -> type:
                 touch("host read (numpy)", reads=[key])
             key = _plain(key)
             if _is_basic(key):
-                result = plain[key]
-                if isinstance(result, np.ndarray) and result.ndim:
-                    return result.view(type(self))
+                picked = _picked(plain, key)
+                if picked.ndim:
+                    return picked.view(type(self))
             if _is_pinned(session, plain):
                 session.host_access("host read (numpy)", picked_ranges(plain, key), ())
             return plain[key]

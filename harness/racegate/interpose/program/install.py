@@ -33,6 +33,7 @@ class Installed:
     library: Library
     calls: Calls
     kernels: Kernels
+    triton: TritonKernels
 
     def make_queue(
         self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
@@ -72,7 +73,7 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     track_events(session)
     track_backward(session)
     atexit.register(library.hush)
-    return Installed(session, library, calls, kernels)
+    return Installed(session, library, calls, kernels, triton)
 
 
 def _prefer_plain_kernels() -> None:

@@ -9,9 +9,9 @@ import msgspec
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.interpose.explore import UNDECIDED, changed
-from racegate.interpose.judge import parse_hold
+from racegate.interpose.judge import parse_hold, settled
 from racegate.interpose.launch import Device, checked_program
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.interpose.report import difference
 from racegate.interpose.workflow.witness import ProgramWitness
 
@@ -59,6 +59,8 @@ def replay_program(
     """
     program = checked_program(witness.argv, timeout_s=timeout_s)
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
+    if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
+        base = settled(device, program, base, polls=witness.polls)
     plan = Plan(
         holds=tuple(map(parse_hold, witness.holds)), polls=witness.polls, is_recording=False
     )

@@ -10,6 +10,9 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.judge import Suppression
+from racegate.scenario.files import FILE_BYTES_MAX
+from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
 
 _SIGNATURE = re.compile(r"[0-9a-f]{12}")
@@ -24,16 +27,16 @@ class SuppressionFile(StrictStruct, frozen=True, kw_only=True):
 def load_suppressions(path: Path) -> tuple[Suppression, ...]:
     """Raises BadInput with the file and the reason."""
     try:
-        found = msgspec.toml.decode(path.read_bytes(), type=SuppressionFile).suppression
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raw = decode_toml(read_text(path, FILE_BYTES_MAX))
+        found = msgspec.convert(raw, SuppressionFile).suppression
+    except ReadError as error:
+        raise BadInput(f"{path}: cannot be read: {error}") from None
+    except msgspec.ValidationError as error:
         raise BadInput(f"{path}: {error}") from None
     for number, one in enumerate(found, start=1):
         if not _SIGNATURE.fullmatch(one.signature):
-            text = (
-                f"suppression {number}: {one.signature!r} is no signature: 12 digits of a finding"
-            )
+            said = quoted(one.signature)
+            text = f"suppression {number}: {said} is no signature: 12 digits of a finding"
             raise BadInput(f"{path}: {text}")
         if not one.reason.strip():
             raise BadInput(f"{path}: suppression {one.signature}: the reason is missing")

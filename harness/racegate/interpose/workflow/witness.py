@@ -10,7 +10,14 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.files import write_whole
-from racegate.history.witness import WitnessError, checksum_of, read_object, versions
+from racegate.history.witness import (
+    WitnessError,
+    check_sum,
+    checksum_of,
+    file_of,
+    read_object,
+    versions,
+)
 from racegate.interpose.errors import BadInput
 from racegate.interpose.explore import Judged
 from racegate.interpose.judge import Verdicts, parse_hold
@@ -71,8 +78,7 @@ def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Pa
     for one, target in zip(judged, paths, strict=True):
         finding = findings[one.signature]
         witness = witness_of(finding, one, program, torch=verdicts.outcome.torch_version)
-        text = msgspec.json.format(msgspec.json.encode(witness), indent=1)
-        write_whole(target, text + b"\n")
+        write_whole(target, file_of(msgspec.json.encode(witness)))
     return paths
 
 
@@ -111,10 +117,7 @@ def load_program_witness(path: Path) -> ProgramWitness:
         raise WitnessError(f"{path}: {error}") from error
     if not witness.holds or witness.polls < 0:
         raise WitnessError(f"{path}: a witness has a hold, and no negative number of polls")
-    if witness.checksum != checksum_of(raw):
-        raise WitnessError(
-            f"{path}: altered since it was written (its checksum does not fit); record it again"
-        )
+    check_sum(raw, path)
     return witness
 
 

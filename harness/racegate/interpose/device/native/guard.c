@@ -1,11 +1,12 @@
 /* Pages of pinned memory that the device may be using: a touch by code that nobody reports (memoryview, ctypes, a C
-   extension, a plain NumPy view) faults, is logged with its first byte, and goes on. */
+   extension, a plain NumPy view) faults, is logged with its first byte and with what the page held, and goes on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <ucontext.h>
@@ -17,7 +18,9 @@ enum { GUARDS_MAX = 256, TOUCHES_MAX = 1024, PAGE = 4096 };
 struct guarded { uintptr_t low, high; };
 static struct guarded guards[GUARDS_MAX];
 static volatile int guard_count;
-static struct { uint64_t thread, address, is_write; } touches[TOUCHES_MAX];
+/* number: one more than its place among all touches, stored last; has_page: `pages` holds its page as it was before. */
+static struct { uint64_t thread, address, size, is_write, has_page; volatile uint64_t number; } touches[TOUCHES_MAX];
+static unsigned char pages[TOUCHES_MAX][PAGE];
 static volatile uint64_t touch_count, touch_read;
 static struct sigaction previous;
 static int started;
@@ -28,11 +31,18 @@ static int open_page(uintptr_t address) {
             return !mprotect((void *)(address & ~(uintptr_t)(PAGE - 1)), PAGE, PROT_READ | PROT_WRITE);
     return 0;
 }
-static void note(uintptr_t address, int is_write) {
-    uint64_t at = __sync_fetch_and_add(&touch_count, 1);
-    touches[at % TOUCHES_MAX].thread = (uint64_t)pthread_self();
-    touches[at % TOUCHES_MAX].address = address;
-    touches[at % TOUCHES_MAX].is_write = (uint64_t)is_write;
+static void note(uintptr_t address, size_t size, int is_write, const void *page) {
+    uint64_t at = __sync_fetch_and_add(&touch_count, 1), slot = at % TOUCHES_MAX;
+    touches[slot].number = 0;
+    __sync_synchronize();
+    touches[slot].thread = (uint64_t)pthread_self();
+    touches[slot].address = address;
+    touches[slot].size = size;
+    touches[slot].is_write = (uint64_t)is_write;
+    touches[slot].has_page = page != NULL;
+    if (page) memcpy(pages[slot], page, PAGE);
+    __sync_synchronize();
+    touches[slot].number = at + 1;
     vg_news = 1;
 }
 static void on_fault(int number, siginfo_t *info, void *context) {
@@ -44,7 +54,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 #else
         (void)context;
 #endif
-        note(address, is_write);
+        note(address, 1, is_write, (void *)(address & ~(uintptr_t)(PAGE - 1)));
         return;
     }
     if (previous.sa_flags & SA_SIGINFO) { previous.sa_sigaction(number, info, context); return; }
@@ -83,41 +93,54 @@ int vg_guard(uintptr_t low, uintptr_t high, int mode) {
     }
     return !mprotect((void *)low, high - low, mode ? PROT_READ : PROT_NONE);
 }
-/* Oldest touch not taken yet into out[3]; 0 if there is none. */
-int vg_touch(uint64_t *out) {
-    if (touch_read == touch_count) return 0;
-    if (touch_count - touch_read > TOUCHES_MAX) touch_read = touch_count - TOUCHES_MAX;
-    uint64_t at = touch_read++ % TOUCHES_MAX;
-    out[0] = touches[at].thread; out[1] = touches[at].address; out[2] = touches[at].is_write;
-    return 1;
+/* Oldest touch not taken yet into out[5] (thread, address, size, is a write, has a page), its page as it was before into
+   page[PAGE]; 0 if there is none. Of more than TOUCHES_MAX at once the oldest are lost. */
+int vg_touch(uint64_t *out, void *page) {
+    while (touch_read != touch_count) {
+        if (touch_count - touch_read > TOUCHES_MAX) touch_read = touch_count - TOUCHES_MAX;
+        uint64_t at = touch_read, slot = at % TOUCHES_MAX, number = touches[slot].number;
+        if (number < at + 1) return 0; /* another thread is writing it down */
+        touch_read++;
+        __sync_synchronize();
+        out[0] = touches[slot].thread; out[1] = touches[slot].address; out[2] = touches[slot].size;
+        out[3] = touches[slot].is_write; out[4] = touches[slot].has_page;
+        if (out[4]) memcpy(page, pages[slot], PAGE);
+        __sync_synchronize();
+        if (number == at + 1 && touches[slot].number == number) return 1;
+    }
+    return 0;
 }
 
-/* The kernel does not fault on our behalf: it refuses. So what is read into or written from guarded memory is opened. */
-static void open_range(const void *data, size_t size, int is_write) {
+/* The kernel does not fault on our behalf: it refuses. So what is read into or written from guarded memory is opened
+   before the call; what the call then moved is noted. */
+static void open_range(const void *data, size_t size) {
     uintptr_t low = (uintptr_t)data, high = low + size;
     for (int i = 0; i < guard_count; i++)
         if (low < guards[i].high && guards[i].low < high) {
             uintptr_t from = low > guards[i].low ? low : guards[i].low, to = high < guards[i].high ? high : guards[i].high;
             uintptr_t page = from & ~(uintptr_t)(PAGE - 1);
             mprotect((void *)page, to - page, PROT_READ | PROT_WRITE);
-            note(from, is_write);
         }
 }
+static ssize_t moved(const void *data, ssize_t size, int is_write) {
+    uintptr_t low = (uintptr_t)data, high = low + (size > 0 ? (size_t)size : 0);
+    for (int i = 0; i < guard_count; i++)
+        if (low < guards[i].high && guards[i].low < high) {
+            uintptr_t from = low > guards[i].low ? low : guards[i].low, to = high < guards[i].high ? high : guards[i].high;
+            note(from, to - from, is_write, NULL);
+        }
+    return size;
+}
 #define REAL(type, name) static type real; if (!real) real = (type)dlsym(RTLD_NEXT, name)
+#define AROUND(call, is_write) if (!guard_count) return call; open_range(b, n); return moved(b, call, is_write)
 typedef ssize_t (*io_t)(int, void *, size_t);
 typedef ssize_t (*pio_t)(int, void *, size_t, off_t);
 typedef ssize_t (*sio_t)(int, void *, size_t, int);
-ssize_t read(int f, void *b, size_t n) { REAL(io_t, "read"); if (guard_count) open_range(b, n, 1); return real(f, b, n); }
-ssize_t write(int f, const void *b, size_t n) {
-    REAL(io_t, "write");
-    if (guard_count) open_range(b, n, 0);
-    return real(f, (void *)b, n);
-}
-ssize_t pread(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread"); if (guard_count) open_range(b, n, 1); return real(f, b, n, o); }
-ssize_t pread64(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread64"); if (guard_count) open_range(b, n, 1); return real(f, b, n, o); }
-ssize_t recv(int f, void *b, size_t n, int g) { REAL(sio_t, "recv"); if (guard_count) open_range(b, n, 1); return real(f, b, n, g); }
-ssize_t send(int f, const void *b, size_t n, int g) {
-    REAL(sio_t, "send");
-    if (guard_count) open_range(b, n, 0);
-    return real(f, (void *)b, n, g);
-}
+ssize_t read(int f, void *b, size_t n) { REAL(io_t, "read"); AROUND(real(f, b, n), 1); }
+ssize_t write(int f, const void *b, size_t n) { REAL(io_t, "write"); AROUND(real(f, (void *)b, n), 0); }
+ssize_t pread(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread"); AROUND(real(f, b, n, o), 1); }
+ssize_t pread64(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread64"); AROUND(real(f, b, n, o), 1); }
+ssize_t pwrite(int f, const void *b, size_t n, off_t o) { REAL(pio_t, "pwrite"); AROUND(real(f, (void *)b, n, o), 0); }
+ssize_t pwrite64(int f, const void *b, size_t n, off_t o) { REAL(pio_t, "pwrite64"); AROUND(real(f, (void *)b, n, o), 0); }
+ssize_t recv(int f, void *b, size_t n, int g) { REAL(sio_t, "recv"); AROUND(real(f, b, n, g), 1); }
+ssize_t send(int f, const void *b, size_t n, int g) { REAL(sio_t, "send"); AROUND(real(f, (void *)b, n, g), 0); }

@@ -1,0 +1,50 @@
+"""Copies of bytes, which land as a whole or in two halves."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+COPIES = ("h2d@", "d2h@", "d2d@", "h2h@")  # how the labels of copies begin
+WORD = 8  # bytes that land at once
+
+
+class Half(Enum):
+    """One half of a copy, as a hold names it."""
+
+    START = "start of "
+    REST = "rest of "
+
+
+def whole(operation: str) -> str:
+    """The operation of which a hold names a half, or itself."""
+    for half in Half:
+        operation = operation.removeprefix(half.value)
+    return operation
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Moves `size` bytes when it is called. keep: what owns the source, if nobody else does."""
+
+    to: int
+    source: int
+    size: int
+    keep: object = None
+
+    def __call__(self) -> None:
+        ctypes.memmove(self.to, self.source, self.size)
+
+    def tear(self, late: Half) -> Callable[[], object]:
+        """Moves the other half now; returns what moves the late one. A word is never torn."""
+        middle = self.size // 2 & -WORD
+        parts = {Half.START: (0, middle), Half.REST: (middle, self.size - middle)}
+        moves = {
+            half: partial(ctypes.memmove, self.to + start, self.source + start, size)
+            for half, (start, size) in parts.items()
+        }
+        moves[Half.REST if late is Half.START else Half.START]()
+        return lambda: (moves[late](), self.keep)

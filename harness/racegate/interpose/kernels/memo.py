@@ -1,0 +1,192 @@
+"""Launches of interpreted kernels that are made again with the same bytes: what they wrote, without
+running them.
+
+A kernel is a function of its arguments and of the bytes it loads before it stores there. A launch
+that finds all of those as they were before writes what it wrote before; anything else runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import torch
+
+from racegate.interpose.order.ranges import Ranges
+
+_CALLS_MAX = 4  # different contents that are kept of one call
+_BYTES_MAX = 1 << 20  # of one launch
+_PLAIN = (int, float, bool, str, type(None))
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes by the argument's memory that they lie in (-1: in none) and their place there."""
+
+    region: int
+    offset: int
+    contents: bytes
+
+
+class Effect(msgspec.Struct, frozen=True, array_like=True):
+    """One launch. read: contents before it; written: those after it
+    reads, writes: its footprint, as (region, offset, size)
+    """
+
+    read: tuple[Piece, ...]
+    written: tuple[Piece, ...]
+    reads: tuple[tuple[int, int, int], ...]
+    writes: tuple[tuple[int, int, int], ...]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a launch is given. text: all but the addresses; regions: the memory of its tensors, by
+    which its bytes are found again where another run has them
+    """
+
+    text: str
+    regions: Ranges
+
+    def place(self, low: int) -> tuple[int, int]:
+        """(region, offset) of an address."""
+        for index, (base, end) in enumerate(self.regions):
+            if base <= low < end:
+                return index, low - base
+        return -1, low
+
+    def address(self, region: int, offset: int) -> int:
+        return offset if region < 0 else self.regions[region][0] + offset
+
+
+class Memo:
+    """Effects of launches by call. is_open: new ones are kept"""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.hits = 0
+        self._effects: dict[str, list[Effect]] = {}
+        self._undo: list[tuple[int, bytes]] | None = None
+
+    def find(self, call: Call) -> tuple[Ranges, Ranges] | None:
+        """The footprint of a launch whose bytes are those of now; what it writes is written."""
+        for effect in self._effects.get(call.text, ()):
+            if all(_stands(call, piece) for piece in effect.read):
+                for piece in effect.written:
+                    low = call.address(piece.region, piece.offset)
+                    ctypes.memmove(low, piece.contents, len(piece.contents))
+                self.hits += 1
+                return _ranges(call, effect.reads), _ranges(call, effect.writes)
+        return None
+
+    def note_store(self, ranges: Callable[[], Ranges]) -> None:
+        """Before a store: what stands there, if a launch is being kept."""
+        if self._undo is not None:
+            self._undo.extend((low, ctypes.string_at(low, high - low)) for low, high in ranges())
+
+    def begin(self) -> None:
+        """A launch that may be kept begins."""
+        self._undo = [] if self.is_open else None
+
+    def end(self, call: Call, reads: Ranges, inputs: Ranges, writes: Ranges) -> None:
+        """It has ended. inputs: what it loaded, atomically or not"""
+        undo, self._undo = self._undo, None
+        if undo is None or _size(inputs) + _size(writes) > _BYTES_MAX:
+            return
+        known = self._effects.setdefault(call.text, [])
+        if len(known) < _CALLS_MAX:
+            before, after = _before(inputs, undo), _now(writes)
+            known.append(
+                Effect(
+                    tuple(Piece(*call.place(low), contents) for low, contents in before),
+                    tuple(Piece(*call.place(low), contents) for low, contents in after),
+                    tuple((*call.place(low), high - low) for low, high in reads),
+                    tuple((*call.place(low), high - low) for low, high in writes),
+                )
+            )
+
+    def dump(self) -> bytes:
+        """All effects, for another process of the same program."""
+        return msgspec.msgpack.encode(self._effects)
+
+    def load(self, data: bytes) -> None:
+        """Takes the place of what was kept; their kernels are made ready to run."""
+        self._effects = msgspec.msgpack.decode(data, type=dict[str, list[Effect]])
+        for text in self._effects:
+            _make_ready(text)
+
+
+def call_of(executor: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+    """What a launch is given; None for arguments that text does not tell apart, and for tensors
+    whose memory overlaps in part.
+    """
+    if not isinstance(executor.grid, (tuple, list)) or getattr(executor, "pre_run_hooks", None):
+        return None
+    values = (*args, *kwargs.values())
+    regions = _regions(values)
+    words = [_word(value, regions) for value in values]
+    if "" in words or any(high > low for (_, high), (low, _) in pairwise(sorted(regions))):
+        return None
+    name = f"{executor.fn.__module__}:{executor.fn.__name__}"
+    return Call("|".join((name, repr(tuple(executor.grid)), *kwargs, *words)), regions)
+
+
+def _regions(values: tuple[Any, ...]) -> Ranges:
+    """The memory of tensors, in the order of their first view."""
+    found: dict[tuple[int, int], None] = {}
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            storage = value.untyped_storage()
+            low = storage.data_ptr()
+            found[low, low + storage.nbytes()] = None
+    return tuple(found)
+
+
+def _word(value: Any, regions: Ranges) -> str:
+    """Of a tensor a kernel gets its address and its type."""
+    if isinstance(value, torch.Tensor):
+        storage = value.untyped_storage()
+        low = storage.data_ptr()
+        region = regions.index((low, low + storage.nbytes()))
+        return f"{region}+{value.data_ptr() - low}:{value.dtype}"
+    return repr(value) if isinstance(value, _PLAIN) else ""
+
+
+def _stands(call: Call, piece: Piece) -> bool:
+    low = call.address(piece.region, piece.offset)
+    return ctypes.string_at(low, len(piece.contents)) == piece.contents
+
+
+def _ranges(call: Call, pieces: tuple[tuple[int, int, int], ...]) -> Ranges:
+    found = ((call.address(region, offset), size) for region, offset, size in pieces)
+    return tuple(sorted((low, low + size) for low, size in found))
+
+
+def _make_ready(text: str) -> None:
+    module, _, name = text.partition("|")[0].partition(":")
+    rewrite = getattr(getattr(sys.modules.get(module), name, None), "rewrite", None)
+    if rewrite is not None:
+        rewrite()
+
+
+def _size(ranges: Ranges) -> int:
+    return sum(high - low for low, high in ranges)
+
+
+def _now(ranges: Ranges) -> tuple[tuple[int, bytes], ...]:
+    return tuple((low, ctypes.string_at(low, high - low)) for low, high in ranges)
+
+
+def _before(ranges: Ranges, undo: list[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
+    """The contents before the stores, whose old contents undo has in their order."""
+    found = []
+    for low, high in ranges:
+        contents = bytearray(ctypes.string_at(low, high - low))
+        for start, old in reversed(undo):
+            first, last = max(low, start), min(high, start + len(old))
+            if first < last:
+                contents[first - low : last - low] = old[first - start : last - start]
+        found.append((low, bytes(contents)))
+    return tuple(found)

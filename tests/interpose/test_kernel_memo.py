@@ -1,0 +1,120 @@
+"""Kernels whose effect is written again instead of running: only where all that they load is as it
+was.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from racegate.interpose.kernels.memo import Call, Memo, call_of
+from racegate.interpose.order.ranges import Ranges
+
+CALL = Call("module:kernel|(1,)|4", ())
+
+
+def span(array: np.ndarray) -> Ranges:
+    low = array.ctypes.data
+    return ((low, low + array.nbytes),)
+
+
+def on(*arrays: np.ndarray) -> Call:
+    """A call that is given these arrays."""
+    return Call("module:kernel|(1,)", tuple(r for array in arrays for r in span(array)))
+
+
+def add_kept(memo: Memo, source: np.ndarray, target: np.ndarray, call: Call = CALL) -> None:
+    """target += source, as a kernel that is kept."""
+    memo.begin()
+    memo.note_store(lambda: span(target))
+    target += source
+    memo.end(call, span(source), (*span(source), *span(target)), span(target))
+
+
+def opened() -> Memo:
+    memo = Memo()
+    memo.is_open = True
+    return memo
+
+
+def test_what_was_loaded_has_to_be_as_it_was_before_the_kernel_wrote() -> None:
+    memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
+    add_kept(memo, source, target)
+    assert memo.find(CALL) is None  # the target holds 11 and 12 by now
+    target[:] = 10
+    assert memo.find(CALL) == (span(source), span(target))
+    assert target.tolist() == [11, 12]
+
+
+def test_another_source_runs_the_kernel() -> None:
+    memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
+    add_kept(memo, source, target)
+    source[0], target[:] = 7, 10
+    assert memo.find(CALL) is None
+    assert target.tolist() == [10, 10] and memo.hits == 0
+
+
+def test_of_two_stores_to_one_place_the_first_says_what_was_there() -> None:
+    memo, cell = opened(), np.array([5])
+    memo.begin()
+    for value in (6, 7):
+        memo.note_store(lambda: span(cell))
+        cell[0] = value
+    memo.end(CALL, (), span(cell), span(cell))
+    cell[0] = 6
+    assert memo.find(CALL) is None
+    cell[0] = 5
+    assert memo.find(CALL) is not None and cell[0] == 7
+
+
+def test_nothing_is_kept_unless_it_is_open() -> None:
+    memo, source, target = Memo(), np.array([1]), np.array([10])
+    add_kept(memo, source, target)
+    target[:] = 10
+    assert memo.find(CALL) is None
+
+
+def test_another_process_of_the_same_addresses_knows_the_effects() -> None:
+    memo, source, target = opened(), np.array([1]), np.array([10])
+    add_kept(memo, source, target)
+    other = Memo()
+    other.load(memo.dump())
+    target[:] = 10
+    assert other.find(CALL) is not None and target[0] == 11
+
+
+def test_the_same_bytes_at_other_addresses_have_the_same_effect() -> None:
+    memo, source, target = opened(), np.array([1, 2]), np.array([10, 10])
+    add_kept(memo, source, target, on(source, target))
+    there, here = np.array([1, 2]), np.array([10, 10])
+    assert memo.find(on(there, here)) == (span(there), span(here))
+    assert here.tolist() == [11, 12]
+
+
+def test_a_call_is_its_kernel_its_grid_and_its_arguments() -> None:
+    executor = SimpleNamespace(fn=call_of, grid=(2, 1), pre_run_hooks=[])
+    tensor = torch.zeros(3)
+    call = call_of(executor, (tensor[1:], 4), {"BLOCK": 8})
+    assert call is not None
+    assert call.text.endswith(":call_of|(2, 1)|BLOCK|0+4:torch.float32|4|8")
+    assert call.regions == ((tensor.data_ptr(), tensor.data_ptr() + 12),)
+    assert call_of(executor, (torch.zeros(3)[1:], 4), {"BLOCK": 8}).text == call.text
+    assert call_of(executor, (tensor, tensor, 4), {}) != call_of(executor, (tensor, call, 4), {})
+    assert call_of(executor, (tensor[1:], 5), {"BLOCK": 8}) != call
+
+
+def test_what_text_does_not_tell_apart_is_not_kept() -> None:
+    executor = SimpleNamespace(fn=call_of, grid=(1,), pre_run_hooks=[])
+    assert call_of(executor, (object(),), {}) is None
+    executor.grid = lambda meta: (1,)
+    assert call_of(executor, (1,), {}) is None
+
+
+def test_memory_that_overlaps_in_part_is_not_kept() -> None:
+    executor = SimpleNamespace(fn=call_of, grid=(1,), pre_run_hooks=[])
+    numbers = np.zeros(8, np.int64)
+    whole, half = torch.from_numpy(numbers), torch.from_numpy(numbers[4:])
+    assert call_of(executor, (whole, half), {}) is None
+    assert call_of(executor, (whole, whole[4:]), {}) is not None
