@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from racegate.ab.held import HeldRun
 from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
 from racegate.history.replayed import ReplayOutcome
+from racegate.scenario.outside.console import Piece, line
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")
@@ -29,7 +31,8 @@ def print_ab(console: Console, report: AbReport) -> None:
     console.print(_lengths(report))
     for arm in report.arms:
         for stop in arm.stops:
-            console.print(f"[red]{arm.arm}[/] wave {stop.wave}: {stop.lost} lost: {stop.message}")
+            what = f" wave {stop.wave}: {stop.lost} lost: {stop.message}"
+            console.print(line((arm.arm, "red"), what))
     for held in report.held:
         console.print(_held_line(held))
     published = report.published
@@ -39,7 +42,7 @@ def print_ab(console: Console, report: AbReport) -> None:
         f"{published['below_limit_patched']} patched"
     )
     if report.missing:
-        console.print(f"[yellow]not complete[/]: {report.missing} waves are missing")
+        console.print(line(("not complete", "yellow"), f": {report.missing} waves are missing"))
 
 
 def _outcomes(report: AbReport) -> Table:
@@ -64,12 +67,12 @@ _OUTCOMES = (
 )
 
 
-def _outcome_cells(arm: ArmReport) -> tuple[str, ...]:
+def _outcome_cells(arm: ArmReport) -> tuple[str | Text, ...]:
     place = "" if arm.first_wrong_median is None else f"{arm.first_wrong_median:.0f}"
     return (
         str(arm.generations),
         str(arm.lost),
-        f"[bold red]{arm.wrong}[/]" if arm.wrong else "0",
+        line((str(arm.wrong), "bold red" if arm.wrong else "")),
         place,
         str(arm.shorter),
         str(arm.longer),
@@ -109,14 +112,16 @@ def _beside(found: int, truth: int) -> str:
     return str(found) if found == truth else f"{found} ({found - truth:+d})"
 
 
-def _held_line(held: HeldRun) -> str:
+def _held_line(held: HeldRun) -> Text:
     under = " and ".join(held.holds) or "nothing held, completed at once"
     where = f"{held.witness} on {held.device}, {held.generations} requests, {held.steps} steps"
     if held.outcome is ReplayOutcome.REPRODUCED:
-        said = f"shown by schedule {held.schedules}"
+        said: Piece = f"shown by schedule {held.schedules}"
     else:
-        said = f"[bold red]not shown[/] ({held.outcome})"
-    return (
-        f"held: {held.fault}: {said} ({under}; {where}), run in {held.run_seconds:.3f} s, "
-        f"{held.seconds:.2f} s with reference and oracles"
+        said = (f"not shown, {held.outcome}", "bold red")
+    return line(
+        f"held: {held.fault}: ",
+        said,
+        f" ({under}; {where}), run in {held.run_seconds:.3f} s, "
+        f"{held.seconds:.2f} s with reference and oracles",
     )

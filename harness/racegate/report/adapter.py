@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from racegate.adapters.conformance import CheckOutcome, ConformanceCheck
@@ -14,19 +13,20 @@ from racegate.adapters.judge import Judgement
 from racegate.history.finding import FindingKind, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
+from racegate.scenario.outside.console import Piece, line, lines
 
 _MARK = {
-    CheckOutcome.PASSED: "[green]passed [/]",
-    CheckOutcome.FAILED: "[bold red]FAILED [/]",
-    CheckOutcome.SKIPPED: "[yellow]skipped[/]",
+    CheckOutcome.PASSED: ("passed ", "green"),
+    CheckOutcome.FAILED: ("FAILED ", "bold red"),
+    CheckOutcome.SKIPPED: ("skipped", "yellow"),
 }
 
 
 def print_check(console: Console, check: ConformanceCheck) -> None:
     """One line; what was seen only where it did not pass."""
-    console.print(f"{_MARK[check.outcome]} {escape(check.name)}")
+    console.print(line(_MARK[check.outcome], f" {check.name}"))
     if check.outcome is not CheckOutcome.PASSED:
-        console.print(f"        {escape(check.detail)}")
+        console.print(lines(f"        {text}" for text in check.detail.split("\n")))
 
 
 def print_judgement(console: Console, judged: Judgement) -> None:
@@ -40,23 +40,23 @@ def _print_details(console: Console, judged: Judgement) -> None:
     result = judged.result
     planted = "" if result.fault is None else f", planted: {result.fault}"
     console.print(
-        escape(f"{result.scenario} on {judged.engine} {judged.version} ({result.device}){planted}")
+        f"{result.scenario} on {judged.engine} {judged.version} ({result.device}){planted}"
     )
     for hold in result.holds:
         state = "realised" if hold.realised else "not realised"
-        console.print(escape(f"hold {hold.hold}: {state}"))
+        console.print(f"hold {hold.hold}: {state}")
     for finding in result.findings[:FINDINGS_SHOWN_MAX]:
         console.print(finding_panel(finding))
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
         console.print(f"... and {hidden} more findings (all of them with --json -)")
     for reason in result.unmet:
-        console.print(f"[yellow]not exercised[/]: {escape(reason)}")
+        console.print(line(("not exercised", "yellow"), f": {reason}"))
 
 
 def _print_not_seen(console: Console, reasons: Iterable[str]) -> None:
     for reason in reasons:
-        console.print(f"[yellow]not seen[/]: {escape(reason)}")
+        console.print(line(("not seen", "yellow"), f": {reason}"))
 
 
 def _print_verdict(console: Console, judged: Judgement) -> None:
@@ -64,10 +64,8 @@ def _print_verdict(console: Console, judged: Judgement) -> None:
     if judged.landings_all:
         tried = f", {judged.landings} of {judged.landings_all} landings run"
     stats = judged.result.stats
-    console.print(
-        f"{_styled(judged.result.verdict)}: {stats.steps} steps, {stats.ops} operations, "
-        f"{stats.conflicts} conflicts{tried}"
-    )
+    counts = f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
+    console.print(line(_styled(judged.result.verdict), f": {counts}"))
 
 
 class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,14 +94,14 @@ def print_adapter_gate(console: Console, gate: AdapterGateObject) -> None:
     console.print(_gate_table(gate))
     for each in gate.judgements:
         if each.refused is not None:
-            console.print(escape(f"not run: {each.result.scenario}: {each.refused}"))
+            console.print(f"not run: {each.result.scenario}: {each.refused}")
         elif exit_code([each.result.verdict]):
             _print_details(console, each)
             _print_verdict(console, each)
     unseen = (text for each in gate.judgements for text in each.not_seen)
     _print_not_seen(console, dict.fromkeys(unseen))
     number = sum(each.refused is None for each in gate.judgements)
-    console.print(f"{_styled(gate.verdict)}: {number} scenarios")
+    console.print(line(_styled(gate.verdict), f": {number} scenarios"))
 
 
 def _gate_table(gate: AdapterGateObject) -> Table:
@@ -118,10 +116,9 @@ def _gate_table(gate: AdapterGateObject) -> Table:
             wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in result.findings)
             counts = (result.stats.steps, result.stats.ops, result.stats.conflicts, wrong)
             cells = (*map(str, counts), f"{each.landings} of {each.landings_all}")
-            table.add_row(result.scenario, *cells, _styled(result.verdict))
+            table.add_row(result.scenario, *cells, line(_styled(result.verdict)))
     return table
 
 
-def _styled(verdict: Verdict) -> str:
-    style = "green" if exit_code([verdict]) == 0 else "bold red"
-    return f"[{style}]{verdict}[/]"
+def _styled(verdict: Verdict) -> Piece:
+    return verdict, "green" if exit_code([verdict]) == 0 else "bold red"

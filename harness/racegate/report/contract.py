@@ -44,6 +44,7 @@ from racegate.report.objects import (
 )
 from racegate.report.templating import render
 from racegate.repro.explain import Explanation, Racing
+from racegate.repro.operations import OpsObject
 from racegate.repro.replay import Replay, ReplaysObject
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import Scenario
@@ -93,6 +94,7 @@ CONTRACT = (
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
+    Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),

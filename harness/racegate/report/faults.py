@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from racegate.evaluation.mutate import Fate, MutantResult, MutationReport
 from racegate.faults.fault import Fault
 from racegate.report.templating import render
+from racegate.scenario.outside.console import lines
 
 
 def print_faults(console: Console, faults: Iterable[Fault]) -> None:
@@ -27,10 +28,10 @@ def print_mutants(console: Console, report: MutationReport) -> None:
     """Every mutant with what killed it, or the path that makes it harmless."""
     table = Table("mutant", "fate", "killed by, or still ordered by")
     for mutant in report.mutants:
-        shown = f"{mutant.scenario}: {mutant.signature}"
+        shown = [f"{mutant.scenario}: {mutant.signature}"]
         if mutant.fate is not Fate.KILLED:
-            shown = "\n-> ".join(mutant.path)
-        table.add_row(mutant.mutant, mutant.fate, shown)
+            shown = [*mutant.path[:1], *(f"-> {step}" for step in mutant.path[1:])]
+        table.add_row(mutant.mutant, mutant.fate, lines(shown))
     console.print(table)
     fates = Counter(mutant.fate for mutant in report.mutants)
     counted = ", ".join(f"{count} {fate}" for fate, count in sorted(fates.items()))

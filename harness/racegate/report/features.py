@@ -23,10 +23,10 @@ def print_coverage(console: Console, coverage: Coverage) -> None:
     summary = summarise(coverage.table)
     print_pairs(console, summary)
     for first, second in summary.missing:
-        console.print(f"missing: {first} and {second}", markup=False)
+        console.print(f"missing: {first} and {second}")
     for item in coverage.not_proved:
         where = f"scenario {item.index} of seed {coverage.seed}"
-        console.print(f"{where} is {item.verdict}: {item.message}", markup=False)
+        console.print(f"{where} is {item.verdict}: {item.message}")
 
 
 def render_features(coverage: Coverage, *, command: str) -> str:

@@ -23,9 +23,11 @@ from racegate.jobs.soak import SoakResult
 from racegate.report.templating import render
 from racegate.repro.replay import ReplayOfFile, ReplaysObject
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, read_json
 
 PAGE = "README.md"
 BATCHES = (8, 64, 256)
+FIGURES_BYTES_MAX = 1 << 26
 
 T = TypeVar("T")
 
@@ -164,10 +166,10 @@ def _read_all(folder: Path, pattern: str, kind: type[T]) -> dict[Path, T]:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.convert(read_json(path, FIGURES_BYTES_MAX), kind)
     except msgspec.ValidationError as error:
         raise ReportError(f"{path}: not what the page needs: {error}") from error
-    except (OSError, msgspec.DecodeError) as error:
+    except ReadError as error:
         raise ReportError(f"{path}: cannot be read: {error}") from error
 
 

@@ -23,6 +23,7 @@ from racegate.evaluation.cells import (
 from racegate.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
 from racegate.faults.fault import FaultKind
 from racegate.report.templating import render
+from racegate.scenario.outside.console import line
 
 HOLDS_SHOWN_MAX = 3
 FAULT_WIDTH_MAX = 36
@@ -151,8 +152,8 @@ def print_matrix(console: Console, matrix: Matrix) -> None:
     _print_half(console, views, STRATEGIES.values(), lambda view: view.strategies)
     legend = ", ".join(f"{mark.symbol} {mark.meaning}" for mark in Mark)
     console.print(f"{legend}; ≠ another field than the catalogue names; numbers are schedules")
-    for line in headlines(matrix.totals):
-        console.print(line)
+    for headline in headlines(matrix.totals):
+        console.print(headline)
 
 
 def print_worse(console: Console, worse: Sequence[Worse]) -> None:
@@ -216,7 +217,7 @@ def _print_half(
         box=SIMPLE_HEAD,
     )
     for view in views:
-        cells = [f"[{c.mark.style}]{c.mark.symbol}[/]{c.text}" for c in half(view)]
+        cells = [line((c.mark.symbol, c.mark.style), c.text) for c in half(view)]
         table.add_row(view.row.fault, *cells)
     console.print(table)
 

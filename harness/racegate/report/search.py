@@ -1,9 +1,10 @@
-"""Terminal reports of replay, explain and fuzz."""
+"""Terminal reports of replay, explain, fuzz and ops."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -12,12 +13,17 @@ from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign, CampaignState
-from racegate.oracles.paths import Ordered
+from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import print_breakages, print_run, print_selfcheck
-from racegate.repro.explain import Explanation, Racing
+from racegate.repro.explain import Explained, Explanation, Racing
+from racegate.repro.operations import OperationEntry, OpsObject, base_of, is_action
 from racegate.repro.replay import Replay
+from racegate.repro.unrealised import in_ranges
+from racegate.scenario.outside.console import line, lines
+
+HOLDS_SHOWN_MAX = 24
 
 
 def print_replay(console: Console, result: Replay) -> None:
@@ -25,7 +31,8 @@ def print_replay(console: Console, result: Replay) -> None:
     print_run(console, result.last)
     count = result.outcomes.get(result.outcome, 0)
     style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
-    console.print(f"[{style}]{result.outcome}[/] {count} of {result.times}: {result.witness}")
+    what = f" {count} of {result.times}: {result.witness}"
+    console.print(line((result.outcome, style), what))
     console.print(f"expected {result.expected_signature}")
     if result.outcome is not ReplayOutcome.REPRODUCED:
         console.print(f"seen     {result.signature or 'no finding'}")
@@ -50,35 +57,47 @@ def _other_record(result: Replay) -> str:
     return f"not the bits of the recorded run (made with {made})"
 
 
-def print_explanation(console: Console, explanation: Explanation | Ordered | Racing) -> None:
-    """A path that orders a pair, or what a race lacks and which hold decides."""
+def print_explanation(
+    console: Console,
+    explanation: Explained,
+    picture: Sequence[str] = (),
+) -> None:
+    """A path that orders a pair, or what a race lacks and which hold decides. picture: lines that
+    show the race
+    """
     if isinstance(explanation, Ordered):
         console.print(f"ordered: {explanation.first} comes before {explanation.second}")
         console.print(f"  {explanation.first}")
-        for step in explanation.path:
-            console.print(f"  -> {step.to}   [dim]({step.by})[/dim]")
+        _print_path(console, explanation.path)
         console.print("No schedule can turn them round: this is not the race.")
         return
     if isinstance(explanation, Racing):
-        _print_race(console, explanation)
+        _print_race(console, explanation, picture)
         return
     if explanation.race is None:
         console.print("No two operations race: what goes wrong, goes wrong in every schedule.")
     else:
-        _print_race(console, explanation.race)
+        _print_race(console, explanation.race, picture)
     _print_difference(console, explanation)
 
 
-def _print_race(console: Console, race: Racing) -> None:
+def _print_race(console: Console, race: Racing, picture: Sequence[str]) -> None:
     rows = ", ".join(str(row) for row in race.rows)
     console.print(f"race on {race.buffer}, rows {rows}")
-    console.print(f"  {race.first}\n  {race.second}")
+    console.print(f"  {race.first}")
+    console.print(f"  {race.second}")
     console.print("no path of edges leads from one to the other. This one would protect it:")
     console.print(f"  {race.first}")
-    for step in race.would_protect:
-        console.print(f"  -> {step.to}   [dim]({step.by})[/dim]")
+    _print_path(console, race.would_protect)
     if race.late_wait is not None:
         console.print(f"A wait that covers it exists, but stands behind it: {race.late_wait}.")
+    for drawn in ("", *picture, "") if picture else ():
+        console.print(drawn, highlight=False)
+
+
+def _print_path(console: Console, path: Iterable[PathStep]) -> None:
+    for step in path:
+        console.print(line(f"  -> {step.to}   ", (f"({step.by})", "dim")))
 
 
 def _print_difference(console: Console, explanation: Explanation) -> None:
@@ -89,8 +108,8 @@ def _print_difference(console: Console, explanation: Explanation) -> None:
         return
     table = Table("passes with", "fails with", "the hold that decides")
     table.add_row(
-        "\n".join(difference.passing) or "no hold",
-        "\n".join(difference.failing) or "no hold",
+        lines(difference.passing or ["no hold"]),
+        lines(difference.failing or ["no hold"]),
         difference.hold,
     )
     console.print(table)
@@ -111,7 +130,8 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     print_breakages(console, campaign.breakages)
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):
-        console.print(f"[yellow]worker {worker} ended without its last canaries[/yellow]")
+        text = f"worker {worker} ended without its last canaries"
+        console.print(line((text, "yellow")))
     if campaign.known:
         console.print(f"{len(campaign.known)} signatures were known before")
     if not campaign.new:
@@ -122,7 +142,7 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
         found.add_row(
             item.signature,
             str(item.index),
-            "\n".join(item.witness.holds) or "none",
+            lines(item.witness.holds or ["none"]),
             str(len(item.witness.scenario.requests)),
             str(item.runs),
         )
@@ -170,3 +190,63 @@ def render_efforts(efforts: Sequence[Effort], environment: Mapping[str, str]) ->
         ordering=[effort for effort in efforts if effort.flagged_first is not None],
         logic=[effort for effort in efforts if effort.flagged_first is None],
     )
+
+
+def print_operations(console: Console, found: OpsObject, command: str) -> None:
+    """One row per kind of operation, per host action and per edge. command: what runs the scenario
+    with the holds that are put behind it
+    """
+    console.print(_operations(found.operations))
+    console.print(_points(point.name for point in found.points if is_action(point.name)))
+    edges = Table(Column("edge", no_wrap=True), "before", "after", "waits of")
+    for edge in found.edges:
+        edges.add_row(edge.name, edge.before, edge.after, f"{', '.join(edge.lanes)}: {edge.waits}")
+    console.print(edges)
+    console.print("useful holds, to be put behind the command:")
+    console.print(f"  {command} --hold '...'")
+    for hold in found.holds[:HOLDS_SHOWN_MAX]:
+        console.print(f"  --hold {quote(hold)}", soft_wrap=True)
+    if len(found.holds) > HOLDS_SHOWN_MAX:
+        hidden = len(found.holds) - HOLDS_SHOWN_MAX
+        console.print(f"  ... and {hidden} more (all of them with --json -)")
+
+
+def _operations(operations: Sequence[OperationEntry]) -> Table:
+    table = Table(
+        Column("operation", no_wrap=True),
+        "lane",
+        "steps",
+        "rows",
+        Column("writes", overflow="fold"),
+        Column("late until the host waits for", overflow="fold"),
+    )
+    kinds: dict[tuple[str, str], list[OperationEntry]] = {}
+    for entry in operations:
+        kinds.setdefault((base_of(entry.name), entry.lane), []).append(entry)
+    for (base, lane), entries in kinds.items():
+        rows = {entry.rows for entry in entries if entry.rows is not None}
+        edges = dict.fromkeys(entry.edge or "the end" for entry in entries)
+        table.add_row(
+            f"{base}@STEP",
+            lane,
+            in_ranges(entry.step for entry in entries),
+            in_ranges(rows),
+            _buffers(entry.writes for entry in entries),
+            ", ".join(edges),
+        )
+    return table
+
+
+def _buffers(names: Iterable[Sequence[str]]) -> str:
+    return ", ".join(dict.fromkeys(name for each in names for name in each))
+
+
+def _points(names: Iterable[str]) -> Table:
+    table = Table(Column("host action, a point when it ends", no_wrap=True), "steps")
+    steps: dict[str, list[int]] = {}
+    for name in names:
+        base, _, step = name.partition("@")
+        steps.setdefault(base, []).append(int(step))
+    for base, reached in steps.items():
+        table.add_row(f"{base}@STEP", in_ranges(reached))
+    return table

@@ -8,6 +8,8 @@ from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from racegate.scenario.outside.text import printable_lines, printable_markdown
+
 # What a terminal shows; a test keeps all Markdown to it.
 COLUMNS = 120
 ITEMS = ("- ", "* ")
@@ -17,14 +19,21 @@ def render(template: str, **values: object) -> str:
     """A template of this package. Raises jinja2.UndefinedError for a name that has no value."""
     templates = Environment(
         loader=PackageLoader("racegate.report"),
-        autoescape=template.endswith(".html.j2"),
+        autoescape=template.endswith((".html.j2", ".svg.j2")),
+        finalize=_fit,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    templates.filters["plain"] = printable_markdown
     text = templates.get_template(template).render(**values)
     return filled(text) if template.endswith(".md.j2") else text
+
+
+def _fit(value: object) -> object:
+    """What a page is given as text comes from files too."""
+    return printable_lines(value) if type(value) is str else value
 
 
 def filled(text: str) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
+from racegate.scenario.outside.console import line, lines
 
 if TYPE_CHECKING:  # or a single run would import the gate
     from racegate.check.selfcheck import SelfCheck
@@ -47,7 +47,7 @@ def gate_table(result: GateResult) -> Table:
             str(run.stats.ops),
             str(run.stats.conflicts),
             str(wrong),
-            Text(run.verdict, style=_STYLE[run.verdict]),
+            line((run.verdict, _STYLE[run.verdict])),
             f"{run.stats.seconds:.3f}",
         )
     return table
@@ -58,21 +58,20 @@ def print_gate(console: Console, result: GateResult) -> None:
     console.print(gate_table(result))
     for run in result.scenarios:
         if run.findings or run.unmet or run.breakages:
-            console.print(f"[bold]{run.scenario}[/bold]")
+            console.print(line((run.scenario, "bold")))
             _print_details(console, run)
-    for reason in result.unmet:
-        console.print(f"[yellow]not exercised[/yellow]: {reason}")
+    _print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
-        console.print(f"[yellow]warning[/yellow]: {UNAUDITED}")
+        _print_reasons(console, "warning", [UNAUDITED])
     _print_must_fail(console, result)
     print_breakages(console, result.breakages)
     print_selfcheck(console, result.selfcheck)
     stats = result.stats
-    console.print(
-        f"[{_STYLE[result.verdict]}]{result.verdict}[/]: "
+    counts = (
         f"{stats.scenarios} scenarios, {stats.steps} steps, {stats.ops} operations, "
         f"{stats.conflicts} conflicts, {stats.findings} findings"
     )
+    console.print(line((result.verdict, _STYLE[result.verdict]), f": {counts}"))
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
 
@@ -82,10 +81,9 @@ def _print_must_fail(console: Console, result: GateResult) -> None:
         return
     missed = [entry for entry in result.must_fail if entry.is_missed]
     for entry in missed:
-        console.print(
-            f"[bold red]must fail and did not[/]: {entry.witness}: {entry.outcome}; expected "
-            f"{entry.expected_signature}, seen {entry.signature or 'no finding'}"
-        )
+        expected, seen = entry.expected_signature, entry.signature or "no finding"
+        what = f": {entry.witness}: {entry.outcome}; expected {expected}, seen {seen}"
+        console.print(line(("must fail and did not", "bold red"), what))
     found = len(result.must_fail) - len(missed)
     console.print(f"{found} of {len(result.must_fail)} witnesses that must fail did")
 
@@ -93,7 +91,7 @@ def _print_must_fail(console: Console, result: GateResult) -> None:
 def print_selfcheck(console: Console, check: SelfCheck) -> None:
     """What a job found out about itself."""
     for problem in check.problems:
-        console.print(f"[bold magenta]broken harness[/]: {problem}")
+        console.print(line(("broken harness", "bold magenta"), f": {problem}"))
     console.print(
         f"self-check: {check.canaries_found} of {check.canaries} canaries found, "
         f"{check.double_runs} runs made twice, {check.mismatches} of them different"
@@ -102,18 +100,18 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
 
 def print_run(console: Console, run: RunResult) -> None:
     """One run: configuration, verdict, findings, counts."""
-    fault = "" if run.fault is None else f", fault [bold]{run.fault}[/bold]"
-    console.print(f"[bold]{run.scenario}[/bold] on {run.device}{fault}")
+    fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
+    console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
     engine = run.config["engine"]
     console.print(
         f"depth {engine['depth']}, k {engine['draft_len_max']}, drafter {engine['drafter']}, cache "
         f"{engine['cache_mode']}, numerics {run.config['model']['numerics']}"
     )
-    for warning in run.warnings:
-        console.print(f"[yellow]warning[/yellow]: {warning}")
+    _print_reasons(console, "warning", run.warnings)
     for hold in run.holds:
-        state = "realised" if hold.realised else "[yellow]not realised[/yellow]"
-        console.print(f"hold {hold.hold}: {state} ({hold.realised} of {hold.matched} operations)")
+        state = ("realised", "") if hold.realised else ("not realised", "yellow")
+        counts = f" ({hold.realised} of {hold.matched} operations)"
+        console.print(line(f"hold {hold.hold}: ", state, counts))
     _print_details(console, run)
     stats = run.stats
     console.print(
@@ -121,7 +119,7 @@ def print_run(console: Console, run: RunResult) -> None:
         f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
         f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
     )
-    console.print(f"[{_STYLE[run.verdict]}]{run.verdict}[/]{_searched(run)}")
+    console.print(line((run.verdict, _STYLE[run.verdict]), _searched(run)))
     if run.verdict is Verdict.PROVED:
         _print_assumptions(console)
 
@@ -146,15 +144,19 @@ def _print_details(console: Console, run: RunResult) -> None:
     hidden = len(run.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
         console.print(f"... and {hidden} more findings (all of them with --json -)")
-    for reason in run.unmet:
-        console.print(f"[yellow]not exercised[/yellow]: {reason}")
+    _print_reasons(console, "not exercised", run.unmet)
     print_breakages(console, run.breakages)
 
 
+def _print_reasons(console: Console, what: str, reasons: Iterable[str]) -> None:
+    for reason in reasons:
+        console.print(line((what, "yellow"), f": {reason}"))
+
+
 def print_breakages(console: Console, breakages: Iterable[Breakage]) -> None:
-    """Errors of the harness, a paragraph each. What they say is not ours: no markup."""
+    """Errors of the harness, a paragraph each."""
     for breakage in breakages:
-        console.print(Text.assemble(("broken harness", "bold magenta"), f": {breakage.text}"))
+        console.print(line(("broken harness", "bold magenta"), f": {breakage.text}"))
 
 
 def finding_panel(finding: Finding) -> Panel:
@@ -163,14 +165,15 @@ def finding_panel(finding: Finding) -> Panel:
     for name in ("buffer", "op", "other", "edge", "step", "request", "layer", "field"):
         value = getattr(finding, name)
         if value is not None:
-            facts.add_row(Text(name, style="dim"), str(value))
+            facts.add_row(line((name, "dim")), str(value))
     if finding.kind is not FindingKind.CONFLICT:
-        facts.add_row(Text("expected", style="dim"), str(finding.expected))
-        facts.add_row(Text("actual", style="dim"), str(finding.actual))
-    parts: list[RenderableType] = [Text(finding.message), facts]
+        facts.add_row(line(("expected", "dim")), str(finding.expected))
+        facts.add_row(line(("actual", "dim")), str(finding.actual))
+    parts: list[RenderableType] = [lines(finding.message.split("\n")), facts]
     if finding.replay:
-        parts.append(Text(f"replay: {finding.replay}", style="bold"))
-    return Panel(Group(*parts), title=finding.signature, title_align="left", border_style="red")
+        parts.append(line((f"replay: {finding.replay}", "bold")))
+    title = line(finding.signature)
+    return Panel(Group(*parts), title=title, title_align="left", border_style="red")
 
 
 def _print_assumptions(console: Console) -> None:
