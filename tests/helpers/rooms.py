@@ -24,6 +24,7 @@ ROOMS = (
     "oracles",
     "adapters",
     "vllm",
+    "sglang",
     "explore",
     "engine",
     "faults",

@@ -17,7 +17,7 @@ import pytest
 
 from numpy_backend import numpy_backend
 from racegate.check.checker import Checker
-from racegate.cli.soak import exit_code_of
+from racegate.cli.measure.soak import exit_code_of
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.schedule import LATE

@@ -41,6 +41,8 @@ from racegate.history.trace import (
 
 HOST_NAME = "host"
 ROWS_MAX = 1 << 20
+# Rows of the buffers that single accesses name rows of, all together: so many bits are kept.
+MASK_BITS_MAX = 1 << 32
 # Holds are written with these names.
 _NAME = re.compile(r"[A-Za-z0-9_.:@/#\-]{1,200}")
 
@@ -59,6 +61,8 @@ class HistoryReader:
         self._clocks = Clocks(self._lanes)
         self._buffers: dict[str, tuple[int, int]] = {}
         self._storages: dict[str, tuple[int, int]] = {}
+        self._whole: dict[int, int] = {}
+        self._mask_bits = 0
         self._ops: set[str] = set()
         self._events: list[TraceEvent] = []
         self._observations: list[Observation] = []
@@ -186,7 +190,16 @@ class HistoryReader:
 
     def _access(self, entry: AccessEntry) -> Access:
         storage, rows = self._known_buffer(entry.buffer)
-        mask = (1 << rows) - 1 if entry.rows is None else _mask(entry, rows)
+        if entry.rows is None:
+            mask = self._whole.setdefault(rows, (1 << rows) - 1)
+        else:
+            self._mask_bits += rows
+            if self._mask_bits > MASK_BITS_MAX:
+                raise HistoryError(
+                    "its accesses name single rows of buffers that have more than "
+                    f"{MASK_BITS_MAX} rows together: leave `rows` out, or make the buffers smaller"
+                )
+            mask = _mask(entry, rows)
         return Access(entry.buffer, storage, mask, entry.write)
 
 

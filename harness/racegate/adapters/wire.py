@@ -16,6 +16,7 @@ from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 
@@ -91,7 +92,7 @@ def parse_plant(text: str) -> Plant:
     if text == "stale_value":
         return StaleValue()
     raise PlantError(
-        f"cannot read the plant {text!r}: write drop_edge:NAME, wrong_row or stale_value"
+        f"cannot read the plant {quoted(text)}: write drop_edge:NAME, wrong_row or stale_value"
     )
 
 

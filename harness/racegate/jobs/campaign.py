@@ -23,11 +23,14 @@ from racegate.history.files import check_writable, write_whole
 from racegate.history.witness import Witness, WitnessError, load_witness, save
 from racegate.jobs.generated import CampaignSpec, Found, Report, index_of
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, read_json
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
 
 STATE_FILE = "campaign.json"
 RAW = ".raw.witness.json"
 STATE_SCHEMA = "racegate.campaign/3"
+STATE_BYTES_MAX = 1 << 24
 
 
 class CampaignError(BadInputError):
@@ -102,7 +105,7 @@ class Campaign:
     new: findings of this run, by signature; known: signatures from before
     to_minimise: findings that are written as they were found, the next first
     selfcheck: of this run; unchecked: workers that ended without their last canaries
-    breakages: errors of the harness in this run
+    breakages: errors of the harness in this run; stop: what ended it, if it was told to stop
 
     Raises CampaignError.
     """
@@ -116,6 +119,7 @@ class Campaign:
         self.breakages: list[Breakage] = []
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
+        self.stop: KeyboardInterrupt | None = None
         self._totals = self._before()
         for found in map(_as_found, raw):
             # What is not counted yet is looked at again, and then it may be an earlier scenario's.
@@ -243,15 +247,15 @@ class _Schema(msgspec.Struct, frozen=True):
 def _decoded(path: Path) -> CampaignState:
     """A state written by this version. Raises CampaignError."""
     try:
-        content = path.read_bytes()
-        written = msgspec.json.decode(content, type=_Schema).schema
+        raw = read_json(path, STATE_BYTES_MAX)
+        written = msgspec.convert(raw, _Schema).schema
         if written != STATE_SCHEMA:
             raise CampaignError(
-                f"{path}: written as {written!r}, this racegate goes on with {STATE_SCHEMA!r}: "
-                "name another folder, the witnesses in this one stay good"
+                f"{path}: written as {quoted(written)}, this racegate goes on with "
+                f"{STATE_SCHEMA!r}: name another folder, the witnesses in this one stay good"
             )
-        return msgspec.json.decode(content, type=CampaignState)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return msgspec.convert(raw, CampaignState)
+    except (ReadError, msgspec.ValidationError) as error:
         raise CampaignError(f"{path}: cannot be read: {error}") from error
 
 

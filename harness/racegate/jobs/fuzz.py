@@ -65,7 +65,8 @@ def fuzz(
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
 
-    Errors of the harness end it, and are among the campaign's breakages.
+    Errors of the harness end it, and are among the campaign's breakages; told to stop it ends as
+    well, and the campaign has what stopped it.
     """
     return _Run(campaign, bounds, on_progress).run(workers)
 
@@ -103,9 +104,9 @@ class _Run:
                         break
             if caught.breakage is not None:
                 campaign.breakages.append(caught.breakage)
-        finally:
-            state = self._save(time.monotonic())
-        return state
+        except KeyboardInterrupt as error:
+            campaign.stop = error
+        return self._save(time.monotonic())
 
     def _left(self) -> Iterator[int]:
         first, last = self._campaign.done, self._bounds.scenarios

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -32,6 +33,7 @@ from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
 from racegate.jobs.pool import Task
 from racegate.jobs.selection import nothing_selected, parse_selection
+from racegate.jobs.stopping import StoppedError, done_of
 from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.repro.replay import replay
 from racegate.repro.search import search
@@ -229,6 +231,8 @@ def run_gate(
     """Looks at every scenario and every witness, and calls back with the name of each. What breaks
     one of them leaves the others.
 
+    Raises StoppedError if it is told to stop: its one result is what is known.
+
     look: with more than one worker it is pickled; fault: its name; timeout_s: for each, 0 is no
     limit
     """
@@ -243,7 +247,20 @@ def run_gate(
     missed = [answer for answer in found.results if isinstance(answer, MustFail)]
     canaries = everywhere([check for check in found.last if isinstance(check, SelfCheck)])
     selfcheck = together((*(one.selfcheck for one in looked), canaries))
-    return _as_result([one.result for one in looked], missed, selfcheck, found.breakages)
+    result = _as_result([one.result for one in looked], missed, selfcheck, found.breakages)
+    return result if found.stop is None else _cut_short(result, found.stop, found.left)
+
+
+def _cut_short(result: GateResult, stop: KeyboardInterrupt, left: Sequence[str]) -> NoReturn:
+    """Raises StoppedError, whose result is what is known: of the rest nothing is, and of the
+    canaries neither.
+    """
+    done = done_of(len(result.scenarios) + len(result.must_fail), left)
+    verdict = _worst([result.verdict, Verdict.INCONCLUSIVE])
+    unmet = (*result.unmet, f"the gate was stopped: {done}")
+    known = msgspec.structs.replace(result, verdict=verdict, unmet=unmet)
+    go_on = "the same command, or -k with words of the names that are left"
+    raise StoppedError(stop, done=done, go_on=go_on, results=[known]) from stop
 
 
 def _tasks(

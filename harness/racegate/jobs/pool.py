@@ -32,6 +32,7 @@ import msgspec
 from racegate.history.breakage import Breakage, Caught
 from racegate.jobs.time_limit import limited_time
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
+from racegate.scenario.outside.signals import stops_later
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -264,7 +265,8 @@ class ProcessPool:
         members: list[_Member[T]] = []
         try:
             for number, share in enumerate(shares):
-                members.append(_start(make, number, share))
+                with stops_later():
+                    members.append(_start(make, number, share))
             yield from self._events(members)
         finally:
             for member in members:
@@ -306,7 +308,12 @@ def _start(make: MakeWorker[T, R], number: int, share: Iterator[Task[T]]) -> _Me
     process = context.Process(
         target=_serve, args=(make, number, its_end), name=f"worker {number}", daemon=True
     )
-    process.start()
+    # A worker leaves Ctrl-C to its driver from its first moment, also while it is imported.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     # Or nobody would notice that the worker has closed it.
     its_end.close()
     return _Member(number=number, share=share, process=process, pipe=pipe)

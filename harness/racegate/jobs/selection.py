@@ -11,17 +11,19 @@ combine words, and bind in this order. Nothing is evaluated but this grammar:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.near import nearest
+from racegate.scenario.outside.text import printable, quoted
 
 Selects = Callable[[str], bool]
 
 OPERATORS = frozenset({"and", "or", "not", "(", ")"})
-_TOKEN = re.compile(r"\s*([()]|[^\s()]+)")
-NEAREST = 3
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+# Words and operators; each of them may nest.
+TOKENS_MAX = 100
 
 
 class SelectionError(BadInputError):
@@ -30,7 +32,12 @@ class SelectionError(BadInputError):
 
 def parse_selection(text: str) -> Selects:
     """What says whether a name is selected. Raises SelectionError."""
-    parser = _Parser(text, tuple(_TOKEN.findall(text)))
+    tokens = tuple(_TOKEN.findall(text))
+    if len(tokens) > TOKENS_MAX:
+        raise SelectionError(
+            f"-k {quoted(text)}: {len(tokens)} words and operators, at most {TOKENS_MAX} are read"
+        )
+    parser = _Parser(text, tokens)
     selects = parser.either()
     parser.expect_end()
     return selects
@@ -78,9 +85,9 @@ class _Parser:
 
     def _fail(self, wanted: str) -> None:
         place = self.place
-        here = repr(self.tokens[place]) if place < len(self.tokens) else "the end"
+        here = quoted(self.tokens[place]) if place < len(self.tokens) else "the end"
         raise SelectionError(
-            f"-k {self.text!r}: at {here} there should be {wanted}; write words of names, "
+            f"-k {quoted(self.text)}: at {here} there should be {wanted}; write words of names, "
             "combined by not, and, or and parentheses"
         )
 
@@ -104,22 +111,8 @@ def _none_of(one: Selects) -> Selects:
 def nothing_selected(expression: str, names: Sequence[str]) -> SelectionError:
     """The error for an expression that selects none of these names."""
     words = [word for word in _TOKEN.findall(expression) if word not in OPERATORS]
-    near = ", ".join(nearest(words, names))
+    near = ", ".join(map(printable, nearest(words, names)))
     return SelectionError(
-        f"-k {expression!r} selects none of {len(names)} scenarios and witnesses; near it: {near}"
+        f"-k {quoted(expression)} selects none of {len(names)} scenarios and witnesses; "
+        f"near it: {near}"
     )
-
-
-def nearest(words: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The names that have most in common with any of the words, the nearest first."""
-    asked = [word.lower() for word in words]
-
-    def likeness(name: str) -> tuple[float, float]:
-        """What is in the name in one piece, as a share of the word; then how like they are."""
-        matchers = [SequenceMatcher(None, word, name.lower()) for word in asked]
-        return max(
-            (matcher.find_longest_match().size / len(word), matcher.ratio())
-            for matcher, word in zip(matchers, asked, strict=True)
-        )
-
-    return sorted(sorted(names), key=likeness, reverse=True)[:NEAREST]

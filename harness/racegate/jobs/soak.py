@@ -30,6 +30,7 @@ from racegate.history.schedule import EAGER, LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 from racegate.jobs.environment import environment_of
 from racegate.jobs.pool import Done, Event, Lost, ProcessPool, Task
+from racegate.jobs.stopping import StoppedError
 from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
 
@@ -188,6 +189,8 @@ def make_worker(paths: Sequence[Path], plan: SoakSpec, number: int) -> SoakWorke
 def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -> SoakResult:
     """All scenarios, shared out among processes, and these among the GPUs of the machine. Even one
     worker is a process of its own: it may hang.
+
+    Raises StoppedError if it is told to stop: its one result is what is known.
     """
     names = [load(path).name for path in paths]
     heard = SoakTally(tallies={name: Tally(scenario=name) for name in names})
@@ -199,10 +202,16 @@ def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -
         for worker in range(plan.workers)
     ]
     pool = ProcessPool(silent_s=SILENT_S_MAX)
-    with closing(pool.run(partial(make_worker, list(paths), plan), shares)) as events:
-        for event in events:
-            heard.take(event)
-            on_run(heard.runs)
+    try:
+        with closing(pool.run(partial(make_worker, list(paths), plan), shares)) as events:
+            for event in events:
+                heard.take(event)
+                on_run(heard.runs)
+    except KeyboardInterrupt as stop:
+        done = f"{heard.runs} of {plan.runs} runs made"
+        again = "the same command, with another --seed for other schedules"
+        result = _result(plan, heard, time.monotonic() - started)
+        raise StoppedError(stop, done=done, go_on=again, results=[result]) from stop
     return _result(plan, heard, time.monotonic() - started)
 
 

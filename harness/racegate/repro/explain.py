@@ -8,6 +8,7 @@ is refuted with the path that orders the pair, not ignored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -55,6 +56,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     race: Racing | None
     message: str
     difference: Difference | None
+
+
+Explained: TypeAlias = Explanation | Ordered | Racing
 
 
 def explain_failure(checker: Checker, schedule: Schedule, fault: Fault | None) -> Explanation:

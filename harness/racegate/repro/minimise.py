@@ -4,6 +4,7 @@ everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import msgspec
@@ -13,7 +14,8 @@ from racegate.check.expected import CheckError
 from racegate.check.findings import digest_of
 from racegate.check.judge import Judged
 from racegate.explore.ladder import reversals
-from racegate.explore.shrink import RUNS_MAX, Case, Shrunk, shrink
+from racegate.explore.shrink import RUNS_MAX as RUNS_MAX
+from racegate.explore.shrink import Case, Shrunk, shrink
 from racegate.faults.fault import Fault
 from racegate.history.finding import request_of, signature_of
 from racegate.history.outcome import RunResult
@@ -40,7 +42,8 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
 class _Trials:
     """Runs cases and tells whether they show the wanted failure."""
 
-    def __init__(self, fault: Fault | None, signature: str) -> None:
+    def __init__(self, fault: Fault | None, signature: str, on_run: Callable[[int], None]) -> None:
+        self._on_run = on_run
         self._fault = fault
         self._signature = signature
         self._checker: tuple[Scenario, Checker] | None = None
@@ -56,6 +59,7 @@ class _Trials:
     def run(self, case: Case) -> Judged:
         """One case, judged."""
         self.runs += 1
+        self._on_run(self.runs)
         checker = self.checker(case.scenario)
         run = checker.execute(schedule=case.schedule, fault=self._fault)
         return checker.judged(run, schedule=case.schedule, fault=self._fault)
@@ -76,13 +80,17 @@ def minimise(
     fault: Fault | None,
     *,
     runs_max: int = RUNS_MAX,
+    on_run: Callable[[int], None] = lambda made: None,
 ) -> Minimised:
-    """The smallest case that fails as this one does. Raises ValueError if it does not fail."""
+    """The smallest case that fails as this one does. on_run: is told how many runs were made.
+
+    Raises ValueError if it does not fail.
+    """
     first = Checker(scenario).run(schedule=schedule, fault=fault)
     signature = signature_of(first.findings)
     if signature is None:
         raise ValueError(f"{scenario.name}: nothing is wrong under {list(schedule.texts())}")
-    trials = _Trials(fault, signature)
+    trials = _Trials(fault, signature, on_run)
     case = _with_few_holds(trials, Case(scenario=scenario, schedule=schedule))
     case = _with_symbols(trials, case)
     shrunk: Shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))

@@ -31,7 +31,7 @@ JudgedAttempt = Attempt[Judged]
 class CheckSubject:
     """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited.
 
-    first: the first run, once it was made
+    first: the first run, once it was made; on_run: is told how many were made
     """
 
     def __init__(
@@ -41,8 +41,11 @@ class CheckSubject:
         *,
         is_audited: bool,
         launches: LaunchMode = LaunchMode.ASYNC,
+        on_run: Callable[[int], None] = lambda made: None,
     ) -> None:
         self._checker = checker
+        self._on_run = on_run
+        self._made = 0
         self._fault = fault
         self._is_audited = is_audited
         self._launches = launches
@@ -70,6 +73,8 @@ class CheckSubject:
 
     def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
         judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
+        self._made += 1
+        self._on_run(self._made)
         if self.first is None:
             self.first = judged
         return Attempt(
@@ -90,16 +95,17 @@ def search(
     seed: int = 0,
     is_audited: bool = False,
     on_eager: Callable[[Run], None] = lambda run: None,
+    on_run: Callable[[int], None] = lambda made: None,
 ) -> RunResult:
     """The result of the first run that went wrong, or of the eager run with the verdict of all.
 
     What the harness did not expect ends the search: it is raised if there is no run yet, and else
     added to what the eager run showed.
 
-    on_eager: is given the eager run, which comes first
+    on_eager: is given the eager run, which comes first; on_run: is told how many runs were made
     """
     started = time.perf_counter()
-    subject = CheckSubject(checker, fault, is_audited=is_audited)
+    subject = CheckSubject(checker, fault, is_audited=is_audited, on_run=on_run)
     with Caught(
         f"searching schedules of {checker.scenario.name}", command=checker.command(EAGER, fault)
     ) as caught:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from racegate.scenario.draws import draw
 from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, ScenarioFile
+from racegate.scenario.outside.near import near_it
+from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.request_log import entries_from_log
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
+    REQUESTS_MAX,
     TOKENS_MAX,
     Request,
     Scenario,
@@ -38,26 +42,28 @@ def load(path: Path) -> Scenario:
     """The scenario in a TOML file. Raises ScenarioError with file, path in the file and reason."""
     source = str(path)
     try:
-        size_bytes = path.stat().st_size
-        if size_bytes > FILE_BYTES_MAX:
-            raise ScenarioError(
-                source, "$", f"{size_bytes} bytes, at most {FILE_BYTES_MAX} are read"
-            )
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(source, "$", f"cannot be read: {error}") from error
+        text = read_text(path, FILE_BYTES_MAX)
+    except ReadError as error:
+        raise ScenarioError(source, "$", f"cannot be read: {error}{_beside(path)}") from error
     return parse(text, source=source, folder=path.parent)
+
+
+def _beside(path: Path) -> str:
+    """What is near a file that is not there."""
+    if os.path.lexists(path) or not path.parent.is_dir():
+        return ""
+    return near_it(path.name, (other.name for other in path.parent.glob("*.toml")))
 
 
 def parse(text: str, *, source: str, folder: Path) -> Scenario:
     """The scenario in TOML text; a request log is looked up relative to `folder`."""
     try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(source, "$", f"not TOML: {error}") from error
+        raw = decode_toml(text)
+    except ReadError as error:
+        raise ScenarioError(source, "$", str(error)) from error
     if raw.get("schema") != SCHEMA_VERSION:
         raise ScenarioError(
-            source, "$.schema", f"must be {SCHEMA_VERSION}, is {raw.get('schema')!r}"
+            source, "$.schema", f"must be {SCHEMA_VERSION}, is {quoted(raw.get('schema'))}"
         )
     try:
         file = msgspec.convert(raw, ScenarioFile, strict=True)
@@ -77,11 +83,15 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
         entries = entries_from_log(file.log, file=file, source=source, folder=folder)
     else:
         entries = file.requests
-    requests: list[Request] = []
+    _check_drawable(entries, source)
+    requests: dict[str, Request] = {}
     for index, entry in enumerate(entries):
-        _check_drawable(entry, source=source, path=f"$.requests[{index}]")
-        requests.append(
-            _request_from_entry(entry, index=index, file=file, before=requests, source=source)
+        if entry.name in requests:
+            raise ScenarioError(
+                source, f"$.requests[{index}].name", f"{quoted(entry.name)} stands twice"
+            )
+        requests[entry.name] = _request_from_entry(
+            entry, index=index, file=file, before=requests, source=source
         )
     scenario = Scenario(
         name=file.name,
@@ -91,24 +101,40 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
         steps_max=file.steps_max,
         model=file.model,
         engine=file.engine,
-        requests=tuple(requests),
+        requests=tuple(requests.values()),
         events=file.events,
         expect=file.expect,
     )
     return validate(scenario, source=source)
 
 
-def _check_drawable(entry: RequestEntry, *, source: str, path: str) -> None:
-    if (entry.prompt is None) == (entry.prompt_len is None):
-        raise ScenarioError(source, path, "give exactly one of prompt and prompt_len")
-    if entry.prompt_len is not None and not 1 <= entry.prompt_len <= TOKENS_MAX:
-        raise ScenarioError(source, f"{path}.prompt_len", f"must be 1..{TOKENS_MAX}")
-    if not 1 <= entry.max_tokens <= TOKENS_MAX:
-        raise ScenarioError(source, f"{path}.max_tokens", f"must be 1..{TOKENS_MAX}")
+def _check_drawable(entries: Sequence[RequestEntry], source: str) -> None:
+    """Before anything is drawn: how much there is to draw."""
+    if len(entries) > REQUESTS_MAX:
+        raise ScenarioError(
+            source, "$.requests", f"{len(entries)} requests, at most {REQUESTS_MAX} are run"
+        )
+    total = 0
+    for index, entry in enumerate(entries):
+        path = f"$.requests[{index}]"
+        if (entry.prompt is None) == (entry.prompt_len is None):
+            raise ScenarioError(source, path, "give exactly one of prompt and prompt_len")
+        if entry.prompt_len is not None and not 1 <= entry.prompt_len <= TOKENS_MAX:
+            raise ScenarioError(source, f"{path}.prompt_len", f"must be 1..{TOKENS_MAX}")
+        if not 1 <= entry.max_tokens <= TOKENS_MAX:
+            raise ScenarioError(source, f"{path}.max_tokens", f"must be 1..{TOKENS_MAX}")
+        total += (entry.prompt_len or len(entry.prompt or ())) + entry.max_tokens
+    if total > TOKENS_MAX:
+        raise ScenarioError(source, "$.requests", f"{total} tokens in all, at most {TOKENS_MAX}")
 
 
 def _request_from_entry(
-    entry: RequestEntry, *, index: int, file: ScenarioFile, before: list[Request], source: str
+    entry: RequestEntry,
+    *,
+    index: int,
+    file: ScenarioFile,
+    before: Mapping[str, Request],
+    source: str,
 ) -> Request:
     path = f"$.requests[{index}]"
     vocab_size = max(1, file.model.vocab_size)
@@ -119,9 +145,11 @@ def _request_from_entry(
         label = f"prompt:{entry.name}"
         prompt = tuple(draw(file.seed, label, i) % vocab_size for i in range(entry.prompt_len))
     if entry.shares is not None:
-        shared = next((request.prompt for request in before if request.name == entry.shares), None)
-        if shared is None:
-            raise ScenarioError(source, f"{path}.shares", f"no earlier request {entry.shares!r}")
+        if entry.shares not in before:
+            raise ScenarioError(
+                source, f"{path}.shares", f"no earlier request {quoted(entry.shares)}"
+            )
+        shared = before[entry.shares].prompt
         if not 0 < entry.shares_tokens <= min(len(shared), len(prompt)):
             raise ScenarioError(source, f"{path}.shares_tokens", "must fit both prompts")
         prompt = shared[: entry.shares_tokens] + prompt[entry.shares_tokens :]

@@ -6,15 +6,22 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
+from typing import NoReturn
 
 from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
+from racegate.scenario.outside.reading import ReadError, open_text
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import REQUESTS_MAX, EngineSpec, Expect, ScenarioError
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LOG_ROWS_MAX = REQUESTS_MAX
 LOG_BYTES_MAX = 1 << 26
+LINE_LENGTH_MAX = 1 << 14
+LOG_TOKENS_MAX = 1 << 30
 
 
 def entries_from_log(
@@ -53,10 +60,12 @@ def entries_from_log(
 
 
 def _row_range(log: LogEntry, source: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+):(\d+)", log.rows)
+    match = re.fullmatch(r"([0-9]{1,12}):([0-9]{1,12})", log.rows)
     if match is None or int(match[1]) >= int(match[2]):
         raise ScenarioError(
-            source, "$.trace.rows", f"must be A:B with A < B (B not included), is {log.rows!r}"
+            source,
+            "$.trace.rows",
+            f"must be A:B with A < B (B not included), is {quoted(log.rows)}",
         )
     if int(match[2]) - int(match[1]) > LOG_ROWS_MAX:
         raise ScenarioError(source, "$.trace.rows", f"at most {LOG_ROWS_MAX} rows at a time")
@@ -65,43 +74,60 @@ def _row_range(log: LogEntry, source: str) -> tuple[int, int]:
 
 def _read_rows(path: Path, first: int, end: int, *, source: str) -> list[tuple[datetime, int, int]]:
     try:
-        if path.stat().st_size > LOG_BYTES_MAX:
-            raise ScenarioError(source, "$.trace.file", f"{path}: more than {LOG_BYTES_MAX} bytes")
-        with path.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                raise ScenarioError(
-                    source, "$.trace.file", f"{path} has no column {', '.join(missing)}"
-                )
-            rows = []
-            for number, record in enumerate(reader):
-                if number >= end:
-                    break
-                if number >= first:
-                    rows.append(_parse_row(record, number, path, source))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with open_text(path, LOG_BYTES_MAX) as file:
+            lines = csv.reader(_short_lines(file))
+            columns = _columns(next(lines, []), path, source)
+            rows = [
+                _parse_row([row[column] for column in columns], number, path, source)
+                if len(row) > max(columns)
+                else _refuse(path, number, "it has too few columns", source)
+                for number, row in enumerate(islice(filter(None, lines), first, end), start=first)
+            ]
+    except (ReadError, OSError, UnicodeDecodeError, csv.Error) as error:
         raise ScenarioError(source, "$.trace.file", f"{path} cannot be read: {error}") from error
     if len(rows) < end - first:
         raise ScenarioError(source, "$.trace.rows", f"{path} has no rows {first + len(rows)}:{end}")
+    if len({arrived.tzinfo is None for arrived, _, _ in rows}) > 1:
+        reason = "some times have a zone and some have none: they have no order"
+        raise ScenarioError(source, "$.trace.file", f"{path}: {reason}")
     return sorted(rows, key=lambda row: row[0])
 
 
+def _short_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, none of which is so long that its columns fill the memory."""
+    for text in lines:
+        if len(text) > LINE_LENGTH_MAX:
+            raise ReadError(
+                f"a line has {len(text)} characters, at most {LINE_LENGTH_MAX} are read"
+            )
+        yield text
+
+
+def _columns(header: list[str], path: Path, source: str) -> list[int]:
+    """Where the columns are."""
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise ScenarioError(source, "$.trace.file", f"{path} has no column {', '.join(missing)}")
+    return [header.index(name) for name in COLUMNS]
+
+
+def _refuse(path: Path, number: int, reason: object, source: str) -> NoReturn:
+    raise ScenarioError(source, "$.trace.file", f"{path} row {number}: {reason}")
+
+
 def _parse_row(
-    record: dict[str, str], number: int, path: Path, source: str
+    record: list[str], number: int, path: Path, source: str
 ) -> tuple[datetime, int, int]:
+    """record: time, prompt tokens, generated tokens"""
     try:
-        arrived = datetime.fromisoformat(record["TIMESTAMP"])
-        prompt_tokens, generated_tokens = (
-            int(record["ContextTokens"]),
-            int(record["GeneratedTokens"]),
-        )
-    except (ValueError, TypeError) as error:
-        raise ScenarioError(source, "$.trace.file", f"{path} row {number}: {error}") from error
-    if prompt_tokens < 1 or generated_tokens < 1:
-        raise ScenarioError(
-            source, "$.trace.file", f"{path} row {number}: token counts must be at least 1"
-        )
+        arrived = datetime.fromisoformat(record[0])
+        prompt_tokens, generated_tokens = int(record[1]), int(record[2])
+    except ValueError as error:
+        _refuse(path, number, error, source)
+    for tokens in (prompt_tokens, generated_tokens):
+        if not 1 <= tokens <= LOG_TOKENS_MAX:
+            reason = f"token counts must be at least 1, and at most {LOG_TOKENS_MAX}"
+            _refuse(path, number, reason, source)
     return arrived, prompt_tokens, generated_tokens
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import (
     DEPTH_MAX,
     DRAFT_LEN_MAX,
@@ -29,6 +30,10 @@ from racegate.scenario.spec import (
     ScenarioError,
 )
 
+NAME_LENGTH_MAX = 200
+LONG_NAME = f"at most {NAME_LENGTH_MAX} characters"
+TEXT_LENGTH_MAX = 2_000
+
 Require = Callable[[bool, str, str], None]
 
 
@@ -40,6 +45,10 @@ def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
             raise ScenarioError(source, path, reason)
 
     require(bool(scenario.name) and scenario.name.isprintable(), "$.name", "must be printable text")
+    require(len(scenario.name) <= NAME_LENGTH_MAX, "$.name", LONG_NAME)
+    for name in ("title", "origin"):
+        text = getattr(scenario, name)
+        require(len(text) <= TEXT_LENGTH_MAX, f"$.{name}", f"at most {TEXT_LENGTH_MAX} characters")
     require(1 <= scenario.steps_max <= STEPS_MAX, "$.steps_max", f"must be 1..{STEPS_MAX}")
     require(0 <= scenario.seed < 1 << 32, "$.seed", "must be 0..2^32-1")
     _validate_model(scenario.model, require)
@@ -131,6 +140,7 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
             f"{path}.name",
             "must be letters, digits, '_', '-' or '.'",
         )
+        require(len(request.name) <= NAME_LENGTH_MAX, f"{path}.name", LONG_NAME)
         require(request.name not in names, f"{path}.name", f"{request.name!r} stands twice")
         names.add(request.name)
         require(
@@ -206,7 +216,9 @@ def _validate_events(scenario: Scenario, require: Require) -> None:
         require(0 <= event.step < scenario.steps_max, f"{path}.step", "must be 0..steps_max-1")
         match event:
             case Preempt() | Abort() | Gap() | DraftLimit():
-                require(event.request in names, f"{path}.request", f"no request {event.request!r}")
+                require(
+                    event.request in names, f"{path}.request", f"no request {quoted(event.request)}"
+                )
             case Rotate():
                 require(
                     len(event.requests) >= 2

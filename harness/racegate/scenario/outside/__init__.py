@@ -1,0 +1,7 @@
+"""What comes from outside and what goes there: files read within bounds, text fit to print.
+
+`reading` opens files and decodes them: whatever is too large, too deep or no file is refused before
+work is done. `text` makes any text fit to print, and `console` is what tables and lines go through:
+nothing else writes what a file may have said. `near` says what a wrong name was meant to be.
+It imports no other room, and must not know what a file is about.
+"""
