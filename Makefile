@@ -11,7 +11,8 @@ GPUS ?= 1
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test nightly programs programs-report test-gpu gpu-report lint matrix mutants rooms bench clean
+.PHONY: setup gate test nightly programs programs-report vllm-report test-gpu gpu-report hostile lint matrix \
+	mutants rooms bench clean
 
 setup: $(STAMP)
 
@@ -31,7 +32,11 @@ test: $(STAMP) lint
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles tests/engine tests/evaluation tests/check tests/repro tests/cli/test_search_cli.py
+		tests/oracles tests/engine tests/evaluation tests/check tests/repro tests/scenario tests/cli/test_search_cli.py
+
+# A million broken inputs for every loader: about twenty minutes of one core.
+hostile: $(STAMP)
+	$(BIN)/python tests/helpers/hostile_inputs.py --inputs 1000000
 
 # Two releases of transformers under the interposer, a faulty and a repaired one: 250 MB to install,
 # about a minute.
@@ -41,6 +46,11 @@ programs: $(STAMP)
 # All of them, with a search: 3 GB to install.
 programs-report: $(STAMP)
 	$(BIN)/python tests/interpose/programs/run_all.py reports/interposer
+
+# Every scenario of vLLM in every release, runner and cache mode: hours, and 20 GB in the user's
+# cache directory for releases and their torch. What is there already is kept.
+vllm-report: $(STAMP)
+	$(BIN)/python tests/vllm/releases/run_all.py reports/vllm
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

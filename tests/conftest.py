@@ -1,5 +1,6 @@
 """Without a GPU Triton kernels run under its interpreter, which is chosen as they are imported."""
 
+import gc
 import os
 
 import torch
@@ -15,3 +16,10 @@ if not torch.cuda.is_available():
 # The same examples on every run; `pytest --hypothesis-profile nightly` draws new and many.
 register_profiles()
 settings.load_profile("ci")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the collector walks through it no more."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)

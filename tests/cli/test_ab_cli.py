@@ -18,8 +18,8 @@ from racegate.ab.folder import open_folder
 from racegate.ab.running import Progress, Share, WaveSummary
 from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
 from racegate.ab.workload import AbSpec, Arm
-from racegate.cli import ab as cli_ab
-from racegate.cli.ab import CallSpec, exit_code_of, line_of
+from racegate.cli.measure import ab as cli_ab
+from racegate.cli.measure.ab import CallSpec, exit_code_of, line_of
 from support import SCENARIOS
 
 TINY = (

@@ -69,7 +69,7 @@ STATS_FIELDS = {
 
 
 def racegate(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from racegate.cli.app import main; main()", *arguments]
+    command = [sys.executable, "-c", "from racegate.cli.start import main; main()", *arguments]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -127,3 +129,19 @@ class TestGateSelection:
         code, output = self.gate("-k", expression)
         assert code == 2
         assert said in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("gate", "--help"), ("scenarios", "list"), ("scenarios", "list", "--json", "-")],
+    ids=" ".join,
+)
+def test_a_reader_that_is_gone_is_no_finding(arguments: tuple[str, ...]) -> None:
+    there, here = os.pipe()
+    os.close(there)
+    command = [sys.executable, "-c", "from racegate.cli.start import main; main()", *arguments]
+    with os.fdopen(here, "w") as unread:
+        result = subprocess.run(
+            command, stdout=unread, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (result.returncode, result.stderr) == (141, "")

@@ -25,7 +25,7 @@ WITNESS = "scenarios/witnesses/recycle-in-flight.witness.json"
 
 def racegate(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, which finds no GPU."""
-    command = [sys.executable, "-c", "from racegate.cli.app import main; main()", *arguments]
+    command = [sys.executable, "-c", "from racegate.cli.start import main; main()", *arguments]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
@@ -80,9 +80,9 @@ def test_a_job_that_fails_costs_its_own_figures_alone(
         assert (part, seconds) == (BenchPart.ENGINE, 1.5)
         return [BenchJob(name="one", measure=broken), BenchJob(name="other", measure=whole)]
 
-    monkeypatch.setattr("racegate.cli.bench.open_cuda", object)
-    monkeypatch.setattr("racegate.cli.bench.cuda_jobs", jobs)
-    monkeypatch.setattr("racegate.cli.bench.environment_of", lambda device: {"gpu": "none"})
+    monkeypatch.setattr("racegate.cli.measure.bench.open_cuda", object)
+    monkeypatch.setattr("racegate.cli.measure.bench.cuda_jobs", jobs)
+    monkeypatch.setattr("racegate.cli.measure.bench.environment_of", lambda device: {"gpu": "none"})
     path = tmp_path / "bench.json"
     command = ["bench", "--device", "cuda", "--part", "engine", "--seconds", "1.5"]
     result = CliRunner().invoke(app, [*command, "--json", str(path)])

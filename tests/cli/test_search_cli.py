@@ -153,8 +153,13 @@ class TestReplay:
         path = tmp_path / "new.witness.json"
         fault = "accepted-copy-after-row-move"
         arguments = ("--fault", fault, "--explore", "ladder", "--witness", str(path))
-        assert racegate("run", FINISH, *arguments).returncode == 1
-        assert load_witness(path).fault == fault
+        result = racegate("run", FINISH, *arguments)
+        assert result.returncode == 1
+        witness = load_witness(path)
+        assert witness.fault == fault
+        assert f"racegate: wrote {path}: 2 requests, " in result.stderr
+        assert f"racegate replay {path}\n" in result.stderr
+        assert f"racegate: minimal hold: {witness.holds[0]}\n" in result.stderr
         assert racegate("run", FINISH, "--witness", str(tmp_path / "no")).returncode == 2
 
 
@@ -269,7 +274,7 @@ class TestFuzz:
         assert shown["campaign"]["schedules"] == 60
 
     def test_a_kill_loses_nothing_found(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.start import main; main()", "fuzz"]
         arguments = ["--seconds", "60", "--out", str(tmp_path), *self.FAULT]
         process = subprocess.Popen(
             [*command, *arguments],
@@ -288,7 +293,7 @@ class TestFuzz:
 
     @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to see workers in")
     def test_workers_end_with_a_campaign_that_is_killed(self, tmp_path: Path) -> None:
-        command = [sys.executable, "-c", "from racegate.cli.app import main; main()", "fuzz"]
+        command = [sys.executable, "-c", "from racegate.cli.start import main; main()", "fuzz"]
         process = subprocess.Popen(
             [*command, "--seconds", "600", "--workers", "2", "--out", str(tmp_path)],
             cwd=ROOT,

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 # What a fresh interpreter has after a command; exit codes do not matter here.
 PROGRAM = """
 import sys
-from racegate.cli.app import main
+from racegate.cli.start import main
 try:
     main()
 except SystemExit as end:
@@ -53,3 +53,15 @@ def test_commands_for_programs_import_no_torch(command: tuple[str, ...]) -> None
 @pytest.mark.parametrize("command", [("--help",), ("--version",)])
 def test_what_runs_nothing_imports_nothing(command: tuple[str, ...]) -> None:
     assert modules_after(*command) & (HEAVY | {"numpy", "multiprocessing"}) == set()
+
+
+def test_garbage_is_collected_again_once_a_command_runs() -> None:
+    program = """
+import atexit, gc
+from racegate.cli.start import main
+atexit.register(lambda: print("collecting:", gc.isenabled(), gc.get_freeze_count() > 10_000))
+main()
+"""
+    command = [sys.executable, "-c", program, "scenarios", "list"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("collecting: True True\n")

@@ -61,9 +61,11 @@ def test_the_catalogue_is_consistent() -> None:
         assert bool(fault.scenarios) == (fault.kind is not FaultKind.CONTROL)
 
 
-def test_an_unknown_fault_names_the_known_ones() -> None:
-    with pytest.raises(FaultError, match="accepted-double-remap"):
-        find_fault("no-such-fault")
+def test_an_unknown_fault_names_those_near_it() -> None:
+    with pytest.raises(FaultError, match="near it: accepted-double-remap"):
+        find_fault("accepted-double-remp")
+    with pytest.raises(FaultError, match="no fault 'zzz'; `racegate faults list` has all"):
+        find_fault("zzz")
 
 
 @pytest.mark.parametrize(("fault", "name"), pairs(ORDERING))

@@ -16,10 +16,12 @@ import msgspec
 from racegate.ab.held import HeldRun
 from racegate.ab.waves import ArmWave, TruthWave
 from racegate.ab.workload import AbError, AbSpec, Arm
+from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.strict import StrictStruct
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"
+WAVE_BYTES_MAX = 1 << 28
 
 T = TypeVar("T")
 
@@ -132,8 +134,8 @@ def missing(folder: Folder, arms: Sequence[Arm]) -> int:
 
 def _decoded(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError) as error:
+        return msgspec.convert(read_json(path, WAVE_BYTES_MAX), kind)
+    except (ReadError, msgspec.ValidationError) as error:
         raise AbError(f"{path}: cannot be read: {error}") from error
 
 

@@ -4,6 +4,7 @@ several side by side.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -28,6 +29,7 @@ from racegate.ab.workload import AbError, Arm
 from racegate.device.cuda.torch import gpu_count, open_cuda
 from racegate.jobs.environment import environment_of
 from racegate.jobs.pool import Done, Lost, MakeWorker, PoolError, Task, pool_of
+from racegate.scenario.outside.text import quoted
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -43,10 +45,10 @@ class Share(msgspec.Struct, frozen=True):
 
 def parse_share(text: str) -> Share:
     """`2/4` is the second of four parts. Raises AbError."""
-    index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal()) or not 1 <= int(index) <= int(count):
-        raise AbError(f"cannot read the part {text!r}: write 2/4 for the second of four")
-    return Share(int(index), int(count))
+    found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise AbError(f"cannot read the part {quoted(text)}: write 2/4 for the second of four")
+    return Share(int(found[1]), int(found[2]))
 
 
 class WaveSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,7 +158,12 @@ def _naming(findings: Sequence[Finding], command: str) -> tuple[Finding, ...]:
 
 
 def _unrealised(holds: tuple[HoldOutcome, ...]) -> tuple[str, ...]:
-    return tuple(f"hold '{hold.hold}' was not realised" for hold in holds if not hold.realised)
+    return tuple(unrealised(hold.hold) for hold in holds if not hold.realised)
+
+
+def unrealised(hold: str) -> str:
+    """Why a run with this hold would be no proof."""
+    return f"hold '{hold}' was not realised"
 
 
 def _idle_events(run: Run) -> tuple[str, ...]:

@@ -6,20 +6,27 @@ A command is imported when it is called: `--help` needs none of them.
 
 from __future__ import annotations
 
+import gc
+import io
 import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from shlex import quote
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import racegate
-from racegate.cli.options import fail
+from racegate.cli.options import fail, say
 from racegate.history.breakage import Caught
-from racegate.history.exit_code import INTERRUPTED, ExitCode
+from racegate.history.exit_code import UNREAD, ExitCode
+from racegate.jobs.stopping import code_of, listen_for_sigterm, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
+from racegate.scenario.outside.text import printable
 
 
 class LazyCommand(NamedTuple):
@@ -34,24 +41,29 @@ COMMANDS = {
     "run": LazyCommand("run", "Run one scenario and judge it."),
     "replay": LazyCommand("replay", "Run witnesses again."),
     "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
+    "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
     "torch": LazyCommand("foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."),
     "vllm": LazyCommand("foreign.vllm", "Judge unmodified vLLM releases, without a GPU."),
-    "ab": LazyCommand("ab", "Compare generations with and without a fault under natural timing."),
-    "soak": LazyCommand("soak", "Run correct scenarios on a GPU with held operations."),
-    "bench": LazyCommand("bench", "Measure schedules per second, and what holding costs."),
-    "report": LazyCommand("report", "Put what was measured on a GPU beside its limits."),
+    "sglang": LazyCommand("foreign.sglang", "Judge unmodified SGLang releases, without a GPU."),
+    "ab": LazyCommand("measure.ab", "Generations with and without a fault under natural timing."),
+    "soak": LazyCommand("measure.soak", "Run correct scenarios on a GPU with held operations."),
+    "bench": LazyCommand("measure.bench", "Measure schedules per second, and what holding costs."),
+    "report": LazyCommand("measure.report", "Put what was measured on a GPU beside its limits."),
 }
 
+
+# Every error of usage; Typer exports no name for it.
+UsageError = cast(type[Exception], typer.BadParameter.__bases__[0])
 
 # What ends a command as it should, or has its exit code from somebody else.
 EXPECTED = (
     typer.Exit,
     typer.Abort,
-    *typer.BadParameter.__bases__,  # every error of usage; Typer exports no name for it
+    UsageError,
     BadInputError,
     BrokenHarnessError,
 )
@@ -70,7 +82,13 @@ class LazyCommands(TyperGroup):
         if lazy := COMMANDS.get(args[0]):
             module = import_module(f"racegate.cli.{lazy.module}")
             self.add_command(typer.main.get_command(module.app), args[0])
+            collect_from_here_on()
         return super().resolve_command(ctx, args)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Typer's own, with errors that a terminal can be shown."""
+        with printable_usage():
+            return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """The command, with an exit code for whatever ends it: 1 is a finding and nothing else."""
@@ -78,7 +96,8 @@ class LazyCommands(TyperGroup):
         try:
             with Caught(ctx.command_path, command=command, through=EXPECTED) as caught:
                 try:
-                    result = super().invoke(ctx)
+                    with printable_usage():
+                        result = super().invoke(ctx)
                 finally:
                     # A full disk behind standard output is noticed here or never.
                     sys.stdout.flush()
@@ -86,24 +105,65 @@ class LazyCommands(TyperGroup):
             fail(str(error))
         except BrokenHarnessError as error:
             broken(str(error))
-        except KeyboardInterrupt:
-            print("racegate: interrupted", file=sys.stderr)
-            raise SystemExit(INTERRUPTED) from None
+        except KeyboardInterrupt as stop:
+            say(words_of(stop))
+            drop_output()
+            raise SystemExit(code_of(stop)) from None
         if caught.breakage is not None:
+            if is_reader_gone():
+                end_unread()
             broken(caught.breakage.text)
         return result
 
 
-def broken(message: str) -> NoReturn:
-    """The harness is not sound: the reason on standard error, exit code 3. What standard output did
-    not take is dropped, or the end of the process would try again.
-    """
-    print(f"racegate: {message}", file=sys.stderr)
+@contextmanager
+def printable_usage() -> Iterator[None]:
+    """Inside, an error of usage does not repeat what a terminal would act on."""
+    try:
+        yield
+    except UsageError as error:
+        for name, said in vars(error).items():
+            if isinstance(said, str):
+                setattr(error, name, printable(said))
+        raise
+
+
+def collect_from_here_on() -> None:
+    """What `start` imported stays to the end of the process: no collection looks at it again."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
+def is_reader_gone() -> bool:
+    """Whether nobody reads standard output any more, as behind `| head`."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno())
+    except OSError:  # Standard output is no file.
+        return False
+    return any(happened & select.POLLERR for _, happened in poll.poll(0))
+
+
+def end_unread() -> NoReturn:
+    """As any program ends whose reader has gone: silently, and with no verdict."""
+    drop_output()
+    raise SystemExit(UNREAD)
+
+
+def broken(reason: str) -> NoReturn:
+    """The harness is not sound: the reason on standard error, exit code 3."""
+    say(reason)
+    drop_output()
+    raise SystemExit(ExitCode.BROKEN_HARNESS)
+
+
+def drop_output() -> None:
+    """Drops what standard output does not take, or the end of the process would try again."""
     try:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise SystemExit(ExitCode.BROKEN_HARNESS)
 
 
 app = typer.Typer(
@@ -133,5 +193,14 @@ def options(
 
 
 def main() -> None:
-    """Entry point."""
-    app()
+    """Runs the command. Rich and Typer end with 1 where nobody reads: here that is a finding."""
+    listen_for_sigterm()
+    # Text that the encoding of standard output lacks is no reason to end.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            end_unread()
+        raise

@@ -13,6 +13,7 @@ from racegate.cli.options import (
     ScenariosOption,
     SeedOption,
     WorkersOption,
+    place_to_write,
     progress_bar,
     stdout_console,
     write_json,
@@ -35,10 +36,12 @@ from racegate.report.objects import EffortObject, FaultEntry, HalffixesObject, M
 from racegate.report.search import print_efforts, render_efforts
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.outside.console import lines
 from racegate.scenario.spec import Scenario
 
 MarkdownOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the sums as Markdown here.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the sums as Markdown here.", callback=place_to_write),
 ]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
@@ -51,7 +54,10 @@ def _scenarios(folder: Path) -> dict[str, Scenario]:
 @app.command("list")
 def faults_list(
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the catalogue as a page here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the catalogue as a page here.", callback=place_to_write
+        ),
     ] = None,
     json: JsonOption = None,
 ) -> None:
@@ -108,7 +114,7 @@ def faults_halffixes(json: JsonOption = None) -> None:
     if json is not None:
         write_json(json, HalffixesObject(schema=SCHEMA, cells=tuple(cells)))
     if json != "-":
-        stdout_console().print(as_markdown(cells), markup=False, soft_wrap=True)
+        stdout_console().print(lines(as_markdown(cells).splitlines()), soft_wrap=True)
 
 
 @app.command("mutate")
@@ -150,7 +156,10 @@ def faults_matrix(
     budget: BudgetOption = BUDGET,
     seed: SeedOption = 0,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the table as a page here.", callback=place_to_write
+        ),
     ] = None,
     markdown: MarkdownOption = None,
     against: Annotated[

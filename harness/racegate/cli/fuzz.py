@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from racegate.cli.options import (
@@ -17,6 +16,7 @@ from racegate.cli.options import (
     WorkersOption,
     benign_of,
     fail,
+    stderr_console,
     stdout_console,
     tell,
 )
@@ -28,6 +28,7 @@ from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.jobs.stopping import StoppedError
 from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
@@ -62,7 +63,7 @@ def fuzz(
     spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
     campaign = Campaign(spec, out)
     bounds = Bounds(seconds=seconds, scenarios=scenarios, timeout_s=timeout)
-    with Live("starting", console=Console(stderr=True), transient=True) as display:
+    with Live("starting", console=stderr_console(), transient=True) as display:
         state = run_fuzz(
             campaign,
             bounds,
@@ -71,6 +72,10 @@ def fuzz(
         )
     shown = campaign_object(campaign, state)
     tell(json, shown, lambda: print_campaign(stdout_console(), campaign, state))
+    if campaign.stop is not None:
+        done = f"{state.done} scenarios of the campaign in {out} are done, {len(campaign.new)} new"
+        again = f"the same command: it begins with scenario {state.done}"
+        raise StoppedError(campaign.stop, done=f"{done} findings are written there", go_on=again)
     raise typer.Exit(exit_code_of(campaign, state))
 
 

@@ -30,7 +30,8 @@ from racegate.cli.options import (
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witnesses
-from racegate.jobs.gate import GateJudge, GateSpec, run_gate
+from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.jobs.stopping import StoppedError, known_result
 from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
@@ -89,19 +90,25 @@ def gate(
         seed=seed,
         is_audited=audit is Audit.ON,
     )
+    stop: StoppedError | None = None
     with progress_bar() as progress:
         task = progress.add_task("gate", total=len(given.names))
-        found = run_gate(
-            given,
-            look=look,
-            fault=fault,
-            seed=seed,
-            workers=workers or cores(),
-            timeout_s=timeout,
-            on_done=lambda name: progress.update(task, advance=1, description=name),
-        )
+        try:
+            found = run_gate(
+                given,
+                look=look,
+                fault=fault,
+                seed=seed,
+                workers=workers or cores(),
+                timeout_s=timeout,
+                on_done=lambda name: progress.update(task, advance=1, description=name),
+            )
+        except StoppedError as error:
+            stop, found = error, known_result(error, GateResult)
     result = msgspec.structs.replace(found, benign=benign_of(strict))
     tell(json, result, lambda: print_gate(stdout_console(), result))
+    if stop is not None:
+        raise stop
     raise typer.Exit(result.exit_code)
 
 

@@ -5,9 +5,11 @@ Imported for every command, also for `--help`: what is heavy is imported where i
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -19,6 +21,7 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
 from racegate.scenario.errors import BrokenHarnessError
+from racegate.scenario.outside.text import message, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,9 +59,25 @@ def place_to_write(target: T) -> T:
     if target is not None and str(target) != "-":
         try:
             check_writable(Path(str(target)))
-        except OSError as error:
-            fail(f"cannot write {target}: {error.strerror or error}")
+        except (OSError, ValueError) as error:
+            fail(f"cannot write {target}: {reason_of(error)}")
     return target
+
+
+def folder_to_fill(target: Path | None) -> Path | None:
+    """For an option that names a folder of files to be written: made before anything is run."""
+    if target is not None:
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            check_writable(target / "any")
+        except (OSError, ValueError) as error:
+            fail(f"cannot write into {target}: {reason_of(error)}")
+    return target
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file was not opened, without its name. A NUL in a name is a ValueError."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 JsonOption = Annotated[
@@ -138,24 +157,47 @@ def cores() -> int:
 
 def stdout_console() -> Console:
     """Standard output, as wide as the terminal or as LOG_WIDTH."""
-    from rich.console import Console
+    from racegate.scenario.outside.console import PrintableConsole
 
-    console = Console()
-    return console if console.is_terminal else Console(width=LOG_WIDTH)
+    console = PrintableConsole()
+    return console if console.is_terminal else PrintableConsole(width=LOG_WIDTH)
+
+
+def stderr_console() -> Console:
+    """Standard error, for what is shown while a command works."""
+    from racegate.scenario.outside.console import PrintableConsole
+
+    return PrintableConsole(stderr=True)
 
 
 def progress_bar() -> Progress:
     """Progress on standard error, so that standard output stays clean."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+    )
+    return Progress(*columns, console=stderr_console(), transient=True)
 
 
-def fail(message: str) -> NoReturn:
+@contextmanager
+def counted(doing: str, *, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar for work of so many parts at most; what it gives is told how many are done."""
+    with progress_bar() as progress:
+        task = progress.add_task(doing, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+def say(text: str) -> None:
+    """A message on standard error: how a command goes on, or why it does not."""
+    print(message(f"racegate: {text}"), file=sys.stderr, flush=True)
+
+
+def fail(reason: str) -> NoReturn:
     """Bad input: the reason on standard error, exit code 2."""
-    print(f"racegate: {message}", file=sys.stderr)
+    say(reason)
     raise SystemExit(2)
 
 
@@ -173,11 +215,20 @@ def tell(json: str | None, value: object, show: Callable[[], None]) -> None:
 
 def write_json(target: str, value: object) -> None:
     """One JSON value to standard output (`-`) or a file, whole or not at all."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = json_text(value)
     if target == "-":
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(text)
         return
-    write_text(Path(target), text + "\n")
+    write_text(Path(target), text)
+
+
+def json_text(value: object) -> str:
+    """A value as indented JSON, which a terminal can be shown."""
+    try:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except UnicodeEncodeError:  # halves of characters, as in names of files that are no UTF-8
+        text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+    return printable_json(text + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,7 +15,6 @@ from racegate.cli.options import (
     JsonOption,
     PacingOption,
     RunTimeoutOption,
-    fail,
     progress_bar,
     site_of,
     stdout_console,
@@ -27,12 +26,17 @@ from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import EXIT_CODES, worst_of
 from racegate.history.witness import load_witness
 from racegate.interpose.launch import open_device
+from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.interpose.workflow.replay import ProgramReplays, render_replay, replay_program
 from racegate.interpose.workflow.witness import is_program_witness, load_program_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
 from racegate.repro.replay import Replay, ReplayOfFile, ReplaysObject
 from racegate.repro.replay import replay as replay_witness
+from racegate.scenario.outside.text import printable_lines
+from racegate.vllm.replay import judge_again
+from racegate.vllm.report import print_engine_verdict
+from racegate.vllm.witness import is_engine_witness, outcome_of, read_witness
 
 app = typer.Typer(add_completion=False)
 
@@ -46,13 +50,13 @@ def replay(
     timeout: RunTimeoutOption = 0.0,
     json: JsonOption = None,
 ) -> None:
-    """Run witnesses again, of the engine or of programs: 1 reproduced, 4 not realised, 5 another
-    signature, 6 nothing found; of several the worst outcome.
+    """Run witnesses again, of the engine, of programs or of vLLM releases: 1 reproduced, 4 not
+    realised, 5 another signature, 6 nothing found; of several the worst outcome.
     """
+    if any(map(is_engine_witness, files)):
+        raise typer.Exit(_replay_releases(files, json))
     if any(map(is_program_witness, files)):
-        if device is not DeviceKind.VIRTUAL:
-            fail("a program's witness is replayed on the virtual device only")
-        raise typer.Exit(_replay_programs(files, times, timeout, json))
+        raise typer.Exit(_replay_programs(files, times, timeout, json, device=device))
     witnesses = [load_witness(file) for file in files]
     site = site_of(device, pacing)
     options = "" if site is None else f" --device {device} --pacing {pacing}"
@@ -71,18 +75,35 @@ def replay(
     raise typer.Exit(exit_code_of(results))
 
 
-def _replay_programs(files: list[Path], times: int, timeout_s: float, json: str | None) -> int:
-    """Programs' witnesses, on one virtual CUDA device."""
+def _replay_programs(
+    files: list[Path], times: int, timeout_s: float, json: str | None, *, device: DeviceKind
+) -> int:
+    """Programs' witnesses, on one virtual CUDA device or on a real GPU."""
     witnesses = [load_program_witness(file) for file in files]
     replays = []
-    with open_device() as device, progress_bar() as progress:
+    with open_device(ProgramDevice(device.value)) as opened, progress_bar() as progress:
         task = progress.add_task("replaying", total=len(files))
         for witness in witnesses:
-            replays.append(replay_program(device, witness, times=times, timeout_s=timeout_s))
+            replays.append(replay_program(opened, witness, times=times, timeout_s=timeout_s))
             progress.advance(task)
     result = replays[0] if len(replays) == 1 else ProgramReplays(replays=tuple(replays))
-    tell(json, result, lambda: print("\n".join(map(render_replay, replays))))
+    texts = [printable_lines(render_replay(one)) for one in replays]
+    tell(json, result, lambda: print("\n".join(texts)))
     return EXIT_CODES[worst_of(one.outcome for one in replays)]
+
+
+def _replay_releases(files: list[Path], json: str | None) -> int:
+    """Witnesses of vLLM releases, each in an engine of its own, as `racegate vllm replay` does."""
+    witnesses = [read_witness(file) for file in files]
+    judged = [judge_again(witness) for witness in witnesses]
+
+    def show() -> None:
+        for file, found in zip(files, judged, strict=True):
+            print_engine_verdict(stdout_console(), found, str(file))
+
+    tell(json, judged[0] if len(judged) == 1 else judged, show)
+    outcomes = [outcome_of(one, found) for one, found in zip(judged, witnesses, strict=True)]
+    return EXIT_CODES[worst_of(outcomes)]
 
 
 def exit_code_of(results: Sequence[Replay]) -> ExitCode:

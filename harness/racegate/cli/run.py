@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -22,9 +24,10 @@ from racegate.cli.options import (
     StrictOption,
     TimeoutOption,
     benign_of,
+    counted,
     fail,
     place_to_write,
-    progress_bar,
+    say,
     site_of,
     stdout_console,
     tell,
@@ -36,9 +39,11 @@ from racegate.history.finding import exit_code, signature_of
 from racegate.history.outcome import RunResult, run_object, unaudited
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.stopping import StoppedError
 from racegate.jobs.time_limit import TIMEOUT_S, limited_time
 from racegate.report.text import print_run
 from racegate.repro.search import BUDGET, search
+from racegate.repro.unrealised import with_reasons
 from racegate.scenario.files import explicit, load
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import Scenario
@@ -90,7 +95,7 @@ def run(
         fail("searching and minimising step the virtual device: leave --device cuda out")
     site = site_of(device, pacing)
     if scenario is not None:
-        loaded, command = load(scenario), f"racegate run {scenario}"
+        loaded, command = load(scenario), f"racegate run {quote(str(scenario))}"
     else:
         assert trace is not None
         loaded, command = _from_log(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
@@ -101,8 +106,11 @@ def run(
         checker = Checker(loaded, replay=command, cuda=site)
         if explore is Explore.EAGER:
             result = checker.run(schedule=schedule, fault=found, is_audited=is_audited)
+            result = with_reasons(checker, result, found)
         else:
-            result = search(checker, fault=found, budget=budget, seed=seed, is_audited=is_audited)
+            searched = partial(search, checker, fault=found, budget=budget, seed=seed)
+            with counted("searching schedules", total=budget) as on_run:
+                result = searched(is_audited=is_audited, on_run=on_run)
     if device is DeviceKind.VIRTUAL and not is_audited:
         result = unaudited(result)
     tell(json, run_object(result), lambda: print_run(stdout_console(), result))
@@ -127,13 +135,23 @@ def _write_witness(
     path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
     """As it was found, and then minimal: what breaks minimising leaves the former."""
-    from racegate.repro.minimise import as_found, minimise, witness_of
+    from racegate.repro.minimise import RUNS_MAX, as_found, minimise, witness_of
 
     if signature_of(result.findings) is None:
         fail(f"nothing went wrong, so {path} is not written")
+    replay = f"racegate replay {quote(str(path))}"
     schedule = parse_schedule(list(result.schedule))
     save(as_found(scenario, result, fault, title=scenario.title, seed=seed), path)
-    with progress_bar() as progress:
-        progress.add_task("minimising", total=None)
-        small = minimise(scenario, schedule, fault)
-    save(witness_of(small, fault, title=scenario.title, seed=seed), path)
+    try:
+        with counted("minimising", total=RUNS_MAX) as on_run:
+            small = minimise(scenario, schedule, fault, on_run=on_run)
+    except KeyboardInterrupt as stop:
+        done = f"{path} is written, not minimised: {replay}"
+        raise StoppedError(stop, done=done) from stop
+    witness = witness_of(small, fault, title=scenario.title, seed=seed)
+    save(witness, path)
+    whole = "" if small.is_minimal else ", perhaps not the smallest"
+    requests = len(witness.scenario.requests)
+    say(f"wrote {path}: {requests} requests, {small.runs} runs to minimise it{whole}; {replay}")
+    for hold in witness.holds or ("none: it shows when every operation completes at once",):
+        say(f"minimal hold: {hold}")

@@ -12,6 +12,7 @@ from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
     SeedOption,
+    place_to_write,
     progress_bar,
     stdout_console,
     write_json,
@@ -52,7 +53,10 @@ def scenarios_features(
     seed: SeedOption = 0,
     count: Annotated[int, typer.Option(min=1, help="Generated scenarios.")] = 3000,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the table as a page here.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the table as a page here.", callback=place_to_write
+        ),
     ] = None,
     json: JsonOption = None,
 ) -> None:

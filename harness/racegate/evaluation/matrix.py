@@ -28,12 +28,15 @@ from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
 from racegate.jobs.gather import run_all
 from racegate.jobs.pool import Task
+from racegate.jobs.stopping import StoppedError
 from racegate.repro.search import BUDGET
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate.matrix/1"
+MATRIX_BYTES_MAX = 1 << 24
 
 
 class MatrixError(BadInputError):
@@ -120,15 +123,24 @@ def measure(
     seed: int = 0,
     on_row: Callable[[str], None] = lambda name: None,
 ) -> Matrix:
-    """The whole matrix. scenarios: the gate's, by name."""
+    """The whole matrix. scenarios: the gate's, by name.
+
+    Raises StoppedError if it is told to stop: it has the rows that were measured.
+    """
     _require_scripts(scenarios)
     started = time.perf_counter()
-    rows, _ = run_all(
-        partial(make_worker, dict(scenarios), budget, seed),
-        (Task(name=fault.name, content=fault.name) for fault in FAULTS),
-        workers=workers,
-        on_done=on_row,
-    )
+    try:
+        rows, _ = run_all(
+            partial(make_worker, dict(scenarios), budget, seed),
+            (Task(name=fault.name, content=fault.name) for fault in FAULTS),
+            workers=workers,
+            on_done=on_row,
+        )
+    except StoppedError as stop:
+        known = [row for row in stop.results if isinstance(row, MatrixRow)]
+        otherwise = ", ".join(totals_of(known).unexpected) or "none"
+        done = f"{stop.done} (shown otherwise than expected: {otherwise})"
+        raise StoppedError(stop.by, done=done, results=known) from stop
     return Matrix(
         schema=SCHEMA,
         environment=environment(),
@@ -308,11 +320,11 @@ class _Schema(msgspec.Struct, frozen=True):
 def load_matrix(path: Path) -> Matrix:
     """The matrix in a file. Raises MatrixError."""
     try:
-        content = path.read_bytes()
-        if msgspec.json.decode(content, type=_Schema).schema != SCHEMA:
+        raw = read_json(path, MATRIX_BYTES_MAX)
+        if msgspec.convert(raw, _Schema).schema != SCHEMA:
             raise MatrixError(f"{path}: not of the schema {SCHEMA!r}; make it again")
-        return msgspec.json.decode(content, type=Matrix)
-    except OSError as error:
+        return msgspec.convert(raw, Matrix)
+    except ReadError as error:
         raise MatrixError(f"{path}: cannot be read: {error}") from error
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError as error:
         raise MatrixError(f"{path}: {error}") from error

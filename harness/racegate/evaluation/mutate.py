@@ -5,6 +5,7 @@ Equivalent means that a path of remaining edges still orders every pair the edge
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
@@ -21,6 +22,7 @@ from racegate.history.finding import signature_of
 from racegate.history.trace import OpRecord, Recorded, Trace, Waited
 from racegate.jobs.gather import run_all
 from racegate.jobs.pool import Task
+from racegate.jobs.stopping import StoppedError
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
 from racegate.scenario.spec import Scenario
@@ -158,7 +160,10 @@ def try_all(
     workers: int,
     on_mutant: Callable[[int, int, str], None] = lambda done, total, edge: None,
 ) -> MutationReport:
-    """Tries each mutant on the scenarios until one shows it. on_mutant: (done, of, edge)"""
+    """Tries each mutant on the scenarios until one shows it. on_mutant: (done, of, edge)
+
+    Raises StoppedError if it is told to stop: it has the mutants that were tried.
+    """
     traces = {name: Checker(scenario).execute().trace for name, scenario in scenarios.items()}
     mutations = mutations_of(traces.values())
     concerned = {
@@ -166,12 +171,17 @@ def try_all(
         for edge in EDGES
     }
     done = count(1)
-    results, _ = run_all(
-        partial(make_worker, dict(scenarios)),
-        (Task(name=m.edge, content=MutantTask(m, concerned[m.edge])) for m in mutations),
-        workers=workers,
-        on_done=lambda edge: on_mutant(next(done), len(mutations), edge),
-    )
+    try:
+        results, _ = run_all(
+            partial(make_worker, dict(scenarios)),
+            (Task(name=m.edge, content=MutantTask(m, concerned[m.edge])) for m in mutations),
+            workers=workers,
+            on_done=lambda edge: on_mutant(next(done), len(mutations), edge),
+        )
+    except StoppedError as stop:
+        fates = Counter(one.fate for one in stop.results if isinstance(one, MutantResult))
+        known = ", ".join(f"{number} {fate}" for fate, number in fates.items()) or "none tried"
+        raise StoppedError(stop.by, done=f"{stop.done} ({known})", results=stop.results) from stop
     redundant = tuple(
         result.edge
         for result in results

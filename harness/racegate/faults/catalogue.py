@@ -18,6 +18,8 @@ from racegate.faults import (
 )
 from racegate.faults.fault import Fault
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.near import near_it
+from racegate.scenario.outside.text import quoted
 
 # By cause: one module, and one chapter of docs/faults.md, each.
 CAUSES: dict[str, tuple[Fault, ...]] = {
@@ -43,7 +45,7 @@ VARIANTS: tuple[Fault, ...] = (
 
 
 class FaultError(BadInputError):
-    """A fault name that does not exist; says which do."""
+    """A fault name that does not exist; says which are near it."""
 
 
 def find_fault(name: str) -> Fault:
@@ -51,5 +53,5 @@ def find_fault(name: str) -> Fault:
     for fault in FAULTS + VARIANTS:
         if fault.name == name:
             return fault
-    known = ", ".join(fault.name for fault in FAULTS + VARIANTS)
-    raise FaultError(f"no fault {name!r}; there are: {known}")
+    near = near_it(name, (fault.name for fault in FAULTS + VARIANTS))
+    raise FaultError(f"no fault {quoted(name)}{near}; `racegate faults list` has all")

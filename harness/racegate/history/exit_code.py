@@ -6,6 +6,10 @@ from enum import IntEnum
 
 # As shells have it for a process that SIGINT ended.
 INTERRUPTED = 130
+# The same for SIGTERM.
+TERMINATED = 143
+# As shells have it for a process that SIGPIPE ended: nobody read its output to the end.
+UNREAD = 141
 
 
 class ExitCode(IntEnum):

@@ -14,14 +14,16 @@ import re
 import msgspec
 
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.text import quoted
 
 FORCED = "forced"
 HOLDS_MAX = 256
+HOLD_LENGTH_MAX = 1_000
 
 _NAME = r"[A-Za-z0-9_.*:@/#\-]+"
 _STEP = re.compile(r"@(?P<alias>[A-Za-z_][A-Za-z0-9_.\-]*\.\d+)(?=#|$)")
 _STEP_NUMBER = re.compile(r"@(?P<step>\d+)(?=#|\[|$)")
-_HOLD = re.compile(rf"^(?P<op>{_NAME}?)(?:\[(?P<row>\d+):\])? until (?P<until>{_NAME})$")
+_HOLD = re.compile(rf"^(?P<op>{_NAME}?)(?:\[(?P<row>[0-9]{{1,9}}):\])? until (?P<until>{_NAME})$")
 
 
 def step_alias(name: str) -> str | None:
@@ -83,10 +85,11 @@ def lane_late(lane: str) -> Schedule:
 
 def parse_hold(text: str) -> Hold:
     """The hold in its text form. Raises ScheduleError."""
-    match = _HOLD.match(" ".join(text.split()))
+    is_short = len(text) <= HOLD_LENGTH_MAX
+    match = _HOLD.match(" ".join(text.split())) if is_short else None
     if match is None:
         raise ScheduleError(
-            f"cannot read the hold {text!r}: write it as 'OP until POINT', "
+            f"cannot read the hold {quoted(text)}: write it as 'OP until POINT', "
             "for example 'd2h:accepted_counts@3 until host:condense@4'"
         )
     row = match["row"]

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import msgspec
 
+import racegate
 from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, read_json
+from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.spec import Scenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
@@ -53,7 +56,7 @@ class Witness(StrictStruct, frozen=True, kw_only=True):
 def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
     return {
-        "racegate": version("racegate"),
+        "racegate": racegate.__version__,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "torch": _version_if_installed("torch"),
@@ -80,10 +83,13 @@ def checksum_of(fields: dict[str, object]) -> str:
 
 def save(witness: Witness, path: Path) -> None:
     """Writes the file whole or not at all: a kill leaves no half a witness."""
-    text = msgspec.json.format(
-        msgspec.json.encode(sealed(witness), order="deterministic"), indent=1
-    )
-    write_whole(path, text + b"\n")
+    write_whole(path, file_of(msgspec.json.encode(sealed(witness), order="deterministic")))
+
+
+def file_of(encoded: bytes) -> bytes:
+    """JSON as it stands in a file, for people too."""
+    text = msgspec.json.format(encoded, indent=1).decode()
+    return printable_json(text + "\n").encode()
 
 
 def load_witness(path: Path) -> Witness:
@@ -93,7 +99,7 @@ def load_witness(path: Path) -> Witness:
         raise WitnessError(f"{path}: not a witness file: it has no schema")
     if raw["schema"] != SCHEMA:
         raise WitnessError(
-            f"{path}: written as {raw['schema']!r}, this racegate reads {SCHEMA!r}; use the "
+            f"{path}: written as {quoted(raw['schema'])}, this racegate reads {SCHEMA!r}; use the "
             "version that wrote it, or record it again"
         )
     try:
@@ -102,23 +108,24 @@ def load_witness(path: Path) -> Witness:
         parse_schedule(list(witness.holds))
     except (msgspec.ValidationError, ScenarioError, ScheduleError) as error:
         raise WitnessError(f"{path}: {error}") from error
-    if witness.checksum != checksum_of(raw):
+    check_sum(raw, path)
+    return witness
+
+
+def check_sum(raw: dict[str, object], path: Path) -> None:
+    """Whether a file is as it was written. Raises WitnessError."""
+    if raw.get("checksum", "") != checksum_of(raw):
         raise WitnessError(
             f"{path}: altered since it was written (its checksum does not fit); record it again"
         )
-    return witness
 
 
 def read_object(path: Path) -> object:
     """What stands in a witness file, whatever its schema. Raises WitnessError."""
     try:
-        if path.stat().st_size > WITNESS_BYTES_MAX:
-            raise WitnessError(f"{path}: more than {WITNESS_BYTES_MAX} bytes")
-        return msgspec.json.decode(path.read_bytes())
-    except OSError as error:
+        return read_json(path, WITNESS_BYTES_MAX)
+    except ReadError as error:
         raise WitnessError(f"{path}: cannot be read: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WitnessError(f"{path}: truncated or not JSON: {error}") from error
 
 
 def load_witnesses(folder: Path) -> list[tuple[Path, Witness]]:

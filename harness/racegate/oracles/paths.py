@@ -5,12 +5,13 @@ and waits.
 from __future__ import annotations
 
 from collections import deque
-from difflib import get_close_matches
 
 import msgspec
 
 from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.near import near_it
+from racegate.scenario.outside.text import quoted
 
 
 class ExplainError(BadInputError):
@@ -87,9 +88,8 @@ class EdgeGraph:
             if isinstance(event, OpRecord | HostAccess) and event.name == name:
                 return place
         known = {e.name for e in self._trace.events if isinstance(e, OpRecord | HostAccess)}
-        near = get_close_matches(name, sorted(known), n=6, cutoff=0.5)
-        hint = f"; near it: {', '.join(near)}" if near else ""
-        raise ExplainError(f"no operation or host action {name!r} in this run{hint}")
+        hint = near_it(name, known)
+        raise ExplainError(f"no operation or host action {quoted(name)} in this run{hint}")
 
     def name(self, place: int) -> str:
         """What a reader calls the event at a place."""

@@ -67,6 +67,6 @@ def _bench_cuda(part: BenchPart, seconds: float) -> BenchResult:
             for entry in run_job(job):
                 entries.append(entry)
                 figure = f"{entry.name} {entry.value:.6g} {entry.unit}  ({entry.detail})"
-                progress.console.print(figure, markup=False, highlight=False, soft_wrap=True)
+                progress.console.print(figure, highlight=False, soft_wrap=True)
             progress.advance(task)
     return BenchResult(environment=environment_of("cuda"), results=tuple(entries))

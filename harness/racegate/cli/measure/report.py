@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from racegate.cli.options import stdout_console, write_text
+from racegate.cli.options import place_to_write, stdout_console, write_text
 from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
+from racegate.scenario.outside.console import line
 
 app = typer.Typer(add_completion=False)
 
@@ -20,8 +21,9 @@ def report(
     """Put what was measured on a GPU beside its limits: writes DIR/README.md from the JSON files
     there.
     """
+    place_to_write(folder / PAGE)
     found = load_folder(folder)
     write_text(folder / PAGE, render_gpu(found))
     for target in targets(found):
         style = "green" if target.is_met else "bold yellow"
-        stdout_console().print(f"[{style}]{target.shown:>28}[/]  {target.name}")
+        stdout_console().print(line((f"{target.shown:>28}", style), f"  {target.name}"))

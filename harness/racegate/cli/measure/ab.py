@@ -13,7 +13,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
@@ -39,6 +38,8 @@ from racegate.cli.options import (
     JsonOption,
     WorkersOption,
     fail,
+    say,
+    stderr_console,
     stdout_console,
     write_json,
 )
@@ -176,18 +177,18 @@ def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
         with _progress() as on_done:
             runner.run(on_done)
     except TruthError as error:
-        print(f"racegate: the truth is wrong: {error}", file=sys.stderr)
+        say(f"the truth is wrong: {error}")
         raise typer.Exit(3) from error
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None]]:
     """A bar on a terminal; in a log a line per wave."""
-    console = Console(stderr=True)
+    console = stderr_console()
     if not console.is_terminal:
         yield lambda done: print(line_of(done), file=sys.stderr, flush=True)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
         yield lambda done: bar.update(

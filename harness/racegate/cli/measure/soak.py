@@ -22,7 +22,9 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.torch import open_cuda
 from racegate.jobs.soak import SoakResult, SoakSpec
 from racegate.jobs.soak import soak as run_soak
+from racegate.jobs.stopping import StoppedError, known_result
 from racegate.scenario.files import scenario_paths
+from racegate.scenario.outside.console import line
 
 app = typer.Typer(add_completion=False)
 
@@ -46,10 +48,16 @@ def soak(
     paths = scenario_paths(scenarios)
     open_cuda()
     plan = SoakSpec(runs=runs, seconds=seconds, workers=workers, seed=seed, pacing=pacing)
+    stop: StoppedError | None = None
     with progress_bar() as progress:
         task = progress.add_task("soak", total=runs)
-        result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))
+        try:
+            result = run_soak(paths, plan, lambda done: progress.update(task, completed=done))
+        except StoppedError as error:
+            stop, result = error, known_result(error, SoakResult)
     tell(json, result, lambda: _print(result))
+    if stop is not None:
+        raise stop
     raise typer.Exit(exit_code_of(result))
 
 
@@ -69,12 +77,13 @@ def _print(result: SoakResult) -> None:
         table.add_row(tally.scenario, *(str(getattr(tally, name)) for name in names))
     console = stdout_console()
     console.print(table)
-    for line in result.total.examples:
-        console.print(line)
+    for example in result.total.examples:
+        console.print(example)
     for name in result.hung:
-        console.print(f"[bold red]hung[/] {name}")
+        console.print(line(("hung", "bold red"), f" {name}"))
     for reason in result.failed:
-        console.print(f"[bold red]failed[/] {reason}")
+        console.print(line(("failed", "bold red"), f" {reason}"))
     for name in result.unheld:
-        console.print(f"[bold yellow]nothing held[/] {name}: ask for more runs, or more seconds")
+        advice = f" {name}: ask for more runs, or more seconds"
+        console.print(line(("nothing held", "bold yellow"), advice))
     console.print(f"{result.seconds:.0f} s, {result.runs_per_second:.1f} runs/s")

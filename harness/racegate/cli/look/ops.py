@@ -1,0 +1,31 @@
+"""The command ops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.check.checker import Checker
+from racegate.cli.options import FaultOption, JsonOption, stdout_console, tell
+from racegate.faults.catalogue import find_fault
+from racegate.report.search import print_operations
+from racegate.repro.operations import described
+from racegate.scenario.files import load
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def ops(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
+    fault: FaultOption = None,
+    json: JsonOption = None,
+) -> None:
+    """List what holds can name: operations, host points, edges, and holds that are useful."""
+    loaded = load(scenario)
+    found = None if fault is None else find_fault(fault)
+    result = described(Checker(loaded), found)
+    command = f"racegate run {scenario}" + (f" --fault {fault}" if fault else "")
+    tell(json, result, lambda: print_operations(stdout_console(), result, command))

@@ -1,0 +1,1 @@
+"""Commands that measure: `ab`, `soak`, `bench`; `report` puts their figures beside limits."""
