@@ -1,0 +1,150 @@
+"""What an access is recorded as against what it does: every way to a buffer, of the host and of
+copies. A row is read if another value there would change what comes back or what stands in another
+row, and written if it may stand there otherwise afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racegate.device.protocol import DeviceBuffer, HostBuffer, Stream
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.trace import HostAccess, OpRecord, rows_of
+
+LANES = ("main",)
+ROWS = 4
+COLUMNS = 3
+
+Cell = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A buffer of the host and one of the device, with the same shape."""
+
+    device: VirtualDevice
+    main: Stream
+    cpu: HostBuffer
+    gpu: DeviceBuffer
+
+
+Way = Callable[[Pair], Any]
+
+row = st.integers(0, ROWS - 1)
+count = st.integers(1, ROWS)
+blocks = st.lists(row, min_size=1, unique=True)
+two_rows = st.lists(row, min_size=2, max_size=2, unique=True)
+NEW = np.arange(900, 900 + ROWS * COLUMNS, dtype=np.int32).reshape(ROWS, COLUMNS)
+
+
+def _write(first: int, rows: int) -> Way:
+    rows = min(rows, ROWS - first)
+    return lambda pair: pair.cpu.write(NEW[:rows], row_first=first)
+
+
+def _columns(at: int, first: int) -> Way:
+    return lambda pair: pair.cpu.write_columns(at, first, [7] * (COLUMNS - first))
+
+
+def _upload(rows: int) -> Way:
+    return lambda pair: pair.device.upload(pair.main, pair.gpu, pair.cpu, step=0, rows=rows)
+
+
+def _download(rows: int) -> Way:
+    return lambda pair: pair.device.download(
+        pair.main, pair.cpu, pair.gpu, "cells", step=0, rows=rows
+    )
+
+
+def _scatter(places: list[int]) -> Way:
+    return lambda pair: pair.device.upload_blocks(
+        pair.main, pair.gpu, pair.cpu, "cells", step=0, blocks=places
+    )
+
+
+def _gather(places: list[int]) -> Way:
+    return lambda pair: pair.device.download_blocks(
+        pair.main, pair.cpu, pair.gpu, "cells", step=0, blocks=places
+    )
+
+
+WAYS = {
+    "read": st.builds(lambda rows: lambda pair: pair.cpu.read(rows), count | st.none()),
+    "read_row": st.builds(lambda at: lambda pair: pair.cpu.read_row(at), row),
+    "write": st.builds(_write, row, count),
+    "write_row": st.builds(lambda at: lambda pair: pair.cpu.write_row(at, NEW[0]), row),
+    "write_columns": st.builds(_columns, row, st.integers(0, COLUMNS - 1)),
+    "move_row": st.builds(lambda two: lambda pair: pair.cpu.move_row(*two), two_rows),
+    "swap_rows": st.builds(lambda two: lambda pair: pair.cpu.swap_rows(*two), two_rows),
+    "upload": st.builds(_upload, count),
+    "download": st.builds(_download, count),
+    "upload_blocks": st.builds(_scatter, blocks),
+    "download_blocks": st.builds(_gather, blocks),
+}
+
+
+def test_no_way_to_a_buffer_is_left_out() -> None:
+    # poison, free and their like are not accesses of a program; peek is an observer's.
+    others = {"access", "peek", "name", "storage", "shape", "dtype", "lane", "is_free"}
+    host = {name for name in dir(HostBuffer) if not name.startswith("_")} - others
+    copies = {name for name in dir(VirtualDevice) if "load" in name}
+    assert host | copies == set(WAYS)
+
+
+@given(st.one_of(*WAYS.values()))
+def test_an_access_is_recorded_as_what_it_does(way: Way) -> None:
+    before = {name: base + NEW for name, base in (("cpu", 100), ("gpu", 500))}
+    came, after, declared = _outcome(way, before)
+    written = {cell for cell in _cells() if _differs(after, before, cell)}
+    read = set()
+    for name, at in _cells():
+        other = {key: values.copy() for key, values in before.items()}
+        other[name][at] += 10_000
+        came_then, after_then, declared_then = _outcome(way, other)
+        assert declared_then == declared
+        elsewhere = {cell for cell in _cells() if _differs(after_then, after, cell)} - {(name, at)}
+        if elsewhere or not np.array_equal(came, came_then):
+            read.add((name, at))
+    assert declared == (read, written)
+
+
+def _cells() -> list[Cell]:
+    return [(name, at) for name in ("cpu", "gpu") for at in range(ROWS)]
+
+
+def _differs(one: dict[str, np.ndarray], other: dict[str, np.ndarray], cell: Cell) -> bool:
+    name, at = cell
+    return not np.array_equal(one[name][at], other[name][at])
+
+
+def _outcome(
+    way: Way, values: dict[str, np.ndarray]
+) -> tuple[Any, dict[str, np.ndarray], tuple[set[Cell], set[Cell]]]:
+    """(what came back, what stands there afterwards, (rows read, rows written) by the record)."""
+    device = VirtualDevice(LANES)
+    main = device.stream("main")
+    pair = Pair(
+        device,
+        main,
+        device.host_buffer("cpu", (ROWS, COLUMNS), np.int32),
+        device.device_buffer("gpu", (ROWS, COLUMNS), np.int32, stream=main),
+    )
+    buffers = {"cpu": pair.cpu, "gpu": pair.gpu}
+    for name, buffer in buffers.items():
+        buffer.storage.array[...] = values[name]
+    came = way(pair)
+    trace = device.finish()
+    after = {name: buffer.storage.array.copy() for name, buffer in buffers.items()}
+    found: tuple[set[Cell], set[Cell]] = (set(), set())
+    for event in trace.events:
+        if isinstance(event, HostAccess | OpRecord):
+            accesses = (event.access,) if isinstance(event, HostAccess) else event.accesses
+            for access in accesses:
+                found[access.is_write].update((access.buffer, at) for at in rows_of(access.rows))
+    return came, after, found
