@@ -37,6 +37,7 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
+    "demo": LazyCommand("look.demo", "See a historical race found, explained and repaired."),
     "gate": LazyCommand("gate", "Run every scenario on the virtual device through all oracles."),
     "run": LazyCommand("run", "Run one scenario and judge it."),
     "replay": LazyCommand("replay", "Run witnesses again."),

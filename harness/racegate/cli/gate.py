@@ -17,12 +17,13 @@ from racegate.cli.options import (
     Explore,
     FaultOption,
     JsonOption,
-    ScenariosOption,
+    ScriptsOption,
     SeedOption,
     StrictOption,
     TimeoutOption,
     benign_of,
     cores,
+    folder_of_scripts,
     progress_bar,
     stdout_console,
     tell,
@@ -36,6 +37,7 @@ from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
 
@@ -43,7 +45,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def gate(
     fault: FaultOption = None,
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     must_fail: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
@@ -74,8 +76,11 @@ def gate(
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
+    folder = folder_of_scripts(scenarios)
+    if must_fail is None and folder == shipped_scripts():
+        must_fail = folder / "witnesses"
     given = GateSpec(
-        scenarios=tuple(load_all(scenario_paths(scenarios))),
+        scenarios=tuple(load_all(scenario_paths(folder))),
         must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
     )
     if select is not None:
