@@ -76,13 +76,7 @@ def gate(
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    folder = folder_of_scripts(scenarios)
-    if must_fail is None and folder == shipped_scripts():
-        must_fail = folder / "witnesses"
-    given = GateSpec(
-        scenarios=tuple(load_all(scenario_paths(folder))),
-        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
-    )
+    given = _given(folder_of_scripts(scenarios), must_fail)
     if select is not None:
         given = given.selected(select)
     if only_list:
@@ -115,6 +109,16 @@ def gate(
     if stop is not None:
         raise stop
     raise typer.Exit(result.exit_code)
+
+
+def _given(scripts: Path, must_fail: Path | None) -> GateSpec:
+    """Scripts that come with racegate bring their witnesses along."""
+    if must_fail is None and scripts == shipped_scripts():
+        must_fail = scripts / "witnesses"
+    return GateSpec(
+        scenarios=tuple(load_all(scenario_paths(scripts))),
+        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
+    )
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:
