@@ -17,7 +17,7 @@ from racegate.scenario.outside.text import printable_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class ApiEntry:
     """A public name. call: its signature, empty for a class; text: paragraphs; example: lines that
     a session would show
     """
@@ -28,12 +28,12 @@ class Described:
     example: str
 
 
-def functions() -> list[Described]:
+def functions() -> list[ApiEntry]:
     """What can be called, in the order in which it is defined: examples build on one another."""
     return [described(name, value) for name, value in _named() if inspect.isfunction(value)]
 
 
-def classes() -> list[Described]:
+def classes() -> list[ApiEntry]:
     """What is given and returned."""
     return [described(name, value) for name, value in _named() if inspect.isclass(value)]
 
@@ -50,10 +50,10 @@ def _place(value: Callable[..., object]) -> tuple[str, int]:
     return ("" if is_own else value.__module__, inspect.getsourcelines(value)[1])
 
 
-def described(name: str, value: Callable[..., object]) -> Described:
+def described(name: str, value: Callable[..., object]) -> ApiEntry:
     """A name with what its docstring says."""
     text, _, example = inspect.cleandoc(value.__doc__ or "").partition("\n>>> ")
-    return Described(
+    return ApiEntry(
         name=name,
         call=_signature(value) if inspect.isfunction(value) else "",
         text=text.strip(),
