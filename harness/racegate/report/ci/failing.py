@@ -1,0 +1,99 @@
+"""What of a gate has to be looked at, as all forms of CI tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Finding, FindingKind, exit_code, signature_of
+from racegate.history.outcome import RunResult
+from racegate.jobs.gate import GateResult
+
+# Scenario -> the file that it comes from.
+Files = Mapping[str, str]
+
+
+class Failing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong. name: of a scenario or of a witness's file
+
+    kind: of the finding, `inconclusive`, `missed` or `broken`; signature: what it is known by
+    message: a paragraph; replay: the command that shows it again, empty if there is none
+    is_known: it stands in the baseline
+    """
+
+    name: str
+    file: str
+    kind: str
+    signature: str
+    message: str
+    replay: str = ""
+    is_known: bool = False
+
+
+KINDS = {
+    FindingKind.CONFLICT: "Two accesses that nothing orders",
+    FindingKind.DIVERGENCE: "A value that is not the reference's",
+    FindingKind.OWNERSHIP: "A value of another request or step",
+    FindingKind.INVARIANT: "A law of the runner that does not hold",
+    FindingKind.LOSS: "Tokens that plain decoding does not give",
+    FindingKind.DEADLOCK: "A wait that nothing can end",
+    FindingKind.CRASH: "The engine stopped on an error",
+    "inconclusive": "Something was not exercised",
+    "missed": "A witness that must fail did not",
+    "broken": "The harness failed a check of its own",
+}
+
+
+def failing_of(result: GateResult, files: Files) -> list[Failing]:
+    """In the order of the gate: one for each scenario or witness that did not pass."""
+    found = [one for run in result.scenarios if (one := _of_run(run, result, files)) is not None]
+    found += [
+        Failing(
+            name=entry.witness.rpartition("/")[2],
+            file=entry.witness,
+            kind="missed",
+            signature=entry.expected_signature,
+            message=f"{entry.outcome}: expected {entry.expected_signature}, seen "
+            f"{entry.signature or 'no finding'}",
+            replay=f"racegate replay {entry.witness}",
+        )
+        for entry in result.must_fail
+        if entry.is_missed
+    ]
+    said = [*(breakage.text for breakage in result.breakages), *result.selfcheck.problems]
+    return found + [_broken("gate", "", text) for text in said]
+
+
+def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
+    file = files.get(run.scenario, "")
+    code = exit_code([run.verdict], benign=result.benign)
+    if code is ExitCode.CLEAN:
+        return None
+    if code is ExitCode.BROKEN_HARNESS:
+        return _broken(run.scenario, file, "\n".join(one.text for one in run.breakages))
+    if code is ExitCode.INCONCLUSIVE:
+        text = "not exercised: " + "; ".join(run.unmet)
+        return Failing(
+            name=run.scenario, file=file, kind="inconclusive", signature=text, message=text
+        )
+    cause = cause_of(run)
+    return Failing(
+        name=run.scenario,
+        file=file,
+        kind=cause.kind,
+        signature=signature_of(run.findings) or cause.signature,
+        message=cause.message,
+        replay=cause.replay,
+        is_known=result.baseline is not None and result.baseline.lets_stand(run),
+    )
+
+
+def _broken(name: str, file: str, text: str) -> Failing:
+    return Failing(name=name, file=file, kind="broken", signature="broken harness", message=text)
+
+
+def cause_of(run: RunResult) -> Finding:
+    """Causes stand before effects."""
+    return run.findings[0]
