@@ -39,6 +39,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
     return {
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "GITHUB_ACTION_PATH": "/actions/racegate/.github/actions/gate",
         "INSTALLED": str(tmp_path / "installed"),
     }
 
@@ -97,7 +98,8 @@ def test_the_action_fails_with_a_finding_and_says_where(
     }
     installed, gate = ran(action["runs"]["steps"], inputs, machine, tmp_path)
     assert installed.returncode == 0
-    assert Path(machine["INSTALLED"]).read_text() == "python -m pip install racegate\n"
+    place = f"{machine['GITHUB_ACTION_PATH']}/../../.."
+    assert Path(machine["INSTALLED"]).read_text() == f"python -m pip install {place}\n"
     assert gate.returncode == 1, gate.stderr
     assert "::error file=some; touch hacked/finish_and_condense.toml,title=" in gate.stdout
     assert not (tmp_path / "hacked").exists()
