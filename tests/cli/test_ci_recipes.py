@@ -98,7 +98,7 @@ def test_the_action_fails_with_a_finding_and_says_where(
     }
     installed, gate = ran(action["runs"]["steps"], inputs, machine, tmp_path)
     assert installed.returncode == 0
-    place = f"{machine['GITHUB_ACTION_PATH']}/../../.."
+    place = machine["GITHUB_ACTION_PATH"] + 3 * "/.."
     assert Path(machine["INSTALLED"]).read_text() == f"python -m pip install {place}\n"
     assert gate.returncode == 1, gate.stderr
     assert "::error file=some; touch hacked/finish_and_condense.toml,title=" in gate.stdout

@@ -138,8 +138,14 @@ def test_switched_off_nothing_is_left_of_it(pytester: pytest.Pytester) -> None:
     result.stdout.no_fnmatch_line("racegate *: device*")
 
 
-def test_under_xdist(pytester: pytest.Pytester) -> None:
-    shutil.copy(SCENARIOS / SCRIPT, pytester.path)
-    result = pytester.runpytest_inprocess(*options(), "-n", "1", "--racegate-seed", "7")
+def test_under_xdist_workers_have_the_options(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_seed(racegate_seed, worker_id):
+            assert (racegate_seed, worker_id) == (7, "gw0")
+        """
+    )
+    words = ("-p", "no:hypothesispytest", "-n", "1", "--racegate-seed", "7")
+    result = pytester.runpytest_inprocess(*options(), *words)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["racegate *: device virtual, seed 7"])
