@@ -70,7 +70,7 @@ def test_a_verdict_that_is_not_expected_says_what_to_do() -> None:
     said = str(raised.value).splitlines()
     assert said[0] == "finish-and-condense is CONFLICT, not PROVED or BENIGN"
     assert "no path of edges orders them" in said[1]
-    assert said[-1].startswith("replay: racegate run ")
+    assert said[-1].startswith("replay: racegate run FILE --fault ")
     with pytest.raises(racegate.BadInputError, match=r"build\('nothing'\)"):
         racegate.build(name="nothing", request=[])
 

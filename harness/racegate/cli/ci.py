@@ -10,11 +10,9 @@ import msgspec
 import typer
 
 from racegate.cli.options import fail, json_text, place_to_write, say, write_text
-from racegate.history.files import check_writable
 from racegate.history.finding import Verdict
 from racegate.jobs.gate import GateResult, GateSpec
 from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
-from racegate.jobs.selection import changed_files
 
 JunitOption = Annotated[
     Path | None,
@@ -70,26 +68,21 @@ class CiOptions(NamedTuple):
             load_baseline(self.baseline)
         if self.is_update:
             place_to_write(self.baseline)
-        if self.is_github and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
-            check_writable(Path(summary).parent / "any")
-
-
-def changed_only(given: GateSpec, ref: str | None) -> GateSpec:
-    """What differs from a commit. Raises SelectionError."""
-    return given if ref is None else given.among(changed_files(ref))
+        if self.is_github:
+            place_to_write(os.environ.get("GITHUB_STEP_SUMMARY"))
 
 
 def beside_baseline(result: GateResult, options: CiOptions) -> GateResult:
     """The result beside its baseline, which is written or made smaller if that is asked for."""
     path = options.baseline
-    if path is None:
-        return result
+    if path is None or result.verdict is Verdict.BROKEN_HARNESS:
+        return result  # what a broken harness saw, or did not see, says nothing
     if options.is_update and not path.exists():
         first = compared(result.scenarios, (), benign=result.benign).new
         save_baseline(path, first)
         say(f"wrote {path}: {len(first)} findings")
     ratchet = compared(result.scenarios, load_baseline(path), benign=result.benign)
-    if ratchet.gone and options.is_update and result.verdict is not Verdict.BROKEN_HARNESS:
+    if ratchet.gone and options.is_update:
         save_baseline(path, ratchet.left)
     _tell(ratchet, path, options)
     return msgspec.structs.replace(result, baseline=ratchet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,6 @@ from racegate.cli.ci import (
     SarifOption,
     UpdateOption,
     beside_baseline,
-    changed_only,
     write_reports,
 )
 from racegate.cli.options import (
@@ -50,6 +49,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
@@ -101,10 +101,17 @@ def gate(
     number of workers.
     """
     ci = CiOptions(
-        junit, sarif, bool(github), json != "-", baseline=baseline, is_update=bool(update_baseline)
+        junit=junit,
+        sarif=sarif,
+        is_github=bool(github),
+        is_annotated=json != "-",
+        baseline=baseline,
+        is_update=bool(update_baseline),
     )
     ci.check()
-    given = changed_only(_given(scenarios, must_fail), changed)
+    given = _given(scenarios, must_fail)
+    if changed is not None:
+        given = given.among(changed_files(changed))
     if select is not None:
         given = given.selected(select)
     if only_list:
@@ -135,7 +142,9 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
             found = run(on_done=lambda name: progress.update(task, advance=1, description=name))
         except StoppedError as error:
             progress.stop()
-            shown.show(known_result(error, GateResult), given)
+            # Half a gate is no baseline, nor beside one.
+            half = replace(shown, ci=shown.ci._replace(baseline=None))
+            half.show(known_result(error, GateResult), given)
             raise
     return shown.show(found, given)
 

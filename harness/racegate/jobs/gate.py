@@ -110,9 +110,10 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def _verdicts_beside(self, baseline: Ratchet) -> list[Verdict]:
         """What is known counts as a pass, and hides nothing else."""
-        known = [result for result in self.scenarios if baseline.lets_stand(result)]
-        verdicts = [result.verdict for result in self.scenarios if result not in known]
-        verdicts += [Verdict.PROVED] if known else []
+        verdicts = [
+            Verdict.PROVED if baseline.lets_stand(result) else result.verdict
+            for result in self.scenarios
+        ]
         return verdicts + ([Verdict.INCONCLUSIVE] if self.unmet else [])
 
 

@@ -33,6 +33,8 @@ from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.spec import Scenario as Scenario
 
 StrPath = str | os.PathLike[str]
+# Which file a scenario came from is not known here.
+REPLAY = "racegate run FILE"
 
 
 class NotProvedError(AssertionError):
@@ -92,7 +94,9 @@ def run(scenario: Scenario, *, holds: Iterable[str] = (), fault: str | None = No
     <Verdict.DIVERGENT: 'DIVERGENT'>
     """
     schedule = parse_schedule(list(holds))
-    return Checker(scenario).run(schedule=schedule, fault=_fault(fault), is_audited=True)
+    return Checker(scenario, replay=REPLAY).run(
+        schedule=schedule, fault=_fault(fault), is_audited=True
+    )
 
 
 def search(
@@ -107,7 +111,7 @@ def search(
     >>> found.verdict, found.schedule
     (<Verdict.DIVERGENT: 'DIVERGENT'>, ('* until forced',))
     """
-    checker = Checker(scenario)
+    checker = Checker(scenario, replay=REPLAY)
     return search_schedules(checker, fault=_fault(fault), budget=budget, seed=seed, is_audited=True)
 
 

@@ -28,7 +28,10 @@ MARKER = (
 )
 # As far as a file is read to see whether it is a scenario.
 LOOK_CHARS = 1 << 16
-_SCENARIO = re.compile(r"^schema = \d+$(?=[\s\S]*^\[(\[requests\]|trace)\])", re.MULTILINE)
+_SCENARIO = (
+    re.compile(r"^schema = \d+$", re.MULTILINE),
+    re.compile(r"^\[(\[requests\]|trace)\]", re.MULTILINE),
+)
 _WITNESS = '"schema": "racegate.witness/'
 
 
@@ -74,16 +77,25 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RacegateFi
     settings = parent.config.stash[_SETTINGS]
     if settings.report_dir is not None and file_path.is_relative_to(settings.report_dir):
         return None  # what earlier failures left
-    with file_path.open(encoding="utf-8", errors="replace") as file:
-        text = file.read(LOOK_CHARS)
-    is_witness = file_path.name.endswith(".witness.json") and _WITNESS in text
-    if not is_witness and not (file_path.suffix == ".toml" and _SCENARIO.search(text)):
+    if not _is_test(file_path):
         return None
     from racegate.cli.testing.files import RacegateFile
 
     found: RacegateFile = RacegateFile.from_parent(parent, path=file_path)
     found.settings = settings
     return found
+
+
+def _is_test(path: Path) -> bool:
+    """Whether a file looks like a scenario or a witness; what cannot be read is somebody else's."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(LOOK_CHARS)
+    except OSError:
+        return False
+    if path.name.endswith(".witness.json"):
+        return _WITNESS in text
+    return path.suffix == ".toml" and all(part.search(text) for part in _SCENARIO)
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def _site(settings: TrialSettings) -> CudaSite | None:
 
 def _command(trial: Trial) -> str:
     is_witness = trial.source.endswith(".witness.json")
-    return join(["racegate", "replay" if is_witness else "run", trial.source])
+    return join(["racegate", "replay" if is_witness else "run", trial.source or "FILE"])
 
 
 def _properties(

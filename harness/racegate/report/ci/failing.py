@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Finding, FindingKind, exit_code, signature_of
+from racegate.history.finding import FindingKind, exit_code, signature_of
 from racegate.history.outcome import RunResult
 from racegate.jobs.gate import GateResult
 
@@ -16,13 +16,15 @@ Files = Mapping[str, str]
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong. name: of a scenario or of a witness's file
+    """Something that is wrong.
 
+    group: scenarios, witnesses or self-check; name: of a scenario or of a witness's file
     kind: of the finding, `inconclusive`, `missed` or `broken`; signature: what it is known by
     message: a paragraph; replay: the command that shows it again, empty if there is none
     is_known: it stands in the baseline
     """
 
+    group: str
     name: str
     file: str
     kind: str
@@ -51,6 +53,7 @@ def failing_of(result: GateResult, files: Files) -> list[Failing]:
     found = [one for run in result.scenarios if (one := _of_run(run, result, files)) is not None]
     found += [
         Failing(
+            group="witnesses",
             name=entry.witness.rpartition("/")[2],
             file=entry.witness,
             kind="missed",
@@ -63,7 +66,7 @@ def failing_of(result: GateResult, files: Files) -> list[Failing]:
         if entry.is_missed
     ]
     said = [*(breakage.text for breakage in result.breakages), *result.selfcheck.problems]
-    return found + [_broken("gate", "", text) for text in said]
+    return found + ([_broken("self-check", "gate", "", "\n".join(said))] if said else [])
 
 
 def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
@@ -72,14 +75,22 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
     if code is ExitCode.CLEAN:
         return None
     if code is ExitCode.BROKEN_HARNESS:
-        return _broken(run.scenario, file, "\n".join(one.text for one in run.breakages))
+        return _broken(
+            "scenarios", run.scenario, file, "\n".join(one.text for one in run.breakages)
+        )
     if code is ExitCode.INCONCLUSIVE:
         text = "not exercised: " + "; ".join(run.unmet)
         return Failing(
-            name=run.scenario, file=file, kind="inconclusive", signature=text, message=text
+            group="scenarios",
+            name=run.scenario,
+            file=file,
+            kind="inconclusive",
+            signature=text,
+            message=text,
         )
-    cause = cause_of(run)
+    cause = run.findings[0]  # causes stand before effects
     return Failing(
+        group="scenarios",
         name=run.scenario,
         file=file,
         kind=cause.kind,
@@ -90,10 +101,7 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
     )
 
 
-def _broken(name: str, file: str, text: str) -> Failing:
-    return Failing(name=name, file=file, kind="broken", signature="broken harness", message=text)
-
-
-def cause_of(run: RunResult) -> Finding:
-    """Causes stand before effects."""
-    return run.findings[0]
+def _broken(group: str, name: str, file: str, text: str) -> Failing:
+    return Failing(
+        group=group, name=name, file=file, kind="broken", signature="broken harness", message=text
+    )

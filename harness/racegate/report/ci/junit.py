@@ -13,7 +13,7 @@ from racegate.scenario.outside.text import printable, printable_lines
 
 def junit_of(result: GateResult, files: Files) -> str:
     """XML. What stands in the baseline is skipped, and what the harness did wrong an error."""
-    wrong = {one.name: one for one in failing_of(result, files)}
+    wrong = {(one.group, one.name): one for one in failing_of(result, files)}
     scenarios = [_case("scenarios", run.scenario, wrong) for run in result.scenarios]
     for case, run in zip(scenarios, result.scenarios, strict=True):
         case.time = run.stats.seconds
@@ -35,9 +35,9 @@ def _suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
     return suite
 
 
-def _case(group: str, name: str, wrong: dict[str, Failing]) -> TestCase:
+def _case(group: str, name: str, wrong: dict[tuple[str, str], Failing]) -> TestCase:
     case = TestCase(printable(name), classname=f"racegate.{group}")
-    one = wrong.get(name)
+    one = wrong.get((group, name))
     if one is None:
         return case
     message = printable(one.signature)
