@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from racegate.cli.testing.settings import OPTIONS
+from repository import ROOT
 from support import SCENARIOS
 
 pytest_plugins = ["pytester"]
@@ -98,6 +99,27 @@ def test_options_have_twins(pytester: pytest.Pytester, monkeypatch: pytest.Monke
     told = pytester.runpytest_inprocess(*options(), "--collect-only", "--racegate-seed", "6")
     told.stdout.fnmatch_lines(["racegate *: device virtual, seed 6, *"])
     assert set(OPTIONS) == {"device", "replay", "seed", "report-dir"}
+
+
+def test_an_engine_behind_an_adapter(pytester: pytest.Pytester) -> None:
+    toy = ROOT / "docs" / "examples"
+    command = (sys.executable, str(toy / "toy_adapter.py"), "plain", "holds")
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.racegate({str(toy / "toy.toml")!r}, adapter={command}, explore="ladder")
+        def test_proved(racegate_result):
+            assert racegate_result.device == "cpu"
+
+        @pytest.mark.racegate({str(toy / "toy.toml")!r}, adapter={command[:2]})
+        def test_says_too_little():
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess(*options())
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["toy is INCONCLUSIVE, not PROVED or BENIGN", "not exercised: *"])
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ pytest_plugins = ("racegate.interpose.workflow.pytest_plugin",)
 
 MARKER = (
     "racegate(scenario, *, explore='eager', fault=None, holds=(), budget=64, verdict=('PROVED', "
-    "'BENIGN')): the scenario has to have this verdict; the fixture racegate_result has the run"
+    "'BENIGN'), adapter=()): the scenario has to have this verdict, on racegate's engine or on one "
+    "behind an adapter; the fixture racegate_result has the run"
 )
 # As far as a file is read to see whether it is a scenario.
 LOOK_CHARS = 1 << 16

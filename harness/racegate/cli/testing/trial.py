@@ -17,6 +17,7 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.cli.app import app
 from racegate.cli.options import DeviceKind, Explore, site_of
+from racegate.cli.testing.foreign import run_foreign
 from racegate.cli.testing.settings import TrialSettings
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.pacing import Pacing
@@ -24,7 +25,7 @@ from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import signature_of
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import parse_schedule
+from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import load_witness, save
 from racegate.repro.minimise import as_found
 from racegate.repro.public import NotProvedError, assert_verdict
@@ -37,7 +38,10 @@ from racegate.scenario.spec import Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is run, and what has to come of it. source: file of the scenario, if it has one"""
+    """What is run, and what has to come of it.
+
+    source: file of the scenario, if it has one; adapter: what starts an engine of one's own
+    """
 
     scenario: Scenario
     source: str
@@ -46,6 +50,7 @@ class Trial:
     holds: tuple[str, ...] = ()
     budget: int = BUDGET
     verdict: tuple[str, ...] = ("PROVED", "BENIGN")
+    adapter: tuple[str, ...] = ()
 
 
 class JudgedTrial(NamedTuple):
@@ -81,6 +86,7 @@ def _replayed(file: Path, marked: Trial) -> Trial:
         fault=witness.fault,
         holds=witness.holds,
         verdict=marked.verdict,
+        adapter=marked.adapter,
     )
 
 
@@ -93,6 +99,7 @@ def _trial(
     holds: tuple[str, ...] = (),
     budget: int = BUDGET,
     verdict: str | tuple[str, ...] = ("PROVED", "BENIGN"),
+    adapter: tuple[str, ...] = (),
 ) -> Trial:
     """The arguments of the marker. A path is one beside the test, or below the root."""
     source = ""
@@ -102,6 +109,8 @@ def _trial(
         scenario, source = load(path), str(path)
     if holds and Explore(explore) is not Explore.EAGER:
         raise ValueError("holds say which schedule to run: leave explore out")
+    if adapter and fault is not None:
+        raise ValueError("faults are seeded into racegate's own engine: leave adapter out")
     parse_schedule(list(holds))
     if fault is not None:
         find_fault(fault)
@@ -113,23 +122,35 @@ def _trial(
         holds=tuple(holds),
         budget=budget,
         verdict=(verdict,) if isinstance(verdict, str) else tuple(verdict),
+        adapter=tuple(adapter),
     )
 
 
 def run_trial(item: pytest.Item, trial: Trial, settings: TrialSettings) -> JudgedTrial:
     """The run, with what a JUnit file says of it. Skips the test where there is no GPU."""
-    site = _site(settings)
-    fault = None if trial.fault is None else find_fault(trial.fault)
     schedule = parse_schedule(list(trial.holds))
-    checker = Checker(trial.scenario, replay=_command(trial), cuda=site)
-    if trial.explore is Explore.LADDER and site is None:
-        result = search(
-            checker, fault=fault, budget=trial.budget, seed=settings.seed, is_audited=True
+    if trial.adapter:
+        result = run_foreign(
+            trial.adapter,
+            trial.scenario,
+            file=trial.source or "FILE",
+            schedule=schedule if trial.holds else None,
+            is_searched=trial.explore is Explore.LADDER,
         )
     else:
-        result = checker.run(schedule=schedule, fault=fault, is_audited=True)
+        result = _run_here(trial, schedule, settings)
     item.user_properties += _properties(trial, result, settings)
     return JudgedTrial(trial, result)
+
+
+def _run_here(trial: Trial, schedule: Schedule, settings: TrialSettings) -> RunResult:
+    """On racegate's own engine. A search steps the virtual device."""
+    site = _site(settings)
+    fault = None if trial.fault is None else find_fault(trial.fault)
+    checker = Checker(trial.scenario, replay=_command(trial), cuda=site)
+    if trial.explore is Explore.EAGER or site is not None:
+        return checker.run(schedule=schedule, fault=fault, is_audited=True)
+    return search(checker, fault=fault, budget=trial.budget, seed=settings.seed, is_audited=True)
 
 
 def _site(settings: TrialSettings) -> CudaSite | None:
@@ -172,7 +193,8 @@ def check_verdict(item: pytest.Item, tried: JudgedTrial, settings: TrialSettings
         wrong = printable_lines(str(error))
     if not wrong:
         return
-    if settings.report_dir is not None and tried.result.findings:
+    # A witness is of racegate's own engine; another one's finding has its own line to run again.
+    if settings.report_dir is not None and tried.result.findings and not tried.trial.adapter:
         item.add_report_section("call", "racegate", _reported(item, tried, settings.report_dir))
     pytest.fail(wrong, pytrace=False)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import msgspec
 
 import racegate
@@ -127,7 +129,8 @@ def _result(one: Failing, gate: GateResult) -> _SarifResult:
     replay = f"\n\nReplay: {one.replay}" if one.replay else ""
     location = _Location(
         physical_location=_Place(
-            artifact_location=_Artifact(uri=printable(one.file)), region=_Region(start_line=1)
+            artifact_location=_Artifact(uri=quote(printable(one.file))),
+            region=_Region(start_line=1),
         )
     )
     return _SarifResult(
