@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -65,6 +65,8 @@ def failing_of(result: GateResult, files: Files) -> list[Failing]:
         for entry in result.must_fail
         if entry.is_missed
     ]
+    if result.unmet:
+        found.append(_unexercised("self-check", "gate", "", result.unmet))
     said = [*(breakage.text for breakage in result.breakages), *result.selfcheck.problems]
     return found + ([_broken("self-check", "gate", "", "\n".join(said))] if said else [])
 
@@ -79,15 +81,7 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
             "scenarios", run.scenario, file, "\n".join(one.text for one in run.breakages)
         )
     if code is ExitCode.INCONCLUSIVE:
-        text = "not exercised: " + "; ".join(run.unmet)
-        return Failing(
-            group="scenarios",
-            name=run.scenario,
-            file=file,
-            kind="inconclusive",
-            signature=text,
-            message=text,
-        )
+        return _unexercised("scenarios", run.scenario, file, run.unmet)
     cause = run.findings[0]  # causes stand before effects
     return Failing(
         group="scenarios",
@@ -98,6 +92,13 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
         message=cause.message,
         replay=cause.replay,
         is_known=result.baseline is not None and result.baseline.lets_stand(run),
+    )
+
+
+def _unexercised(group: str, name: str, file: str, unmet: Sequence[str]) -> Failing:
+    text = f"not exercised: {'; '.join(unmet)}"
+    return Failing(
+        group=group, name=name, file=file, kind="inconclusive", signature=text, message=text
     )
 
 
