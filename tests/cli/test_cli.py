@@ -111,6 +111,7 @@ class TestGate:
             "stats",
             "breakages",
             "benign",
+            "baseline",
         }
         assert (gate["breakages"], gate["benign"]) == ([], "pass")
         check = gate["selfcheck"]

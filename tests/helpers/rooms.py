@@ -47,9 +47,11 @@ def module_name(path: Path) -> str:
 
 
 # A `__main__` is in no room: nobody imports it, and it starts the command line, whose room is the
-# top one.
+# top one. Nor is what only passes names of rooms on to users.
 MODULES = {
-    module_name(path): path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__main__.py"
+    module_name(path): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name != "__main__.py" and path != PACKAGE / "strategies.py"
 }
 
 

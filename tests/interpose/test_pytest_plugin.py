@@ -13,7 +13,7 @@ from cuda_torch import needs_cuda_torch
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = "racegate.interpose.workflow.pytest_plugin"
+PLUGIN = "racegate.cli.testing.plugin"
 TESTS = """
     import racegate
     import torch

@@ -168,6 +168,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "scenarios list": ("scenarios", "list", "--scenarios", str(SCENARIOS)),
     "scenarios features": ("scenarios", "features", "--count", "2"),
     "bench": ("bench", "--seconds", "0.01"),
+    "doctor": ("doctor",),
     "adapter check": ("adapter", "check", "--", *TOY),
     "adapter run": ("adapter", "run", str(TOY_SCRIPT), "--plant", "wrong_row", "--", *TOY),
     "adapter gate": ("adapter", "gate", "--scenarios", str(TOY_SCRIPT.parent), "--", *TOY),

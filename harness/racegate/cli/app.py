@@ -37,6 +37,9 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
+    "demo": LazyCommand("look.demo", "See a historical race found, explained and repaired."),
+    "doctor": LazyCommand("look.doctor", "Say what works here, and what to do about the rest."),
+    "new": LazyCommand("look.new", "Begin a scenario."),
     "gate": LazyCommand("gate", "Run every scenario on the virtual device through all oracles."),
     "run": LazyCommand("run", "Run one scenario and judge it."),
     "replay": LazyCommand("replay", "Run witnesses again."),

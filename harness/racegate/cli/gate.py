@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +12,17 @@ import msgspec
 import typer
 from rich.table import Table
 
+from racegate.cli.ci import (
+    BaselineOption,
+    ChangedOption,
+    CiOptions,
+    GithubOption,
+    JunitOption,
+    SarifOption,
+    UpdateOption,
+    beside_baseline,
+    write_reports,
+)
 from racegate.cli.options import (
     AllCoresOption,
     Audit,
@@ -17,25 +31,31 @@ from racegate.cli.options import (
     Explore,
     FaultOption,
     JsonOption,
-    ScenariosOption,
+    ScriptsOption,
     SeedOption,
     StrictOption,
     TimeoutOption,
     benign_of,
     cores,
+    folder_of_scripts,
     progress_bar,
+    say,
     stdout_console,
     tell,
     write_json,
 )
 from racegate.faults.catalogue import find_fault
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
 
@@ -43,7 +63,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def gate(
     fault: FaultOption = None,
-    scenarios: ScenariosOption = Path("scenarios"),
+    scenarios: ScriptsOption = None,
     must_fail: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
@@ -69,15 +89,29 @@ def gate(
     audit: AuditOption = Audit.ON,
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    changed: ChangedOption = None,
+    baseline: BaselineOption = None,
+    update_baseline: UpdateOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    github: GithubOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    given = GateSpec(
-        scenarios=tuple(load_all(scenario_paths(scenarios))),
-        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
+    ci = CiOptions(
+        junit=junit,
+        sarif=sarif,
+        is_github=bool(github),
+        is_annotated=json != "-",
+        baseline=baseline,
+        is_update=bool(update_baseline),
     )
+    ci.check()
+    given = _given(scenarios, must_fail)
+    if changed is not None:
+        given = given.among(changed_files(changed))
     if select is not None:
         given = given.selected(select)
     if only_list:
@@ -85,31 +119,62 @@ def gate(
         return
     if fault is not None:
         find_fault(fault)
+    if not given.names:
+        say(f"no scenario or witness differs from {changed}, nor what they are run with")
+        raise typer.Exit(ExitCode.CLEAN)
     look = GateJudge(
         budget=budget if explore is Explore.LADDER else None,
         seed=seed,
         is_audited=audit is Audit.ON,
     )
-    stop: StoppedError | None = None
+    run = partial(run_gate, given, look=look, fault=fault, seed=seed, timeout_s=timeout)
+    shown = _Shown(benign=benign_of(strict), ci=ci, json=json)
+    raise typer.Exit(_gated(partial(run, workers=workers or cores()), given, shown))
+
+
+def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> int:
+    """Runs the gate behind a bar, and tells what came of it, or what is known when it is stopped.
+    Raises StoppedError.
+    """
     with progress_bar() as progress:
         task = progress.add_task("gate", total=len(given.names))
         try:
-            found = run_gate(
-                given,
-                look=look,
-                fault=fault,
-                seed=seed,
-                workers=workers or cores(),
-                timeout_s=timeout,
-                on_done=lambda name: progress.update(task, advance=1, description=name),
-            )
+            found = run(on_done=lambda name: progress.update(task, advance=1, description=name))
         except StoppedError as error:
-            stop, found = error, known_result(error, GateResult)
-    result = msgspec.structs.replace(found, benign=benign_of(strict))
-    tell(json, result, lambda: print_gate(stdout_console(), result))
-    if stop is not None:
-        raise stop
-    raise typer.Exit(result.exit_code)
+            progress.stop()
+            # Half a gate is no baseline, nor beside one.
+            half = replace(shown, ci=shown.ci._replace(baseline=None))
+            half.show(known_result(error, GateResult), given)
+            raise
+    return shown.show(found, given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How the result is told."""
+
+    benign: Benign
+    ci: CiOptions
+    json: str | None
+
+    def show(self, found: GateResult, given: GateSpec) -> int:
+        """Tells it, and gives the exit code."""
+        judged = msgspec.structs.replace(found, benign=self.benign)
+        result = beside_baseline(judged, self.ci)
+        tell(self.json, result, lambda: print_gate(stdout_console(), result))
+        write_reports(result, given, self.ci)
+        return result.exit_code
+
+
+def _given(named: Path | None, must_fail: Path | None) -> GateSpec:
+    """Scripts that nobody named, as they come with racegate, bring their witnesses along."""
+    scripts = folder_of_scripts(named)
+    if named is None and must_fail is None and scripts == shipped_scripts():
+        must_fail = scripts / "witnesses"
+    return GateSpec(
+        scenarios=tuple(load_all(scenario_paths(scripts))),
+        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
+    )
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

@@ -22,6 +22,7 @@ from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.outside.text import message, printable_json
+from racegate.scenario.shipped import shipped_scripts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,6 +112,15 @@ FaultOption = Annotated[
 ScenariosOption = Annotated[
     Path, typer.Option("--scenarios", metavar="DIR", help="Folder of the scenario scripts.")
 ]
+ScriptsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scenarios",
+        metavar="DIR",
+        show_default="scenarios, or those that come with racegate",
+        help="Folder of the scenario scripts.",
+    ),
+]
 AuditOption = Annotated[
     Audit,
     typer.Option(help="Give every operation only the rows it declares, and check that it obeys."),
@@ -136,6 +146,16 @@ AllCoresOption = Annotated[
 
 # Where there is no terminal to ask, tables are wide enough for a log.
 LOG_WIDTH = 110
+
+
+def folder_of_scripts(given: Path | None) -> Path:
+    """The folder that was named, `scenarios` in this one, or what comes with racegate."""
+    here = Path("scenarios")
+    if given is not None or here.is_dir():
+        return given or here
+    shipped = shipped_scripts()
+    say(f"no folder scenarios here: the scripts that come with racegate, from {shipped}")
+    return shipped
 
 
 def site_of(device: DeviceKind, pacing: Pacing) -> CudaSite | None:

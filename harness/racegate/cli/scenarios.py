@@ -10,8 +10,9 @@ from rich.table import Table
 
 from racegate.cli.options import (
     JsonOption,
-    ScenariosOption,
+    ScriptsOption,
     SeedOption,
+    folder_of_scripts,
     place_to_write,
     progress_bar,
     stdout_console,
@@ -32,9 +33,9 @@ def scenarios_group() -> None:
 
 
 @app.command("list")
-def scenarios_list(scenarios: ScenariosOption = Path("scenarios"), json: JsonOption = None) -> None:
+def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> None:
     """Every scenario script: what it exercises and where it comes from."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = load_all(scenario_paths(folder_of_scripts(scenarios)))
     rows = [
         ScenarioEntry(file=str(path), name=s.name, title=s.title, origin=s.origin)
         for path, s in loaded

@@ -32,6 +32,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
 from racegate.jobs.pool import Task
+from racegate.jobs.ratchet import Ratchet
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.stopping import StoppedError, done_of
 from racegate.jobs.time_limit import TIMEOUT_S
@@ -81,6 +82,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     breakages: scenarios and witnesses that an error of the harness left undone; those of a run
         stand with the run
     benign: what BENIGN is for this gate
+    baseline: beside the findings that are known, null without the option
     """
 
     schema: str
@@ -92,6 +94,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     stats: GateStats
     breakages: tuple[Breakage, ...] = ()
     benign: Benign = Benign.PASS
+    baseline: Ratchet | None = None
 
     @property
     def exit_code(self) -> int:
@@ -101,7 +104,17 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         if any(entry.is_missed for entry in self.must_fail):
             return 1
         verdicts = [self.verdict, *(result.verdict for result in self.scenarios)]
+        if self.baseline is not None:
+            verdicts = self._verdicts_beside(self.baseline)
         return exit_code(verdicts, benign=self.benign)
+
+    def _verdicts_beside(self, baseline: Ratchet) -> list[Verdict]:
+        """What is known counts as a pass, and hides nothing else."""
+        verdicts = [
+            Verdict.PROVED if baseline.lets_stand(result) else result.verdict
+            for result in self.scenarios
+        ]
+        return verdicts + ([Verdict.INCONCLUSIVE] if self.unmet else [])
 
 
 class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +166,18 @@ class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
         if not found.names:
             raise nothing_selected(expression, self.names)
         return found
+
+    def among(self, changed: frozenset[Path]) -> GateSpec:
+        """The scripts and witnesses that changed; all of them if anything else did but pages: a
+        change of a runner, a log or the harness may show anywhere.
+        """
+        files = {path.resolve() for path, _ in (*self.scenarios, *self.must_fail)}
+        if any(path not in files and path.suffix != ".md" for path in changed):
+            return self
+        return GateSpec(
+            scenarios=tuple(pair for pair in self.scenarios if pair[0].resolve() in changed),
+            must_fail=tuple(pair for pair in self.must_fail if pair[0].resolve() in changed),
+        )
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,5 @@
-"""Selecting by name: `-k EXPRESSION`, as pytest has it, over names of scenarios and witnesses.
+"""Selecting: by what differs from a commit, and by name: `-k EXPRESSION`, as pytest has it, over
+names of scenarios and witnesses.
 
 A word selects the names that contain it, in upper or lower case; `not`, `and`, `or` and parentheses
 combine words, and bind in this order. Nothing is evaluated but this grammar:
@@ -11,8 +12,10 @@ combine words, and bind in this order. Nothing is evaluated but this grammar:
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.near import nearest
@@ -116,3 +119,29 @@ def nothing_selected(expression: str, names: Sequence[str]) -> SelectionError:
         f"-k {quoted(expression)} selects none of {len(names)} scenarios and witnesses; "
         f"near it: {near}"
     )
+
+
+def changed_files(ref: str) -> frozenset[Path]:
+    """Files of this folder's repository that differ from where its branch left a commit, or that
+    git does not know yet. Raises SelectionError.
+    """
+    if ref.startswith("-"):
+        raise SelectionError(f"--changed {quoted(ref)}: a commit, branch or tag has another name")
+    top = Path(_git("rev-parse", "--show-toplevel").rstrip("\n"))
+    base = _git("merge-base", ref, "HEAD").strip()
+    listed = _git("-C", str(top), "diff", "--name-only", "-z", base)
+    listed += _git("-C", str(top), "ls-files", "--others", "--exclude-standard", "-z")
+    return frozenset((top / name).resolve() for name in listed.split("\0") if name)
+
+
+def _git(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, encoding="utf-8", errors="surrogateescape"
+        )
+    except OSError as error:
+        raise SelectionError(f"--changed needs git: {error.strerror}") from error
+    if done.returncode:
+        why = done.stderr.strip().partition("\n")[0] or "git found no common commit"
+        raise SelectionError(f"--changed: {printable(why)}")
+    return done.stdout

@@ -32,10 +32,12 @@ from racegate.interpose.order.findings import Finding as ProgramFinding
 from racegate.interpose.workflow.replay import ProgramReplay, ProgramReplays
 from racegate.interpose.workflow.witness import ProgramWitness
 from racegate.jobs.gate import GateResult
+from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
 from racegate.oracles.paths import Ordered
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
+    DoctorObject,
     EffortObject,
     FaultEntry,
     FuzzObject,
@@ -112,8 +114,10 @@ CONTRACT = (
     Printed(what="torch replay, of several witnesses", struct=ProgramReplays),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
+    Printed(what="doctor", struct=DoctorObject),
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
+    Printed(what="files of --baseline", struct=BaselineFile),
 )
 
 # Two rooms have a Finding; a section has a name of its own.

@@ -12,6 +12,7 @@ from racegate.evaluation.mutate import MutantResult
 from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
+from racegate.interpose.doctor import Diagnosis
 from racegate.jobs.campaign import CampaignState
 
 
@@ -96,3 +97,10 @@ class MutationObject(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str]
     mutants: tuple[MutantResult, ...]
     redundant: tuple[str, ...]
+
+
+class DoctorObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What works on a machine. diagnoses: one for each thing looked at"""
+
+    schema: str
+    diagnoses: tuple[Diagnosis, ...]

@@ -11,7 +11,17 @@ SCHEMA_VERSION = 1
 
 
 class RequestEntry(StrictStruct, frozen=True, kw_only=True):
-    """A request as a file writes it: `prompt`, or `prompt_len` to have it drawn from the seed."""
+    """A request as a file writes it.
+
+    name: what events, holds and findings call it; arrive: the step in which it comes
+    prompt: its tokens; prompt_len: how many, to have them drawn from the seed
+    shares: an earlier request whose prompt it begins with; shares_tokens: how much of it
+    max_tokens: that are delivered at most; stop_after: the delivered token that ends it
+    stop_token: the token that ends it, as an EOS id does
+    accepts: by draft round, 1 and the accepted drafts that the drafter aims at, again and again
+    temperature: 0 is greedy; seed: of its sampling
+    grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them
+    """
 
     name: str
     arrive: int = 0
@@ -44,6 +54,10 @@ class LogEntry(StrictStruct, frozen=True, kw_only=True):
 class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     """The file as written, before prompts and accept counts are made explicit.
 
+    name: the file's, with - in the place of _; title: what happens, in a line
+    origin: where it is known from; seed: of everything that is not written out
+    steps_max: a run that takes more is cut off; model, engine: what differs from the defaults
+    requests: what comes, in order; events: what interferes; expect: the least that must happen
     log: where requests come from instead of `requests`; the file calls it `trace`
     """
 

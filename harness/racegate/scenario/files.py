@@ -61,6 +61,11 @@ def parse(text: str, *, source: str, folder: Path) -> Scenario:
         raw = decode_toml(text)
     except ReadError as error:
         raise ScenarioError(source, "$", str(error)) from error
+    return from_keys(raw, source=source, folder=folder)
+
+
+def from_keys(raw: Mapping[str, object], *, source: str, folder: Path) -> Scenario:
+    """The scenario that the keys of a file make. Raises ScenarioError."""
     if raw.get("schema") != SCHEMA_VERSION:
         raise ScenarioError(
             source, "$.schema", f"must be {SCHEMA_VERSION}, is {quoted(raw.get('schema'))}"

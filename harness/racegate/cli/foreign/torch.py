@@ -21,7 +21,7 @@ from racegate.cli.options import (
     tell,
 )
 from racegate.cli.replay import replay
-from racegate.interpose.build import build_library, find_compiler, find_toolkit
+from racegate.interpose.doctor import toolkit_facts
 from racegate.interpose.explore import Told
 from racegate.interpose.judge import Verdicts, judge, replay_holds
 from racegate.interpose.launch import PrintPlace, Program, checked_program
@@ -105,12 +105,8 @@ app.command()(replay)
 @app.command()
 def doctor() -> None:
     """Say whether programs can be run here: torch, its CUDA version, the compiler, the runtime."""
-    toolkit = find_toolkit()
-    print(f"python    {sys.executable}")
-    print(f"torch     {toolkit.torch_version}")
-    print(f"cuda      {toolkit.version // 1000}.{toolkit.version % 1000 // 10}")
-    print(f"compiler  {shlex.join(find_compiler())}")
-    print(f"runtime   {build_library(toolkit)}")
+    for name, value in {"python": sys.executable, **toolkit_facts()}.items():
+        print(f"{name:9} {value}")
 
 
 class SearchProgress:

@@ -1,0 +1,136 @@
+"""The command doctor."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from re import match
+
+import typer
+from rich.table import Table
+
+import racegate
+from racegate.check.selfcheck import plant_canaries
+from racegate.cli.options import JsonOption, stdout_console, tell
+from racegate.device.cuda.driver import NoCudaError
+from racegate.device.cuda.site import CudaSite
+from racegate.device.cuda.torch import gpu_environment, open_cuda
+from racegate.history.exit_code import ExitCode
+from racegate.history.outcome import SCHEMA
+from racegate.history.replayed import ReplayOutcome
+from racegate.history.witness import load_witness
+from racegate.interpose.doctor import Diagnosis, Health, diagnose_programs
+from racegate.jobs.gate import GateJudge
+from racegate.report.objects import DoctorObject
+from racegate.repro.replay import replay
+from racegate.repro.search import BUDGET
+from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.outside.console import line
+from racegate.scenario.shipped import shipped_scripts
+
+# One hold that has to be realised.
+HELD = "accepted-copy-after-row-move.witness.json"
+STYLES = {Health.OK: "green", Health.ABSENT: "yellow", Health.WRONG: "bold red"}
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def doctor(json: JsonOption = None) -> None:
+    """Say what works here, and what to do about what does not: versions, scripts, canaries, the
+    virtual CUDA device, GPUs. 3 if something cannot be believed.
+    """
+    found = DoctorObject(schema=SCHEMA, diagnoses=tuple(_diagnoses()))
+    tell(json, found, lambda: _print(found.diagnoses))
+    is_wrong = any(one.health is Health.WRONG for one in found.diagnoses)
+    raise typer.Exit(ExitCode.BROKEN_HARNESS if is_wrong else ExitCode.CLEAN)
+
+
+def _diagnoses() -> Iterator[Diagnosis]:
+    yield _versions()
+    yield _scripts()
+    yield _canaries()
+    yield diagnose_programs()
+    yield diagnose_gpu()
+
+
+def _versions() -> Diagnosis:
+    installed = {name: _version(name) for name in _needed()}
+    missing = [name for name, number in installed.items() if not number]
+    about = f"racegate {racegate.__version__}, Python {platform.python_version()}"
+    said = ", ".join([about, *(f"{name} {number}" for name, number in installed.items() if number)])
+    return Diagnosis(
+        subject="versions",
+        health=Health.ABSENT if missing else Health.OK,
+        said=said,
+        advice=f"pip install {' '.join(missing)}" if missing else "",
+    )
+
+
+def _needed() -> list[str]:
+    """What racegate requires, without extras. Nothing is known of what is not installed."""
+    try:
+        texts = requires("racegate") or []
+    except PackageNotFoundError:
+        return []
+    found = [match(r"[\w.-]+", text) for text in texts if "extra ==" not in text]
+    return [name[0] for name in found if name is not None]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _scripts() -> Diagnosis:
+    """Raises ScenarioError if there are none."""
+    folder = shipped_scripts()
+    scripts = load_all(scenario_paths(folder))
+    witnesses = list((folder / "witnesses").glob("*.witness.json"))
+    used = "the folder scenarios" if Path("scenarios").is_dir() else "these"
+    count = f"{len(scripts)} scripts and {len(witnesses)} witnesses"
+    said = f"{count} in {folder}; a gate here runs {used}"
+    return Diagnosis(subject="scripts", health=Health.OK, said=said)
+
+
+def _canaries() -> Diagnosis:
+    check = plant_canaries(GateJudge(budget=BUDGET))
+    return Diagnosis(
+        subject="canaries",
+        health=Health.OK if check.is_sound else Health.WRONG,
+        said=f"{check.canaries_found} of {check.canaries} planted faults found",
+        advice="" if check.is_sound else f"install racegate anew: {'; '.join(check.problems)}",
+    )
+
+
+def diagnose_gpu() -> Diagnosis:
+    """Whether holds are kept on a GPU: a witness is replayed there."""
+    subject = "GPU"
+    try:
+        site = CudaSite(open_cuda())
+    except NoCudaError as error:
+        said = "none that can be used; only --device cuda and soak need one"
+        return Diagnosis(subject=subject, health=Health.ABSENT, said=said, advice=str(error))
+    witness = load_witness(shipped_scripts() / "witnesses" / HELD)
+    found = replay(witness, times=1, command="racegate doctor", cuda=site)
+    is_held = found.outcome is ReplayOutcome.REPRODUCED
+    facts = gpu_environment()
+    return Diagnosis(
+        subject=subject,
+        health=Health.OK if is_held else Health.WRONG,
+        said=f"{facts['gpu']}, driver {facts['driver']}, CUDA {facts['cuda']}: {found.outcome}",
+        advice="" if is_held else f"latches do not hold here: racegate replay {HELD} --device cuda",
+    )
+
+
+def _print(diagnoses: tuple[Diagnosis, ...]) -> None:
+    table = Table.grid(padding=(0, 2))
+    for one in diagnoses:
+        table.add_row(line((one.health, STYLES[one.health])), line((one.subject, "bold")), one.said)
+        if one.advice:
+            table.add_row("", "", line(("to do: ", "bold"), one.advice))
+    stdout_console().print(table)

@@ -1,0 +1,39 @@
+"""A scenario on an engine of one's own, through its adapter, as a test."""
+
+from __future__ import annotations
+
+from shlex import join
+
+import pytest
+
+from racegate.adapters.client import Adapter
+from racegate.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
+from racegate.history.outcome import RunResult
+from racegate.history.schedule import Schedule
+from racegate.scenario.spec import Scenario
+
+
+def run_foreign(
+    command: tuple[str, ...],
+    scenario: Scenario,
+    *,
+    file: str,
+    schedule: Schedule | None,
+    is_searched: bool,
+) -> RunResult:
+    """The judged run. Skips the test if the engine does not run such a scenario.
+
+    schedule: one to run under; is_searched: the landings of what races are tried
+    """
+    again = AdapterCommand(before=f"racegate adapter run {file}", after=f"-- {join(command)}")
+    with Adapter(list(command)) as adapter:
+        judge = AdapterJudge(
+            adapter,
+            scenario,
+            landings_max=LANDINGS_MAX if is_searched else 0,
+            command=again,
+        )
+        judged = judge.judge() if schedule is None else judge.under(schedule)
+    if judged.refused is not None:
+        pytest.skip(f"{judged.engine} does not run this: {judged.refused}")
+    return judged.result
