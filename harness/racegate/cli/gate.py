@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
+from racegate.check.checker import Checker
 from racegate.cli.options import (
     AllCoresOption,
     Audit,
@@ -27,6 +28,15 @@ from racegate.cli.options import (
     stdout_console,
     tell,
     write_json,
+)
+from racegate.cli.pictures import (
+    HtmlOption,
+    Seen,
+    SvgOption,
+    TraceOutOption,
+    Wanted,
+    draw,
+    seen_in,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witnesses
@@ -69,6 +79,9 @@ def gate(
     audit: AuditOption = Audit.ON,
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles. The result is the same for any
@@ -106,10 +119,23 @@ def gate(
         except StoppedError as error:
             stop, found = error, known_result(error, GateResult)
     result = msgspec.structs.replace(found, benign=benign_of(strict))
-    tell(json, result, lambda: print_gate(stdout_console(), result))
+    seen = _first_seen(given, result)
+    looks = {} if seen is None else {seen.judged.result.scenario: seen.look}
+    tell(json, result, lambda: print_gate(stdout_console(), result, looks))
+    draw(Wanted(svg, html, trace_out), seen)
     if stop is not None:
         raise stop
     raise typer.Exit(result.exit_code)
+
+
+def _first_seen(given: GateSpec, result: GateResult) -> Seen | None:
+    """The first scenario with a finding, run again to be looked at: one defect shows in many."""
+    run = next((run for run in result.scenarios if run.findings), None)
+    if run is None:
+        return None
+    path, scenario = next(each for each in given.scenarios if each[1].name == run.scenario)
+    fault = None if run.fault is None else find_fault(run.fault)
+    return seen_in(Checker(scenario, replay=f"racegate run {path}"), run, fault)
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

@@ -32,6 +32,14 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import (
+    HtmlOption,
+    SvgOption,
+    TraceOutOption,
+    Wanted,
+    draw,
+    seen_in,
+)
 from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
@@ -84,6 +92,9 @@ def run(
     audit: AuditOption = Audit.ON,
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
@@ -104,16 +115,21 @@ def run(
     is_audited = audit is Audit.ON
     with limited_time(timeout, f"running {loaded.name}"):
         checker = Checker(loaded, replay=command, cuda=site)
+        judged = None
         if explore is Explore.EAGER:
-            result = checker.run(schedule=schedule, fault=found, is_audited=is_audited)
-            result = with_reasons(checker, result, found)
+            ran = checker.execute(schedule=schedule, fault=found, is_audited=is_audited)
+            judged = checker.judged(ran, schedule=schedule, fault=found)
+            result = with_reasons(checker, judged.result, found)
         else:
             searched = partial(search, checker, fault=found, budget=budget, seed=seed)
             with counted("searching schedules", total=budget) as on_run:
                 result = searched(is_audited=is_audited, on_run=on_run)
     if device is DeviceKind.VIRTUAL and not is_audited:
         result = unaudited(result)
-    tell(json, run_object(result), lambda: print_run(stdout_console(), result))
+    seen = seen_in(checker, result, found, judged)
+    look = None if seen is None else seen.look
+    tell(json, run_object(result), lambda: print_run(stdout_console(), result, look))
+    draw(Wanted(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))

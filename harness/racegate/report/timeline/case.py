@@ -1,0 +1,78 @@
+"""Case: all that a report of a finding is made of, from a judged run and what stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from racegate.check.judge import Judged
+from racegate.history.observe import Observation
+from racegate.history.outcome import RunResult
+from racegate.oracles.paths import ExplainError
+from racegate.report.cause.compared import Comparison, compared
+from racegate.report.cause.diagnosis import Diagnosed, Diagnosis, diagnosed
+from racegate.report.timeline.model import Timeline, racing_pair, timeline_of
+from racegate.repro.sweep import is_wrong
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """One schedule of a slider. holds: as text; impact: what goes wrong under it, or nothing"""
+
+    holds: tuple[str, ...]
+    impact: str
+    timeline: Timeline
+
+    @property
+    def goes_wrong(self) -> bool:
+        """Whether a value is wrong under it."""
+        return bool(self.impact)
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in which something was found. title: the scenario's; timeline: None without a pair
+
+    stops: schedules that differ in one hold, from the earliest landing to the latest
+    """
+
+    title: str
+    result: RunResult
+    diagnosis: Diagnosis
+    timeline: Timeline | None
+    comparison: Comparison
+    stops: tuple[Stop, ...]
+
+
+def case_of(
+    judged: Judged,
+    found: Diagnosed,
+    *,
+    title: str,
+    reference: Sequence[Observation],
+    swept: Sequence[Judged] = (),
+) -> Case:
+    """reference: what the reference engine showed; swept: the run under other schedules"""
+    return Case(
+        title=title,
+        result=judged.result,
+        diagnosis=found.diagnosis,
+        timeline=None if found.pair is None else timeline_of(judged.run, found.pair),
+        comparison=compared(judged.run.observations, reference, judged.result.findings),
+        stops=tuple(filter(None, (_stop(other, found.diagnosis) for other in swept))),
+    )
+
+
+def _stop(judged: Judged, diagnosis: Diagnosis) -> Stop | None:
+    """None if the pair does not race in that run: what goes wrong earlier may keep it away."""
+    assert diagnosis.first is not None and diagnosis.second is not None
+    try:
+        pair = racing_pair(judged.run.trace, diagnosis.first.name, diagnosis.second.name)
+    except ExplainError:
+        return None
+    here = diagnosed(judged)
+    assert here is not None, "a run with the pair has the finding"
+    return Stop(
+        holds=judged.result.schedule,
+        impact=here.diagnosis.impact if is_wrong(judged) else "",
+        timeline=timeline_of(judged.run, pair),
+    )
