@@ -104,12 +104,16 @@ def _merged(bars: list[Bar]) -> list[Bar]:
     kept: list[Bar] = []
     for bar in bars:
         last = kept[-1] if kept else None
-        is_same = last is not None and (last.name, last.touches) == (bar.name, bar.touches)
-        if not is_same or bar.lane != HOST:
+        is_again = last is not None and bar.lane == HOST and _key(last) == _key(bar)
+        if last is None or not is_again or Role.BESIDE not in (last.role, bar.role):
             kept.append(bar)
-        elif bar.role is not Role.BESIDE:
+        elif last.role is Role.BESIDE:
             kept[-1] = bar
     return kept
+
+
+def _key(bar: Bar) -> tuple[int, str, str]:
+    return bar.lane, bar.name, bar.touches
 
 
 def _issue(bar: Bar) -> Moment:
