@@ -13,7 +13,7 @@ from racegate.faults.fault import Fault
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import load_witness
 from racegate.report.cause.diagnosis import Diagnosed, deciding_conflict, diagnosed
-from racegate.report.timeline.case import Case, case_of
+from racegate.report.timeline.material import Material, material_of
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.repro.sweep import sweep
 from support import CHECKERS, SCENARIOS
@@ -56,13 +56,13 @@ def timeline(name: str) -> Timeline:
 
 
 @cache
-def case(name: str, *, is_swept: bool = False) -> Case:
+def material(name: str, *, is_swept: bool = False) -> Material:
     """is_swept: with the schedules beside it"""
     witness = load_witness(path_of(name))
     checker = CHECKERS.of(witness.scenario, replay=f"racegate replay {name}")
     conflict = deciding_conflict(judged(name), found(name).seating)
     swept = sweep(checker, judged(name), conflict, fault_of(name)) if is_swept and conflict else ()
-    return case_of(
+    return material_of(
         judged(name),
         found(name),
         title=witness.scenario.title,
@@ -71,8 +71,8 @@ def case(name: str, *, is_swept: bool = False) -> Case:
     )
 
 
-def renamed(shown: Case, bad: str) -> Case:
-    """A case whose every name is another."""
+def renamed(shown: Material, bad: str) -> Material:
+    """Material whose every name is another."""
     assert shown.timeline is not None
     bars = tuple(msgspec.structs.replace(b, name=bad, touches=bad) for b in shown.timeline.bars)
     seats = tuple(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pictured import case
+from pictured import material
 from racegate.report.timeline.page import finding_page
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {name: folder / f"{name}.html" for name in (RACE, LOGIC)}
     for name, path in found.items():
-        path.write_text(finding_page(case(name, is_swept=name == RACE)))
+        path.write_text(finding_page(material(name, is_swept=name == RACE)))
     return found
 
 

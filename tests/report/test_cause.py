@@ -7,7 +7,7 @@ from html import unescape
 
 import pytest
 
-from pictured import NAMES, case, found, judged
+from pictured import NAMES, found, judged, material
 from racegate.history.finding import FindingKind
 from racegate.report.cause.pair import Relation
 from racegate.report.text import cause_panel
@@ -30,7 +30,7 @@ TOLD = {
 
 def first_screen(name: str) -> str:
     """The text of the page before what is folded, pictured or tabled."""
-    body = finding_page(case(name)).partition("<main>")[2]
+    body = finding_page(material(name)).partition("<main>")[2]
     first = re.split("<details>|<h2|<figure", body)[0]
     return " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
 
@@ -105,7 +105,7 @@ def test_the_edge_is_the_pairs_own(name: str, edge: str) -> None:
 
 def test_the_first_divergence_is_marked_once() -> None:
     for name in ("accepted-copy-after-row-move", "slot-vs-row-index", "row-swap-alias"):
-        compared = case(name).comparison
+        compared = material(name).comparison
         roles = [cell.role for line in compared.lines for cell in line.cells]
         assert roles.count("first") == 1, name
         shares = [s for heat in compared.heats for s in heat.shares if s is not None]
@@ -113,7 +113,7 @@ def test_the_first_divergence_is_marked_once() -> None:
 
 
 def test_states_differ_only_from_the_divergence_on() -> None:
-    compared = case("slot-vs-row-index").comparison
+    compared = material("slot-vs-row-index").comparison
     at = compared.steps.index(4)
     assert {heat.name for heat in compared.heats} >= {"state.0", "conv.0", "kv.2"}
     for heat in compared.heats:
@@ -121,7 +121,7 @@ def test_states_differ_only_from_the_divergence_on() -> None:
 
 
 def test_schedules_beside_it_pass_and_fail_by_one_hold() -> None:
-    stops = case("accepted-copy-after-row-move", is_swept=True).stops
+    stops = material("accepted-copy-after-row-move", is_swept=True).stops
     assert [stop.goes_wrong for stop in stops] == [False, False, False, True]
     assert [len(stop.holds) for stop in stops] == [0, 1, 1, 1]
     landed = [stop.timeline.first.landed for stop in stops]

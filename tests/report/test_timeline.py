@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from pictured import WITNESSES, case, judged, renamed, timeline
+from pictured import WITNESSES, judged, material, renamed, timeline
 from racegate.cli.app import app
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
@@ -95,7 +95,7 @@ def test_requests_are_named_where_they_sit_and_where_they_move() -> None:
     assert "C moves from row 1 to row 0; A left row 0" in text
     assert "row 0 is C's and holds the value of A" in text
     picture = svg_timeline(drawn)
-    assert "C: row 1 → 0; A left row 0" in picture
+    assert "C: row 1 → 0; A left" in picture
     assert picture.count('class="chip row') == 1, "the row that both touch"
 
 
@@ -151,7 +151,7 @@ def test_a_picture_is_xml_and_shows_the_pair_inside_it(name: str) -> None:
 
 def test_hostile_names_are_escaped() -> None:
     bad = "<script>alert(1)</script>&\"'\x1b\u202e"
-    hostile = renamed(case("accepted-double-remap"), bad)
+    hostile = renamed(material("accepted-double-remap"), bad)
     assert hostile.timeline is not None
     picture, page = svg_timeline(hostile.timeline), finding_page(hostile)
     shown = bad.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")

@@ -73,7 +73,7 @@ def _explain_witness(target: Path, wanted: Wanted, json: str | None) -> None:
     seen = seen_in(checker, result, fault, judged)
     assert seen is not None, "a failure was explained"
     shown = {"schema": SCHEMA, **msgspec.to_builtins(explanation)}
-    diagnosis, picture = seen.look
+    diagnosis, picture = seen.shown
     tell(json, shown, lambda: print_explanation(stdout_console(), explanation, picture, diagnosis))
     draw(wanted, seen)
 

@@ -30,8 +30,8 @@ from racegate.cli.options import (
     write_json,
 )
 from racegate.cli.pictures import (
+    Examined,
     HtmlOption,
-    Seen,
     SvgOption,
     TraceOutOption,
     Wanted,
@@ -87,12 +87,7 @@ def gate(
     """Run every scenario on the virtual device through all oracles. The result is the same for any
     number of workers.
     """
-    given = GateSpec(
-        scenarios=tuple(load_all(scenario_paths(scenarios))),
-        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
-    )
-    if select is not None:
-        given = given.selected(select)
+    given = _given(scenarios, must_fail, select)
     if only_list:
         _print_list(given, json)
         return
@@ -119,16 +114,25 @@ def gate(
         except StoppedError as error:
             stop, found = error, known_result(error, GateResult)
     result = msgspec.structs.replace(found, benign=benign_of(strict))
-    seen = _first_seen(given, result)
-    looks = {} if seen is None else {seen.judged.result.scenario: seen.look}
-    tell(json, result, lambda: print_gate(stdout_console(), result, looks))
+    seen = _first_seen(given, result) if stop is None else None
+    shown = {} if seen is None else {seen.judged.result.scenario: seen.shown}
+    tell(json, result, lambda: print_gate(stdout_console(), result, shown))
     draw(Wanted(svg, html, trace_out), seen)
     if stop is not None:
         raise stop
     raise typer.Exit(result.exit_code)
 
 
-def _first_seen(given: GateSpec, result: GateResult) -> Seen | None:
+def _given(scenarios: Path, must_fail: Path | None, select: str | None) -> GateSpec:
+    """What is to be run."""
+    given = GateSpec(
+        scenarios=tuple(load_all(scenario_paths(scenarios))),
+        must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
+    )
+    return given if select is None else given.selected(select)
+
+
+def _first_seen(given: GateSpec, result: GateResult) -> Examined | None:
     """The first scenario with a finding, run again to be looked at: one defect shows in many."""
     run = next((run for run in result.scenarios if run.findings), None)
     if run is None:

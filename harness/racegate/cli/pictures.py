@@ -17,7 +17,7 @@ from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.report.cause.diagnosis import Diagnosed, deciding_conflict, diagnosed
-from racegate.report.text import Look
+from racegate.report.text import Shown
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.report.timeline.plain import plain_timeline
@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
             say(f"{why}, so {path} is not written")
 
 
-class Seen(NamedTuple):
+class Examined(NamedTuple):
     """A run in which something was found, as it was run again to be looked at."""
 
     checker: Checker
@@ -79,30 +79,34 @@ class Seen(NamedTuple):
         return None if pair is None else timeline_of(self.judged.run, pair)
 
     @property
-    def look(self) -> Look:
+    def shown(self) -> Shown:
         """What a terminal shows."""
         timeline = self.timeline
-        return Look(self.found.diagnosis, [] if timeline is None else plain_timeline(timeline))
+        return Shown(self.found.diagnosis, [] if timeline is None else plain_timeline(timeline))
 
 
 def seen_in(
     checker: Checker, result: RunResult, fault: Fault | None, judged: Judged | None = None
-) -> Seen | None:
+) -> Examined | None:
     """The run that a result is of; None if nothing was found. judged: it, if it is at hand"""
     if not result.findings:
         return None
     if judged is None:
         schedule = parse_schedule(list(result.schedule))
-        run = checker.execute(schedule=schedule, fault=fault)
-        judged = checker.judged(run, schedule=schedule, fault=fault)
+        judged = checker.run_judged(schedule=schedule, fault=fault)
     # Where it came from, such as a replay of a file, has its own word for how to see it again.
     named = msgspec.structs.replace(judged.result, findings=result.findings)
     judged = Judged(run=judged.run, result=named, conflicts=judged.conflicts)
     found = diagnosed(judged)
-    return None if found is None else Seen(checker, fault, judged, found)
+    return None if found is None else Examined(checker, fault, judged, found)
 
 
-def draw(wanted: Wanted, seen: Seen | None) -> None:
+def shown_of(seen: Examined | None) -> Shown | None:
+    """What a terminal shows, if there is anything."""
+    return None if seen is None else seen.shown
+
+
+def draw(wanted: Wanted, seen: Examined | None) -> None:
     """The files that were asked for."""
     if seen is None:
         wanted.leave_out("nothing was found")
@@ -126,19 +130,19 @@ def draw_timeline(wanted: Wanted, timeline: Timeline) -> None:
         write_text(wanted.svg, svg_timeline(timeline))
 
 
-def _write_page(path: Path, seen: Seen) -> None:
-    from racegate.report.timeline.case import case_of
+def _write_page(path: Path, seen: Examined) -> None:
+    from racegate.report.timeline.material import material_of
     from racegate.report.timeline.page import finding_page
     from racegate.repro.sweep import sweep
 
     checker, fault, judged, found = seen
     conflict = deciding_conflict(judged, found.seating)
     swept = () if conflict is None else sweep(checker, judged, conflict, fault)
-    case = case_of(
+    material = material_of(
         judged,
         found,
         title=checker.scenario.title,
         reference=checker.reference.observations,
         swept=swept,
     )
-    write_text(path, finding_page(case))
+    write_text(path, finding_page(material))

@@ -21,13 +21,14 @@ from racegate.cli.options import (
     tell,
 )
 from racegate.cli.pictures import (
+    Examined,
     HtmlOption,
-    Seen,
     SvgOption,
     TraceOutOption,
     Wanted,
     draw,
     seen_in,
+    shown_of,
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
@@ -136,7 +137,7 @@ def exit_code_of(results: Sequence[Replay]) -> ExitCode:
 
 def _seen(
     witnesses: list[Witness], results: list[Replay], site: CudaSite | None, checkers: Checkers
-) -> Seen | None:
+) -> Examined | None:
     """The run of a witness that is replayed alone, to be looked at."""
     if len(witnesses) > 1:
         return None
@@ -144,9 +145,9 @@ def _seen(
     return seen_in(checkers.of(witnesses[0].scenario, cuda=site), results[0].last, fault)
 
 
-def _show(files: list[Path], results: list[Replay], seen: Seen | None) -> None:
+def _show(files: list[Path], results: list[Replay], seen: Examined | None) -> None:
     if len(files) == 1:
-        print_replay(stdout_console(), results[0], None if seen is None else seen.look)
+        print_replay(stdout_console(), results[0], shown_of(seen))
     else:
         print_replays(stdout_console(), files, results)
 

@@ -39,6 +39,7 @@ from racegate.cli.pictures import (
     Wanted,
     draw,
     seen_in,
+    shown_of,
 )
 from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
@@ -117,18 +118,15 @@ def run(
         checker = Checker(loaded, replay=command, cuda=site)
         judged = None
         if explore is Explore.EAGER:
-            ran = checker.execute(schedule=schedule, fault=found, is_audited=is_audited)
-            judged = checker.judged(ran, schedule=schedule, fault=found)
+            judged = checker.run_judged(schedule=schedule, fault=found, is_audited=is_audited)
             result = with_reasons(checker, judged.result, found)
         else:
             searched = partial(search, checker, fault=found, budget=budget, seed=seed)
             with counted("searching schedules", total=budget) as on_run:
                 result = searched(is_audited=is_audited, on_run=on_run)
-    if device is DeviceKind.VIRTUAL and not is_audited:
-        result = unaudited(result)
+    result = result if is_audited or device is DeviceKind.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    look = None if seen is None else seen.look
-    tell(json, run_object(result), lambda: print_run(stdout_console(), result, look))
+    tell(json, run_object(result), lambda: print_run(stdout_console(), result, shown_of(seen)))
     draw(Wanted(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)

@@ -18,7 +18,7 @@ from racegate.report.cause.diagnosis import Diagnosis
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import (
-    Look,
+    Shown,
     cause_panel,
     print_breakages,
     print_picture,
@@ -34,9 +34,9 @@ from racegate.scenario.outside.console import line, lines
 HOLDS_SHOWN_MAX = 24
 
 
-def print_replay(console: Console, result: Replay, look: Look | None = None) -> None:
-    """What the replays showed, and whether they were the same bit for bit. look: at the last"""
-    print_run(console, result.last, look)
+def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
+    """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
+    print_run(console, result.last, shown)
     count = result.outcomes.get(result.outcome, 0)
     style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
     what = f" {count} of {result.times}: {result.witness}"

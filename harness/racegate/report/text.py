@@ -33,7 +33,7 @@ _STYLE = {
 }
 
 
-class Look(NamedTuple):
+class Shown(NamedTuple):
     """What is shown of a finding. picture: lines"""
 
     diagnosis: Diagnosis
@@ -63,16 +63,16 @@ def gate_table(result: GateResult) -> Table:
 
 
 def print_gate(
-    console: Console, result: GateResult, looks: Mapping[str, Look] | None = None
+    console: Console, result: GateResult, shown: Mapping[str, Shown] | None = None
 ) -> None:
-    """The table, findings of each failing scenario, and the verdict with its assumptions. looks: of
+    """The table, findings of each failing scenario, and the verdict with its assumptions. shown: of
     scenarios, by name
     """
     console.print(gate_table(result))
     for run in result.scenarios:
         if run.findings or run.unmet or run.breakages:
             console.print(line((run.scenario, "bold")))
-            _print_details(console, run, (looks or {}).get(run.scenario))
+            _print_details(console, run, (shown or {}).get(run.scenario))
     _print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
         _print_reasons(console, "warning", [UNAUDITED])
@@ -111,8 +111,8 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     )
 
 
-def print_run(console: Console, run: RunResult, look: Look | None = None) -> None:
-    """One run: configuration, verdict, findings, counts. look: at what was found"""
+def print_run(console: Console, run: RunResult, shown: Shown | None = None) -> None:
+    """One run: configuration, verdict, findings, counts. shown: of what was found"""
     fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
     console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
     engine = run.config["engine"]
@@ -125,7 +125,7 @@ def print_run(console: Console, run: RunResult, look: Look | None = None) -> Non
         state = ("realised", "") if hold.realised else ("not realised", "yellow")
         counts = f" ({hold.realised} of {hold.matched} operations)"
         console.print(line(f"hold {hold.hold}: ", state, counts))
-    _print_details(console, run, look)
+    _print_details(console, run, shown)
     stats = run.stats
     console.print(
         f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the "
@@ -151,12 +151,12 @@ def _searched(run: RunResult) -> str:
     return text
 
 
-def _print_details(console: Console, run: RunResult, look: Look | None) -> None:
+def _print_details(console: Console, run: RunResult, shown: Shown | None) -> None:
     """One cause, with its picture and what follows from it; the oracles name causes first."""
-    if look is not None:
-        console.print(cause_panel(look.diagnosis))
-        print_picture(console, look.picture)
-        _print_consequences(console, look.diagnosis.consequences)
+    if shown is not None:
+        console.print(cause_panel(shown.diagnosis))
+        print_picture(console, shown.picture)
+        _print_consequences(console, shown.diagnosis.consequences)
     elif run.findings:
         console.print(finding_panel(run.findings[0]))
         _print_consequences(console, run.findings[1:])

@@ -27,15 +27,16 @@ def sweep(
     """
     schedule = parse_schedule(judged.result.schedule)
     hold, rest = _deciding(schedule, conflict)
-    runs = [_judged(checker, Schedule(holds=rest), fault)]
+    runs = [checker.run_judged(schedule=Schedule(holds=rest), fault=fault)]
     has_own = False
     for until in _points(judged.run.trace, conflict):
         if hold.until == until or until == conflict.second.name:
             has_own = has_own or hold in schedule.holds
             own = judged if hold in schedule.holds else None
-            runs.append(own or _judged(checker, _with(rest, hold), fault))
+            runs.append(own or checker.run_judged(schedule=_with(rest, hold), fault=fault))
             continue
-        found = _judged(checker, _with(rest, Hold(op=hold.op, until=until)), fault)
+        moved = _with(rest, Hold(op=hold.op, until=until))
+        found = checker.run_judged(schedule=moved, fault=fault)
         if all(outcome.realised for outcome in found.run.trace.holds):
             runs.append(found)
     if hold in schedule.holds and not has_own:
@@ -63,11 +64,6 @@ def _deciding(schedule: Schedule, conflict: Conflict) -> tuple[Hold, tuple[Hold,
 
 def _with(rest: tuple[Hold, ...], hold: Hold) -> Schedule:
     return Schedule(holds=(*rest, hold))
-
-
-def _judged(checker: Checker, schedule: Schedule, fault: Fault | None) -> Judged:
-    run = checker.execute(schedule=schedule, fault=fault)
-    return checker.judged(run, schedule=schedule, fault=fault)
 
 
 def _points(trace: Trace, conflict: Conflict) -> tuple[str, ...]:

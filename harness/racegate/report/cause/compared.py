@@ -29,7 +29,7 @@ _COLUMNS = (
 _Seen = Mapping[tuple[int, Boundary], Observation]
 
 
-class Cell(NamedTuple):
+class ComparedValue(NamedTuple):
     """One field of one request in one step, as text. role: same, differs, or first: the first
     divergence
     """
@@ -39,12 +39,12 @@ class Cell(NamedTuple):
     role: str
 
 
-class Line(NamedTuple):
+class StepEntry(NamedTuple):
     """One request in one step."""
 
     step: int
     request: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedValue, ...]
 
 
 class Heat(NamedTuple):
@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """columns: boundary.field of the table; steps: of the heat map"""
 
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[StepEntry, ...]
     steps: tuple[int, ...]
     heats: tuple[Heat, ...]
 
@@ -74,7 +74,7 @@ def compared(
     columns = _columns(first, mine)
     shown = [s for s in seen if around - STEPS_BEFORE <= s <= around + STEPS_BEHIND]
     lines = [
-        Line(step, request, _cells(mine, right, (step, request), columns, first))
+        StepEntry(step, request, _cells(mine, right, (step, request), columns, first))
         for step in shown
         for request in _requests(mine, right, step)
     ]
@@ -119,7 +119,7 @@ def _cells(
     place: tuple[int, str],
     columns: Sequence[tuple[Boundary, str]],
     first: Finding | None,
-) -> tuple[Cell, ...]:
+) -> tuple[ComparedValue, ...]:
     """place: (step, request)"""
     step, request = place
     cells = []
@@ -131,7 +131,7 @@ def _cells(
             role = "differs"
             if first is not None and _is_first(first, place, boundary, field):
                 role = "first"
-        cells.append(Cell(_text(reference, reference), _text(engine, reference), role))
+        cells.append(ComparedValue(_text(reference, reference), _text(engine, reference), role))
     return tuple(cells)
 
 

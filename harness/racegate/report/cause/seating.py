@@ -75,8 +75,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def short(self) -> str:
         """The same for where there is little room."""
-        if self.row_from is None or self.row_to is None:
+        if self.row_from is None:
             return self.text
+        if self.row_to is None:
+            return f"{self.request} left"
         return f"{self.request}: row {self.row_from} → {self.row_to}"
 
 

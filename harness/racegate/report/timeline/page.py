@@ -12,7 +12,7 @@ import racegate
 from racegate.history.finding import ASSUMPTIONS
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.report.timeline.case import Case, Stop
+from racegate.report.timeline.material import Material, SweptSchedule
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
 from racegate.report.timeline.svg import svg_inside
@@ -20,17 +20,17 @@ from racegate.report.timeline.svg import svg_inside
 PICTURED_MAX = 8  # schedules of the slider
 
 
-def finding_page(case: Case) -> str:
+def finding_page(material: Material) -> str:
     """HTML."""
     script = render("finding.js.j2")
-    stops = _chosen(case.stops)
-    timeline = case.timeline
-    failing = _index(stops, case)
+    stops = _chosen(material.stops)
+    timeline = material.timeline
+    failing = _index(stops, material)
     return render(
         "finding.html.j2",
-        case=case,
-        diagnosis=case.diagnosis,
-        is_race=case.diagnosis.relation is Relation.UNORDERED,
+        material=material,
+        diagnosis=material.diagnosis,
+        is_race=material.diagnosis.relation is Relation.UNORDERED,
         picture=None if timeline is None else svg_inside(timeline),
         overview=None if timeline is None else svg_overview(timeline),
         lines=[] if timeline is None else plain_timeline(timeline),
@@ -44,13 +44,13 @@ def finding_page(case: Case) -> str:
     )
 
 
-def _chosen(stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
+def _chosen(stops: tuple[SweptSchedule, ...]) -> tuple[SweptSchedule, ...]:
     """Those that fit; a slider is for two at least."""
     return stops[:PICTURED_MAX] if len(stops) > 1 else ()
 
 
-def _index(stops: tuple[Stop, ...], case: Case) -> int:
+def _index(stops: tuple[SweptSchedule, ...], material: Material) -> int:
     """The stop to begin with: the run itself if it goes wrong, else the first that does."""
-    own = [i for i, s in enumerate(stops) if s.goes_wrong and s.holds == case.result.schedule]
+    own = [i for i, s in enumerate(stops) if s.goes_wrong and s.holds == material.result.schedule]
     wrong = [i for i, s in enumerate(stops) if s.goes_wrong]
     return next(iter((*own, *wrong)), max(0, len(stops) - 1))

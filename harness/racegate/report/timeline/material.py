@@ -1,4 +1,4 @@
-"""Case: all that a report of a finding is made of, from a judged run and what stands beside it."""
+"""Material: all that a report of a finding is made of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from racegate.report.timeline.model import Timeline, racing_pair, timeline_of
 from racegate.repro.sweep import is_wrong
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class SweptSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """One schedule of a slider. holds: as text; impact: what goes wrong under it, or nothing"""
 
     holds: tuple[str, ...]
@@ -29,7 +29,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.impact)
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Material(msgspec.Struct, frozen=True, kw_only=True):
     """A run in which something was found. title: the scenario's; timeline: None without a pair
 
     stops: schedules that differ in one hold, from the earliest landing to the latest
@@ -40,19 +40,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Diagnosis
     timeline: Timeline | None
     comparison: Comparison
-    stops: tuple[Stop, ...]
+    stops: tuple[SweptSchedule, ...]
 
 
-def case_of(
+def material_of(
     judged: Judged,
     found: Diagnosed,
     *,
     title: str,
     reference: Sequence[Observation],
     swept: Sequence[Judged] = (),
-) -> Case:
+) -> Material:
     """reference: what the reference engine showed; swept: the run under other schedules"""
-    return Case(
+    return Material(
         title=title,
         result=judged.result,
         diagnosis=found.diagnosis,
@@ -62,7 +62,7 @@ def case_of(
     )
 
 
-def _stop(judged: Judged, diagnosis: Diagnosis) -> Stop | None:
+def _stop(judged: Judged, diagnosis: Diagnosis) -> SweptSchedule | None:
     """None if the pair does not race in that run: what goes wrong earlier may keep it away."""
     assert diagnosis.first is not None and diagnosis.second is not None
     try:
@@ -71,7 +71,7 @@ def _stop(judged: Judged, diagnosis: Diagnosis) -> Stop | None:
         return None
     here = diagnosed(judged)
     assert here is not None, "a run with the pair has the finding"
-    return Stop(
+    return SweptSchedule(
         holds=judged.result.schedule,
         impact=here.diagnosis.impact if is_wrong(judged) else "",
         timeline=timeline_of(judged.run, pair),
