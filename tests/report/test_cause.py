@@ -31,7 +31,8 @@ TOLD = {
 def first_screen(name: str) -> str:
     """The text of the page before what is folded, pictured or tabled."""
     body = finding_page(material(name)).partition("<main>")[2]
-    first = re.split("<details>|<h2|<figure", body)[0]
+    first, _, rest = body.partition("</section>")
+    assert rest and "<figure" not in first and "<details" not in first
     return " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
 
 
