@@ -85,5 +85,5 @@ def renamed(shown: Material, bad: str) -> Material:
     )
     result = msgspec.structs.replace(shown.result, scenario=bad)
     return msgspec.structs.replace(
-        shown, title=bad, timeline=drawn, diagnosis=diagnosis, result=result, stops=()
+        shown, impact=bad, title=bad, timeline=drawn, diagnosis=diagnosis, result=result, stops=()
     )

@@ -66,11 +66,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compared(
     engine: Sequence[Observation], reference: Sequence[Observation], findings: Sequence[Finding]
 ) -> Comparison:
-    """Around the first divergence; without one, the last steps."""
+    """Around the first divergence; without one, around the first step that a finding names."""
     mine, right = _by_place(engine), _by_place(reference)
     first = next((f for f in findings if f.kind is FindingKind.DIVERGENCE), None)
     seen = sorted({step for step, _ in mine})
-    around = seen[-1] if first is None or first.step is None else first.step
+    named = [f.step for f in (*filter(None, (first,)), *findings) if f.step is not None]
+    around = next(iter((*named, *seen[-1:])), 0)
     columns = _columns(first, mine)
     shown = [s for s in seen if around - STEPS_BEFORE <= s <= around + STEPS_BEHIND]
     lines = [

@@ -32,12 +32,14 @@ class SweptSchedule(msgspec.Struct, frozen=True, kw_only=True):
 class Material(msgspec.Struct, frozen=True, kw_only=True):
     """A run in which something was found. title: the scenario's; timeline: None without a pair
 
+    impact: what would happen to a user, in this run or under one of the stops
     stops: schedules that differ in one hold, from the earliest landing to the latest
     """
 
     title: str
     result: RunResult
     diagnosis: Diagnosis
+    impact: str
     timeline: Timeline | None
     comparison: Comparison
     stops: tuple[SweptSchedule, ...]
@@ -52,14 +54,24 @@ def material_of(
     swept: Sequence[Judged] = (),
 ) -> Material:
     """reference: what the reference engine showed; swept: the run under other schedules"""
+    stops = tuple(filter(None, (_stop(other, found.diagnosis) for other in swept)))
     return Material(
         title=title,
         result=judged.result,
         diagnosis=found.diagnosis,
+        impact=_impact(judged, found.diagnosis, stops),
         timeline=None if found.pair is None else timeline_of(judged.run, found.pair),
         comparison=compared(judged.run.observations, reference, judged.result.findings),
-        stops=tuple(filter(None, (_stop(other, found.diagnosis) for other in swept))),
+        stops=stops,
     )
+
+
+def _impact(judged: Judged, diagnosis: Diagnosis, stops: Sequence[SweptSchedule]) -> str:
+    """What would happen to a user: in this run, or in the first other one in which it does."""
+    wrong = next((stop for stop in stops if stop.goes_wrong), None)
+    if is_wrong(judged) or wrong is None:
+        return diagnosis.impact
+    return f"Nothing went wrong in this run. With {', '.join(wrong.holds)}: {wrong.impact}"
 
 
 def _stop(judged: Judged, diagnosis: Diagnosis) -> SweptSchedule | None:
