@@ -39,6 +39,7 @@ from racegate.cli.pictures import (
     seen_in,
 )
 from racegate.faults.catalogue import find_fault
+from racegate.history.finding import Verdict
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.stopping import StoppedError, known_result
@@ -133,10 +134,14 @@ def _given(scenarios: Path, must_fail: Path | None, select: str | None) -> GateS
 
 
 def _first_seen(given: GateSpec, result: GateResult) -> Examined | None:
-    """The first scenario with a finding, run again to be looked at: one defect shows in many."""
-    run = next((run for run in result.scenarios if run.findings), None)
-    if run is None:
+    """The first scenario with a finding, run again to be looked at: one defect shows in many. One
+    in which it matters comes before one in which it does not.
+    """
+    found = [run for run in result.scenarios if run.findings]
+    matter = [run for run in found if run.verdict is not Verdict.BENIGN]
+    if not found:
         return None
+    run = (*matter, *found)[0]
     path, scenario = next(each for each in given.scenarios if each[1].name == run.scenario)
     fault = None if run.fault is None else find_fault(run.fault)
     return seen_in(Checker(scenario, replay=f"racegate run {path}"), run, fault)

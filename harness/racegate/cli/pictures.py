@@ -7,7 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import msgspec
 import typer
 
 from racegate.check.checker import Checker
@@ -94,9 +93,8 @@ def seen_in(
     if judged is None:
         schedule = parse_schedule(list(result.schedule))
         judged = checker.run_judged(schedule=schedule, fault=fault)
-    # Where it came from, such as a replay of a file, has its own word for how to see it again.
-    named = msgspec.structs.replace(judged.result, findings=result.findings)
-    judged = Judged(run=judged.run, result=named, conflicts=judged.conflicts)
+    # The result has the last word: on what all schedules come to, and on how to see it again.
+    judged = Judged(run=judged.run, result=result, conflicts=judged.conflicts)
     found = diagnosed(judged)
     return None if found is None else Examined(checker, fault, judged, found)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.check.judge import Judged
 from racegate.history.edge import Edge
-from racegate.history.finding import Finding, FindingKind
+from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
 from racegate.history.trace import Recorded, Trace, Waited, rows_of
 from racegate.oracles.ordering import Conflict
@@ -23,6 +23,10 @@ from racegate.report.cause.pair import (
 from racegate.report.cause.seating import Seating, noun_of, seating_of
 
 PLACES_MAX = 6
+NO_IMPACT = (
+    "Nothing: every order of the pair was run and comes to the same right outcome. An order is "
+    "missing, and it does not matter in this scenario."
+)
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +103,10 @@ def diagnosed(judged: Judged) -> Diagnosed | None:
         pair, cause = found
     edge = next((e for e in run.edges if e.name == cause.edge), None) if conflict else None
     shown = rows_of(pair.rows) if pair else []
+    is_benign = judged.result.verdict is Verdict.BENIGN
     diagnosis = Diagnosis(
         title=_title(cause, pair),
-        impact=impact_of(findings, pair, edge),
+        impact=NO_IMPACT if is_benign else impact_of(findings, pair, edge),
         cause=cause,
         consequences=tuple(finding for finding in findings if finding is not cause),
         relation=pair.relation if pair else Relation.ORDERED,

@@ -54,7 +54,8 @@ def material_of(
     swept: Sequence[Judged] = (),
 ) -> Material:
     """reference: what the reference engine showed; swept: the run under other schedules"""
-    stops = tuple(filter(None, (_stop(other, found.diagnosis) for other in swept)))
+    drawn = filter(None, (_stop(other, found.diagnosis) for other in swept))
+    stops = tuple(sorted(drawn, key=lambda stop: stop.timeline.first.landed))
     return Material(
         title=title,
         result=judged.result,

@@ -1,5 +1,5 @@
-"""A timeline as a picture: time runs down, a column for the host and one for each lane shown, the
-missing edge red and dashed.
+"""A timeline as a picture: time runs down, a column for each lane shown, two at least,
+the missing edge red and dashed.
 
 Every moment has a line of its own, so no label covers another, and the picture is as legible on a
 phone as beside another one.
@@ -149,7 +149,8 @@ def _grid(timeline: Timeline) -> _Grid:
     for moment in moments:
         tops.append(y)
         y += _height(moment) + _GAP
-    lanes = tuple(sorted({HOST, *lanes_of(timeline)}))
+    shown = set(lanes_of(timeline))
+    lanes = tuple(sorted(shown if len(shown) > 1 else {HOST, *shown}))
     return _Grid(lanes, moments, tuple(tops), y)
 
 
