@@ -16,6 +16,7 @@ from pictured import WITNESSES, judged, material, renamed, timeline
 from racegate.cli.app import app
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
+from racegate.report.text import cause_panel, print_picture
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.model import Role, racing_pair, timeline_of
 from racegate.report.timeline.overview import svg_overview
@@ -23,6 +24,7 @@ from racegate.report.timeline.page import finding_page
 from racegate.report.timeline.plain import COLUMNS_MAX, LINES_MAX, plain_timeline
 from racegate.report.timeline.svg import svg_timeline
 from racegate.repro.explain import explain_conflict
+from racegate.scenario.outside.console import PrintableConsole
 from support import SCENARIOS
 
 ROW_MOVE = WITNESSES / "accepted-copy-after-row-move.witness.json"
@@ -161,6 +163,11 @@ def test_hostile_names_are_escaped() -> None:
     assert page.count("<script") == 1, "the page's own"
     assert not {"\x1b", "\u202e"} & set(page + picture)
     assert json.loads(chrome_trace(hostile.timeline))
+    console = PrintableConsole(width=200)
+    with console.capture() as told:
+        console.print(cause_panel(hostile.diagnosis))
+        print_picture(console, plain_timeline(hostile.timeline))
+    assert "\\x1b" in told.get() and not {"\x1b", "\u202e"} & set(told.get())
 
 
 def test_a_long_run_is_a_few_shapes() -> None:

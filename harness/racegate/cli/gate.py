@@ -118,9 +118,9 @@ def gate(
     seen = _first_seen(given, result) if stop is None else None
     shown = {} if seen is None else {seen.judged.result.scenario: seen.shown}
     tell(json, result, lambda: print_gate(stdout_console(), result, shown))
-    draw(Wanted(svg, html, trace_out), seen)
     if stop is not None:
         raise stop
+    draw(Wanted(svg, html, trace_out), seen)
     raise typer.Exit(result.exit_code)
 
 

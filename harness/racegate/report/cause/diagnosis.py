@@ -55,7 +55,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     title: what it is, in a few words; impact: what would happen to a user
     cause: the finding that the others follow from; consequences: those
-    pair: the two operations; None where the run does not say them, as of a deadlock
+    first, second: the pair; None where the run does not say it, as of a deadlock
     edge: the one that is meant for the pair; to_add: the edge to add, in words
     more_rows: rows of the pair that are not listed
     """
@@ -141,7 +141,8 @@ def _finding_of(conflict: Conflict, findings: Sequence[Finding]) -> Finding:
         return (name or "").partition("@")[0]
 
     wanted = (conflict.buffer, kind_of(conflict.first.name), kind_of(conflict.second.name))
-    return next(f for f in findings if (f.buffer, kind_of(f.op), kind_of(f.other)) == wanted)
+    mine = (f for f in findings if (f.buffer, kind_of(f.op), kind_of(f.other)) == wanted)
+    return next(mine, findings[0])
 
 
 def _title(cause: Finding, pair: Pair | None) -> str:
@@ -206,7 +207,7 @@ def _to_add(trace: Trace, pair: Pair | None, edge: Edge | None) -> str:
         f"before {second.name}"
     )
     if edge is None:
-        return f"none is declared for this pair. Add {place}."
+        return f"None is declared for this pair: put in {place}."
     return f"{edge.name}, {_now(trace, pair, edge)}. Put in {place}."
 
 

@@ -101,13 +101,8 @@ def seating_of(observations: Iterable[Observation]) -> Seating:
     return found
 
 
-def moves_before(seating: Seating, step: int) -> tuple[Move, ...]:
-    """What changed in the rows since the step before. Who took another's row comes first."""
-    steps = [known for known in sorted(seating.rows) if known <= step]
-    if not steps or steps[-1] != step:
-        return ()
-    before = seating.rows[steps[-2]] if len(steps) > 1 else ()
-    after = seating.rows[step]
+def moves_between(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[Move, ...]:
+    """What changed in the rows from one step to the next: who moved, who left, who came."""
     seats, now = _seats(before), _seats(after)
     moves = [
         Move(request=name, row_from=seats.get(name), row_to=now.get(name))
@@ -140,5 +135,7 @@ def _owner(tables: _Tables, block: int) -> str | None:
 
 
 def _latest(by_step: Mapping[int, T], step: int) -> T | None:
+    if step in by_step:
+        return by_step[step]
     known = [at for at in by_step if at <= step]
     return by_step[max(known)] if known else None

@@ -27,7 +27,7 @@ from racegate.history.trace import (
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
 from racegate.report.cause.pair import Pair, Relation, TraceStep, pair_of_conflict
-from racegate.report.cause.seating import Move, Seating, moves_before, noun_of, seating_of
+from racegate.report.cause.seating import Move, Seating, moves_between, noun_of, seating_of
 from racegate.report.timeline.landings import landings_of
 
 
@@ -199,11 +199,15 @@ def _seats(trace: Trace, seating: Seating) -> list[Seats]:
     for at, event in enumerate(trace.events):
         if isinstance(event, HostAccess) and event.step not in begun:
             begun[event.step] = at
-    return [
-        Seats(step=step, at=at, rows=seating.rows_in(step), moves=moves_before(seating, step))
-        for step, at in sorted(begun.items())
-        if step >= 0
-    ]
+    seats: list[Seats] = []
+    before: tuple[str, ...] = ()
+    for step, at in sorted(begun.items()):
+        rows = seating.rows.get(step, before)
+        if step >= 0:
+            moves = moves_between(before, rows)
+            seats.append(Seats(step=step, at=at, rows=rows, moves=moves))
+            before = rows
+    return seats
 
 
 def _what_the_host_knows(trace: Trace) -> dict[int, int | None]:
