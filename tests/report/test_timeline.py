@@ -253,24 +253,31 @@ def test_the_page_of_a_race_says_it_all_and_loads_nothing(tmp_path: Path) -> Non
 SCENARIO = SCENARIOS / "finish_and_condense.toml"
 SEEDED = ["--fault", "accepted-copy-after-row-move"]
 ONE = ["-k", "finish-and-condense", "--workers", "1", "--explore", "eager"]
-CALLS = [
-    ["run", str(SCENARIO), *SEEDED],
-    ["gate", "--scenarios", str(SCENARIOS), *ONE, *SEEDED],
-    ["replay", str(ROW_MOVE)],
-]
+GATE = ["gate", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
-def test_every_command_draws_what_it_is_asked_for(call: list[str], tmp_path: Path) -> None:
-    svg, page, trace = tmp_path / "race.svg", tmp_path / "race.html", tmp_path / "race.json"
-    wanted = ["--svg", str(svg), "--html", str(page), "--trace-out", str(trace)]
+def drawn_by(call: list[str], folder: Path, *options: str) -> list[str]:
+    """What a command that finds the race writes into the files of its options."""
+    files = [folder / option.strip("-") for option in options]
+    wanted = [str(text) for pair in zip(options, files, strict=True) for text in pair]
     result = CliRunner().invoke(app, [*call, *wanted])
     assert result.exit_code == 1, result.output
     assert "*** nothing orders it and d2h:accepted_counts@" in result.output
     assert "wait: accepted-landed" in result.output
-    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
-    assert "Race on accepted_counts_cpu" in page.read_text()
-    assert json.loads(trace.read_text())["traceEvents"]
+    return [file.read_text() for file in files]
+
+
+def test_a_page_comes_from_a_run(tmp_path: Path) -> None:
+    (page,) = drawn_by(["run", str(SCENARIO), *SEEDED], tmp_path, "--html")
+    assert "Race on accepted_counts_cpu" in page
+    assert "Nothing went wrong in this run. With d2h:accepted_counts@3 until" in page
+
+
+@pytest.mark.parametrize("call", [GATE, ["replay", str(ROW_MOVE)]], ids=lambda call: call[0])
+def test_pictures_come_from_gate_and_replay(call: list[str], tmp_path: Path) -> None:
+    svg, trace = drawn_by(call, tmp_path, "--svg", "--trace-out")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert json.loads(trace)["traceEvents"]
 
 
 def test_where_nothing_is_found_nothing_is_drawn(tmp_path: Path) -> None:
