@@ -20,6 +20,7 @@ from racegate.explore.ladder import Climb, Stage
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_code
 from racegate.history.schedule import EAGER, parse_schedule
+from racegate.history.stats import cut_off
 from racegate.repro.search import search
 from racegate.scenario.spec import CacheMode, Expect, Scenario
 from support import checker, scenario
@@ -46,6 +47,15 @@ class TestCutOff:
         cut = Checker(changed(FINISH, steps_max=2)).run()
         assert "request A did not end" in " ".join(cut.unmet)
         assert exit_code([cut.verdict]) == 4
+
+    def test_it_says_who_starved_and_since_when(self) -> None:
+        subject = checker(FINISH)
+        run = subject.execute()
+        assert run.result is not None
+        left = msgspec.structs.replace(run.result, finished={"A": "unfinished", "C": "unfinished"})
+        (said,) = cut_off(subject.scenario, dataclasses.replace(run, result=left))
+        assert "request A did not end and starves: not scheduled since step 3" in said
+        assert "request C did not end" in said and said.count("starves") == 1
 
     def test_a_finding_outweighs_it(self) -> None:
         subject = Checker(msgspec.structs.replace(canary_scenario(CacheMode.ALIGN), steps_max=4))

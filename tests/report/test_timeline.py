@@ -1,34 +1,32 @@
-"""Timelines: what they say of a race, in each of their forms."""
+"""Timelines: what they say of a finding, in each of their forms."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from racegate.check.checker import Checker
+from pictured import WITNESSES, judged, material, renamed, timeline
 from racegate.cli.app import app
-from racegate.faults.catalogue import find_fault
-from racegate.history.schedule import parse_schedule
-from racegate.history.witness import load_witness
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
+from racegate.report.text import cause_panel, print_picture
 from racegate.report.timeline.chrome import chrome_trace
-from racegate.report.timeline.model import Role, Timeline, timeline_of
+from racegate.report.timeline.model import Role, racing_pair, timeline_of
+from racegate.report.timeline.overview import svg_overview
+from racegate.report.timeline.page import finding_page
 from racegate.report.timeline.plain import COLUMNS_MAX, LINES_MAX, plain_timeline
 from racegate.report.timeline.svg import svg_timeline
 from racegate.repro.explain import explain_conflict
+from racegate.scenario.outside.console import PrintableConsole
 from support import SCENARIOS
 
-WITNESSES = SCENARIOS / "witnesses"
 ROW_MOVE = WITNESSES / "accepted-copy-after-row-move.witness.json"
 LOGIC = WITNESSES / "accepted-count-with-hole.witness.json"
 RACES = [
@@ -42,27 +40,12 @@ RACES = [
 ]
 
 
-def traced(name: str) -> Any:
-    """The recorded run of a witness."""
-    witness = load_witness(WITNESSES / f"{name}.witness.json")
-    fault = None if witness.fault is None else find_fault(witness.fault)
-    checker = Checker(witness.scenario, replay="")
-    return checker.execute(schedule=parse_schedule(list(witness.holds)), fault=fault).trace
-
-
-@cache
-def timeline(name: str) -> Timeline:
-    trace = traced(name)
-    conflict = find_conflicts(trace)[0]
-    return timeline_of(trace, conflict.first.name, conflict.second.name)
-
-
 @pytest.mark.parametrize("name", RACES)
 def test_the_model_says_what_explain_says(name: str) -> None:
-    trace = traced(name)
-    for conflict in find_conflicts(trace):
-        explained = explain_conflict(trace, conflict)
-        drawn = timeline_of(trace, explained.first, explained.second)
+    run = judged(name).run
+    for conflict in find_conflicts(run.trace):
+        explained = explain_conflict(run.trace, conflict)
+        drawn = timeline_of(run, racing_pair(run.trace, explained.first, explained.second))
         assert {drawn.first.name, drawn.second.name} == {explained.first, explained.second}
         late = drawn.late
         text = None if late is None else f"edge {late.edge}, waited for in step {late.step}"
@@ -90,10 +73,50 @@ def test_plain_text_fits_and_names_the_pair(name: str) -> None:
 def test_many_accesses_are_counted_and_not_shown() -> None:
     drawn = timeline("accepted-double-remap")
     beside = next(bar for bar in drawn.bars if bar.role is Role.BESIDE)
-    many = [msgspec.structs.replace(beside, at=drawn.first.at + 1)] * 50
+    other = msgspec.structs.replace(beside, touches="reads what is beside it")
+    many = [msgspec.structs.replace(each, at=drawn.first.at + 1) for each in (beside, other) * 25]
     lines = plain_timeline(msgspec.structs.replace(drawn, bars=(*drawn.bars, *many)))
     assert len(lines) <= LINES_MAX
     assert sum("more accesses of the same rows" in line for line in lines) == 1
+
+
+def test_a_held_operation_lands_at_its_point_and_others_at_once() -> None:
+    drawn = timeline("accepted-copy-after-row-move")
+    assert drawn.first.held == "host:condense@4"
+    assert drawn.first.at < drawn.second.at < drawn.first.landed
+    assert drawn.first.until is not None and drawn.first.landed <= drawn.first.until
+    before = [bar for bar in drawn.bars if bar.at < drawn.first.at]
+    assert all(bar.landed == bar.at for bar in before)
+    behind = [b for b in drawn.bars if b.lane == drawn.first.lane and b.at > drawn.first.at]
+    assert all(bar.landed >= drawn.first.landed for bar in behind)
+
+
+def test_requests_are_named_where_they_sit_and_where_they_move() -> None:
+    drawn = timeline("accepted-copy-after-row-move")
+    text = "\n".join(plain_timeline(drawn))
+    assert "rows: 0 A, 1 C" in text
+    assert "C moves from row 1 to row 0; A left row 0" in text
+    assert "row 0 is C's and holds the value of A" in text
+    picture = svg_timeline(drawn)
+    assert "C: row 1 → 0; A left" in picture
+    assert picture.count('class="chip row') == 1, "the row that both touch"
+
+
+def test_a_defect_of_logic_is_drawn_without_a_missing_edge() -> None:
+    drawn = timeline("slot-vs-row-index")
+    assert "under every timing" in "\n".join(plain_timeline(drawn))
+    picture = svg_timeline(drawn)
+    assert "no edge is missing" in picture and "nothing orders" not in picture
+    events = json.loads(chrome_trace(drawn))["traceEvents"]
+    assert not [e for e in events if e.get("cat") == "missing"]
+    assert [e["ph"] for e in events if e.get("cat") == "value"] == ["s", "f"]
+
+
+def test_a_trace_says_what_is_held_and_who_moves() -> None:
+    events = json.loads(chrome_trace(timeline("accepted-copy-after-row-move")))["traceEvents"]
+    held = [e["name"] for e in events if e.get("cat") == "held" and e["ph"] == "b"]
+    assert "d2h:accepted_counts@3 held until host:condense@4" in held
+    assert "C moves from row 1 to row 0" in [e["name"] for e in events if e["ph"] == "i"]
 
 
 @pytest.mark.parametrize("name", RACES)
@@ -117,47 +140,63 @@ def test_a_picture_is_xml_and_shows_the_pair_inside_it(name: str) -> None:
     root = ElementTree.fromstring(svg_timeline(timeline(name)))
     space = "{http://www.w3.org/2000/svg}"
     width, height = map(float, root.attrib["viewBox"].split()[2:])
-    boxes = {b.attrib["class"]: b for b in root.iter(f"{space}rect") if "rx" in b.attrib}
-    assert {"first", "second"} <= set(boxes)
-    for box in boxes.values():
-        assert 0 <= float(box.attrib["x"]) <= width - float(box.attrib["width"])
-        assert 0 <= float(box.attrib["y"]) <= height
+    groups = {g.attrib.get("class", "").partition(" ")[0] for g in root.iter(f"{space}g")}
+    assert {"first", "second"} <= groups
+    for box in root.iter(f"{space}rect"):
+        x, y = float(box.attrib.get("x", 0)), float(box.attrib.get("y", 0))
+        assert 0 <= x <= width - float(box.attrib["width"])
+        assert 0 <= y <= height - float(box.attrib["height"])
     texts = "\n".join(text.text or "" for text in root.iter(f"{space}text"))
     assert timeline(name).first.name in texts and timeline(name).second.name in texts
     assert "missing: nothing orders" in texts
+    assert sum("missing" in p.attrib["class"] for p in root.iter(f"{space}path")) == 1
 
 
 def test_hostile_names_are_escaped() -> None:
-    drawn = timeline("accepted-double-remap")
-    bad = "<script>alert(1)</script>&\"'"
-    bars = tuple(msgspec.structs.replace(bar, name=bad) for bar in drawn.bars)
-    hostile = msgspec.structs.replace(drawn, bars=bars, buffer=bad)
-    picture = svg_timeline(hostile)
+    bad = "<script>alert(1)</script>&\"'\x1b\u202e"
+    hostile = renamed(material("accepted-double-remap"), bad)
+    assert hostile.timeline is not None
+    picture, page = svg_timeline(hostile.timeline), finding_page(hostile)
+    shown = bad.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
     assert "<script" not in picture
-    assert bad in (ElementTree.fromstring(picture)[0].text or "")
-    assert json.loads(chrome_trace(hostile))
+    assert shown in (ElementTree.fromstring(picture)[0].text or "")
+    assert page.count("<script") == 1, "the page's own"
+    assert not {"\x1b", "\u202e"} & set(page + picture)
+    assert json.loads(chrome_trace(hostile.timeline))
+    console = PrintableConsole(width=200)
+    with console.capture() as told:
+        console.print(cause_panel(hostile.diagnosis))
+        print_picture(console, plain_timeline(hostile.timeline))
+    assert "\\x1b" in told.get() and not {"\x1b", "\u202e"} & set(told.get())
+
+
+def test_a_long_run_is_a_few_shapes() -> None:
+    """Thousands of elements are what makes a page slow to open."""
+    drawn = timeline("accepted-copy-after-row-move")
+    other = next(bar for bar in drawn.bars if bar.role is Role.OTHER and bar.lane)
+    end = drawn.bars[-1].at
+    more = [
+        msgspec.structs.replace(other, at=end + n, landed=end + n, until=end + n)
+        for n in range(2_000)
+    ]
+    long = msgspec.structs.replace(drawn, bars=(*drawn.bars, *more))
+    picture = svg_overview(long)
+    root = ElementTree.fromstring(picture)
+    paths = [p for p in root.iter() if p.tag.endswith("path")]
+    assert len(paths) == len(drawn.lanes) + 2, "one for each lane, and one for each of the pair"
+    assert len(list(root.iter())) < 100
+    assert plain_timeline(long) == plain_timeline(drawn)
 
 
 def test_what_does_not_race_is_not_drawn() -> None:
     with pytest.raises(ExplainError, match="do not race in this run"):
-        timeline_of(traced(RACES[0]), "host:condense@4", "host:condense@4")
-
-
-def test_explain_draws_what_it_is_asked_for(tmp_path: Path) -> None:
-    svg, trace = tmp_path / "race.svg", tmp_path / "race.json"
-    call = ["explain", str(ROW_MOVE), "--svg", str(svg), "--trace-out", str(trace)]
-    result = CliRunner().invoke(app, call)
-    assert result.exit_code == 0, result.output
-    assert "*** nothing orders it and d2h:accepted_counts@3" in result.output
-    assert "wait: accepted-landed" in result.output
-    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
-    assert json.loads(trace.read_text())["traceEvents"]
+        racing_pair(judged(RACES[0]).run.trace, "host:condense@4", "host:condense@4")
 
 
 class Reader(HTMLParser):
     """Open tags are closed, and nothing is loaded."""
 
-    VOID = frozenset({"meta", "br"})
+    VOID = frozenset({"meta", "br", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +204,7 @@ class Reader(HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in {"script", "link", "img", "iframe"}
+        assert tag not in {"link", "img", "iframe"}
         assert not {"src", "href"} & {name for name, _ in attrs}
         if tag not in self.VOID:
             self.open.append(tag)
@@ -184,8 +223,13 @@ def test_the_page_of_a_race_says_it_all_and_loads_nothing(tmp_path: Path) -> Non
     page = tmp_path / "race.html"
     hostile = tmp_path / "<b onload=x>.witness.json"
     hostile.write_bytes(ROW_MOVE.read_bytes())
-    result = CliRunner().invoke(app, ["explain", str(hostile), "--html", str(page)])
+    svg, trace = tmp_path / "race.svg", tmp_path / "race.json"
+    wanted = ["--html", str(page), "--svg", str(svg), "--trace-out", str(trace)]
+    result = CliRunner().invoke(app, ["explain", str(hostile), *wanted])
     assert result.exit_code == 0, result.output
+    assert "*** nothing orders it and d2h:accepted_counts@3" in result.output
+    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+    assert json.loads(trace.read_text())["traceEvents"]
     reader = Reader()
     reader.feed(page.read_text())
     assert reader.open == []
@@ -193,31 +237,71 @@ def test_the_page_of_a_race_says_it_all_and_loads_nothing(tmp_path: Path) -> Non
     for said in (
         "Race on accepted_counts_cpu",
         "inputs.accepted of request C at [0] is 2, the reference has 1",
-        "d2h:accepted_counts@3 and host:condense@4",
-        "a wait of host for that event, before host:condense@4",
-        "edge accepted-landed, waited for in step 4",
+        "and nothing orders it with",
+        "a wait of host for it before host:condense@4",
+        "accepted-landed, which comes too late: the wait stands behind host:condense@4",
         "<b onload=x>.witness.json",
         "One hold decides",
         "d2h:accepted_counts@C.0 until host:condense@C.1",
         "missing: nothing orders",
+        "first divergence",
+        "kernels are deterministic functions",
     ):
         assert said in text, said
 
 
-def test_a_page_is_about_a_witness(tmp_path: Path) -> None:
-    scenario = SCENARIOS / "finish_and_condense.toml"
+SCENARIO = SCENARIOS / "finish_and_condense.toml"
+SEEDED = ["--fault", "accepted-copy-after-row-move"]
+ONE = ["-k", "finish-and-condense", "--workers", "1", "--explore", "eager"]
+GATE = ["gate", "--scenarios", str(SCENARIOS), *ONE, *SEEDED]
+
+
+def drawn_by(call: list[str], folder: Path, *options: str) -> list[str]:
+    """What a command that finds the race writes into the files of its options."""
+    files = [folder / option.strip("-") for option in options]
+    wanted = [str(text) for pair in zip(options, files, strict=True) for text in pair]
+    result = CliRunner().invoke(app, [*call, *wanted])
+    assert result.exit_code == 1, result.output
+    assert "*** nothing orders it and d2h:accepted_counts@" in result.output
+    assert "wait: accepted-landed" in result.output
+    return [file.read_text() for file in files]
+
+
+def test_a_page_comes_from_a_run(tmp_path: Path) -> None:
+    (page,) = drawn_by(["run", str(SCENARIO), *SEEDED], tmp_path, "--html")
+    assert "Race on accepted_counts_cpu" in page
+    assert "Nothing went wrong in this run. With d2h:accepted_counts@3 until" in page
+
+
+@pytest.mark.parametrize("call", [GATE, ["replay", str(ROW_MOVE)]], ids=lambda call: call[0])
+def test_pictures_come_from_gate_and_replay(call: list[str], tmp_path: Path) -> None:
+    svg, trace = drawn_by(call, tmp_path, "--svg", "--trace-out")
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert json.loads(trace)["traceEvents"]
+
+
+def test_where_nothing_is_found_nothing_is_drawn(tmp_path: Path) -> None:
+    svg = tmp_path / "race.svg"
+    call = ["run", str(SCENARIOS / "steady_mixed_accepts.toml"), "--svg", str(svg)]
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 0, result.output
+    assert f"nothing was found, so {svg} is not written" in result.output
+    assert not svg.exists()
+
+
+def test_pictures_are_of_one_witness(tmp_path: Path) -> None:
+    call = ["replay", str(ROW_MOVE), str(LOGIC), "--html", str(tmp_path / "race.html")]
+    result = CliRunner().invoke(app, call)
+    assert result.exit_code == 2
+    assert "pictures are of one witness" in result.output
+
+
+def test_a_page_is_about_a_finding(tmp_path: Path) -> None:
     pair = ["--pair", "d2h:accepted_counts@3", "host:condense@4"]
-    call = ["explain", str(scenario), *pair, "--fault", "accepted-copy-after-row-move"]
+    call = ["explain", str(SCENARIO), *pair, *SEEDED]
     svg, html = tmp_path / "race.svg", tmp_path / "race.html"
     assert CliRunner().invoke(app, [*call, "--svg", str(svg)]).exit_code == 0
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")
     result = CliRunner().invoke(app, [*call, "--html", str(html)])
     assert result.exit_code == 2
-    assert "a page is about a witness" in result.output
-
-
-def test_a_defect_of_logic_has_no_picture(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["explain", str(LOGIC), "--svg", str(tmp_path / "race.svg")])
-    assert result.exit_code == 2
-    assert "nothing races, so" in result.output
-    assert not (tmp_path / "race.svg").exists()
+    assert "a page is about a finding" in result.output

@@ -137,6 +137,13 @@ class Checker:
         run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited, memo=memo)
         return self.judge(run, schedule=schedule, fault=fault)
 
+    def run_judged(
+        self, *, schedule: Schedule = EAGER, fault: Fault | None = None, is_audited: bool = False
+    ) -> Judged:
+        """Runs and judges, and keeps the run."""
+        run = self.execute(schedule=schedule, fault=fault, is_audited=is_audited)
+        return self.judged(run, schedule=schedule, fault=fault)
+
     def with_holds(
         self,
         eager: RunResult,

@@ -132,7 +132,7 @@ class Judge:
         """Why a run in which nothing is wrong would be no proof."""
         unmet: tuple[str, ...] = ()
         if run.result is not None:
-            unmet = cut_off(self._expected.scenario, run.result) + vacuous(stats)
+            unmet = cut_off(self._expected.scenario, run) + vacuous(stats)
         if has_unordered_query(run.trace):
             unmet += (
                 "a completion flag was queried where nothing orders it: other schedules "

@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.table import Table
 
+from racegate.check.checker import Checker
 from racegate.cli.ci import (
     BaselineOption,
     ChangedOption,
@@ -44,9 +45,18 @@ from racegate.cli.options import (
     tell,
     write_json,
 )
+from racegate.cli.pictures import (
+    Examined,
+    HtmlOption,
+    SvgOption,
+    TraceOutOption,
+    Wanted,
+    draw,
+    seen_in,
+)
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign
+from racegate.history.finding import Benign, Verdict
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.selection import changed_files
@@ -95,6 +105,9 @@ def gate(
     junit: JunitOption = None,
     sarif: SarifOption = None,
     github: GithubOption = None,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run every scenario on the virtual device through all oracles. The result is the same for any
@@ -109,11 +122,7 @@ def gate(
         is_update=bool(update_baseline),
     )
     ci.check()
-    given = _given(scenarios, must_fail)
-    if changed is not None:
-        given = given.among(changed_files(changed))
-    if select is not None:
-        given = given.selected(select)
+    given = _chosen(_given(scenarios, must_fail), changed, select)
     if only_list:
         _print_list(given, json)
         return
@@ -128,7 +137,8 @@ def gate(
         is_audited=audit is Audit.ON,
     )
     run = partial(run_gate, given, look=look, fault=fault, seed=seed, timeout_s=timeout)
-    shown = _Shown(benign=benign_of(strict), ci=ci, json=json)
+    wanted = Wanted(svg, html, trace_out)
+    shown = _Shown(benign=benign_of(strict), ci=ci, json=json, wanted=wanted)
     raise typer.Exit(_gated(partial(run, workers=workers or cores()), given, shown))
 
 
@@ -144,9 +154,9 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
             progress.stop()
             # Half a gate is no baseline, nor beside one.
             half = replace(shown, ci=shown.ci._replace(baseline=None))
-            half.show(known_result(error, GateResult), given)
+            half.show(known_result(error, GateResult), given, None)
             raise
-    return shown.show(found, given)
+    return shown.show(found, given, _first_seen(given, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +166,16 @@ class _Shown:
     benign: Benign
     ci: CiOptions
     json: str | None
+    wanted: Wanted
 
-    def show(self, found: GateResult, given: GateSpec) -> int:
-        """Tells it, and gives the exit code."""
+    def show(self, found: GateResult, given: GateSpec, seen: Examined | None) -> int:
+        """Tells it, draws what was looked at, and gives the exit code."""
         judged = msgspec.structs.replace(found, benign=self.benign)
         result = beside_baseline(judged, self.ci)
-        tell(self.json, result, lambda: print_gate(stdout_console(), result))
+        shown = {} if seen is None else {seen.judged.result.scenario: seen.shown}
+        tell(self.json, result, lambda: print_gate(stdout_console(), result, shown))
         write_reports(result, given, self.ci)
+        draw(self.wanted, seen)
         return result.exit_code
 
 
@@ -175,6 +188,27 @@ def _given(named: Path | None, must_fail: Path | None) -> GateSpec:
         scenarios=tuple(load_all(scenario_paths(scripts))),
         must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
     )
+
+
+def _chosen(given: GateSpec, changed: str | None, select: str | None) -> GateSpec:
+    """What of it differs from a commit, and has the words of an expression."""
+    if changed is not None:
+        given = given.among(changed_files(changed))
+    return given if select is None else given.selected(select)
+
+
+def _first_seen(given: GateSpec, result: GateResult) -> Examined | None:
+    """The first scenario with a finding, run again to be looked at: one defect shows in many. One
+    in which it matters comes before one in which it does not.
+    """
+    found = [run for run in result.scenarios if run.findings]
+    matter = [run for run in found if run.verdict is not Verdict.BENIGN]
+    if not found:
+        return None
+    run = (*matter, *found)[0]
+    path, scenario = next(each for each in given.scenarios if each[1].name == run.scenario)
+    fault = None if run.fault is None else find_fault(run.fault)
+    return seen_in(Checker(scenario, replay=f"racegate run {path}"), run, fault)
 
 
 def _print_list(given: GateSpec, json: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +20,22 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import (
+    Examined,
+    HtmlOption,
+    SvgOption,
+    TraceOutOption,
+    Wanted,
+    draw,
+    seen_in,
+    shown_of,
+)
 from racegate.device.cuda.pacing import Pacing
+from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import EXIT_CODES, worst_of
-from racegate.history.witness import load_witness
+from racegate.history.witness import Witness, load_witness
 from racegate.interpose.launch import open_device
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.interpose.workflow.replay import ProgramReplays, render_replay, replay_program
@@ -38,6 +49,9 @@ from racegate.vllm.replay import judge_again
 from racegate.vllm.report import print_engine_verdict
 from racegate.vllm.witness import is_engine_witness, outcome_of, read_witness
 
+if TYPE_CHECKING:
+    from racegate.device.cuda.site import CudaSite
+
 app = typer.Typer(add_completion=False)
 
 
@@ -48,11 +62,17 @@ def replay(
     device: DeviceOption = DeviceKind.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     timeout: RunTimeoutOption = 0.0,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run witnesses again, of the engine, of programs or of vLLM releases: 1 reproduced, 4 not
     realised, 5 another signature, 6 nothing found; of several the worst outcome.
     """
+    wanted = Wanted(svg, html, trace_out)
+    if len(files) > 1 or any(is_engine_witness(f) or is_program_witness(f) for f in files):
+        wanted.refuse_all("pictures are of one witness of the engine")
     if any(map(is_engine_witness, files)):
         raise typer.Exit(_replay_releases(files, json))
     if any(map(is_program_witness, files)):
@@ -71,7 +91,9 @@ def replay(
                 replay_witness(witness, times=times, command=command, cuda=site, checkers=checkers)
             )
             progress.advance(task)
-    tell(json, _replay_object(files, results, device), lambda: _show(files, results))
+    seen = _seen(witnesses, results, site, checkers)
+    tell(json, _replay_object(files, results, device), lambda: _show(files, results, seen))
+    draw(wanted, seen)
     raise typer.Exit(exit_code_of(results))
 
 
@@ -113,9 +135,19 @@ def exit_code_of(results: Sequence[Replay]) -> ExitCode:
     return EXIT_CODES[worst_of(result.outcome for result in results)]
 
 
-def _show(files: list[Path], results: list[Replay]) -> None:
+def _seen(
+    witnesses: list[Witness], results: list[Replay], site: CudaSite | None, checkers: Checkers
+) -> Examined | None:
+    """The run of a witness that is replayed alone, to be looked at."""
+    if len(witnesses) > 1:
+        return None
+    fault = None if witnesses[0].fault is None else find_fault(witnesses[0].fault)
+    return seen_in(checkers.of(witnesses[0].scenario, cuda=site), results[0].last, fault)
+
+
+def _show(files: list[Path], results: list[Replay], seen: Examined | None) -> None:
     if len(files) == 1:
-        print_replay(stdout_console(), results[0])
+        print_replay(stdout_console(), results[0], shown_of(seen))
     else:
         print_replays(stdout_console(), files, results)
 

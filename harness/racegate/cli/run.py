@@ -32,6 +32,15 @@ from racegate.cli.options import (
     stdout_console,
     tell,
 )
+from racegate.cli.pictures import (
+    HtmlOption,
+    SvgOption,
+    TraceOutOption,
+    Wanted,
+    draw,
+    seen_in,
+    shown_of,
+)
 from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
@@ -84,6 +93,9 @@ def run(
     audit: AuditOption = Audit.ON,
     strict: StrictOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    trace_out: TraceOutOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly, with holds or through the ladder, and judge it."""
@@ -104,16 +116,18 @@ def run(
     is_audited = audit is Audit.ON
     with limited_time(timeout, f"running {loaded.name}"):
         checker = Checker(loaded, replay=command, cuda=site)
+        judged = None
         if explore is Explore.EAGER:
-            result = checker.run(schedule=schedule, fault=found, is_audited=is_audited)
-            result = with_reasons(checker, result, found)
+            judged = checker.run_judged(schedule=schedule, fault=found, is_audited=is_audited)
+            result = with_reasons(checker, judged.result, found)
         else:
             searched = partial(search, checker, fault=found, budget=budget, seed=seed)
             with counted("searching schedules", total=budget) as on_run:
                 result = searched(is_audited=is_audited, on_run=on_run)
-    if device is DeviceKind.VIRTUAL and not is_audited:
-        result = unaudited(result)
-    tell(json, run_object(result), lambda: print_run(stdout_console(), result))
+    result = result if is_audited or device is DeviceKind.CUDA else unaudited(result)
+    seen = seen_in(checker, result, found, judged)
+    tell(json, run_object(result), lambda: print_run(stdout_console(), result, shown_of(seen)))
+    draw(Wanted(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))

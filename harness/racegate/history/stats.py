@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.history.run import EngineResult, Run
+from racegate.history.observe import Boundary
+from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import Expect, Scenario
 
 UNFINISHED_SHOWN_MAX = 4
+STARVED_STEPS_MIN = 4  # passed over for fewer, a request only waits its turn
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,18 +95,40 @@ def vacuous(stats: Stats) -> tuple[str, ...]:
     return ()
 
 
-def cut_off(scenario: Scenario, result: EngineResult) -> tuple[str, ...]:
+def cut_off(scenario: Scenario, run: Run) -> tuple[str, ...]:
     """Why a run did not come to its end, if it did not: what is behind it nobody has seen."""
+    result = run.result
+    if result is None:
+        return ()
     unfinished = sorted(name for name, why in result.finished.items() if why == "unfinished")
     if not unfinished and not result.in_flight:
         return ()
-    left = [f"request {name} did not end" for name in unfinished[:UNFINISHED_SHOWN_MAX]]
+    starved = _starved_since(run)
+    left = [
+        f"request {name} did not end{starved.get(name, '')}"
+        for name in unfinished[:UNFINISHED_SHOWN_MAX]
+    ]
     if len(unfinished) > UNFINISHED_SHOWN_MAX:
         left.append(f"{len(unfinished) - UNFINISHED_SHOWN_MAX} more did not")
     if result.in_flight:
         left.append(f"{result.in_flight} steps were in flight")
     where = f"after {result.steps} steps, steps_max is {scenario.steps_max}"
     return (f"cut off {where}: {', '.join(left)}",)
+
+
+def _starved_since(run: Run) -> dict[str, str]:
+    """In words, since when requests that were scheduled once were not any more."""
+    plans = [seen for seen in run.observations if seen.boundary is Boundary.SCHEDULED]
+    last: dict[str, int] = {}
+    for seen in plans:
+        for request, *_ in seen.values.get("plan", ()):
+            last[request] = seen.step
+    end = plans[-1].step if plans else 0
+    return {
+        name: f" and starves: not scheduled since step {step}"
+        for name, step in last.items()
+        if step + STARVED_STEPS_MIN <= end
+    }
 
 
 def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:

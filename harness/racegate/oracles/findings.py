@@ -51,8 +51,8 @@ def _from_conflict(
     )
     if edge is None:
         message += (
-            f"No declared edge covers {conflict.buffer}: record an event behind {first.name} and "
-            f"let the lane of {second.name} wait for it before."
+            f"No declared edge is for this pair: record an event behind {first.name} and let the "
+            f"lane of {second.name} wait for it before."
         )
     else:
         message += (
@@ -124,15 +124,16 @@ def signature(*parts: str) -> str:
 
 
 def _edge_for(conflict: Conflict, edges: Sequence[Edge]) -> Edge | None:
-    """The edge that is meant to order the pair; failing that, one on the buffer."""
-    covering = [edge for edge in edges if _matches(conflict.buffer, edge.buffers)]
-    meant = [
+    """The edge that is meant to order the pair: both operations are its own."""
+    first, second = label(conflict.first.name), label(conflict.second.name)
+    meant = (
         edge
-        for edge in covering
-        if _matches(label(conflict.first.name), edge.first)
-        and _matches(label(conflict.second.name), edge.second)
-    ]
-    return next(iter((*meant, *covering)), None)
+        for edge in edges
+        if _matches(conflict.buffer, edge.buffers)
+        and _matches(first, edge.first)
+        and _matches(second, edge.second)
+    )
+    return next(meant, None)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -14,9 +14,17 @@ from racegate.evaluation.effort import Effort
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered, PathStep
+from racegate.report.cause.diagnosis import Diagnosis
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
-from racegate.report.text import print_breakages, print_run, print_selfcheck
+from racegate.report.text import (
+    Shown,
+    cause_panel,
+    print_breakages,
+    print_picture,
+    print_run,
+    print_selfcheck,
+)
 from racegate.repro.explain import Explained, Explanation, Racing
 from racegate.repro.operations import OperationEntry, OpsObject, base_of, is_action
 from racegate.repro.replay import Replay
@@ -26,9 +34,9 @@ from racegate.scenario.outside.console import line, lines
 HOLDS_SHOWN_MAX = 24
 
 
-def print_replay(console: Console, result: Replay) -> None:
-    """What the replays showed, and whether they were the same bit for bit."""
-    print_run(console, result.last)
+def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
+    """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
+    print_run(console, result.last, shown)
     count = result.outcomes.get(result.outcome, 0)
     style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
     what = f" {count} of {result.times}: {result.witness}"
@@ -61,10 +69,13 @@ def print_explanation(
     console: Console,
     explanation: Explained,
     picture: Sequence[str] = (),
+    diagnosis: Diagnosis | None = None,
 ) -> None:
     """A path that orders a pair, or what a race lacks and which hold decides. picture: lines that
-    show the race
+    show the race; diagnosis: of a failure
     """
+    if diagnosis is not None:
+        console.print(cause_panel(diagnosis))
     if isinstance(explanation, Ordered):
         console.print(f"ordered: {explanation.first} comes before {explanation.second}")
         console.print(f"  {explanation.first}")
@@ -76,6 +87,7 @@ def print_explanation(
         return
     if explanation.race is None:
         console.print("No two operations race: what goes wrong, goes wrong in every schedule.")
+        print_picture(console, picture)
     else:
         _print_race(console, explanation.race, picture)
     _print_difference(console, explanation)
@@ -91,8 +103,7 @@ def _print_race(console: Console, race: Racing, picture: Sequence[str]) -> None:
     _print_path(console, race.would_protect)
     if race.late_wait is not None:
         console.print(f"A wait that covers it exists, but stands behind it: {race.late_wait}.")
-    for drawn in ("", *picture, "") if picture else ():
-        console.print(drawn, highlight=False)
+    print_picture(console, picture)
 
 
 def _print_path(console: Console, path: Iterable[PathStep]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,9 +18,17 @@ ITEMS = ("- ", "* ")
 
 def render(template: str, **values: object) -> str:
     """A template of this package. Raises jinja2.UndefinedError for a name that has no value."""
+    is_page = template.endswith((".html.j2", ".svg.j2"))
+    text = _templates(is_page=is_page).get_template(template).render(**values)
+    return filled(text) if template.endswith(".md.j2") else text
+
+
+@cache
+def _templates(*, is_page: bool) -> Environment:
+    """Compiled once. is_page: what is put in is text, whatever stands in it"""
     templates = Environment(
         loader=PackageLoader("racegate.report"),
-        autoescape=template.endswith((".html.j2", ".svg.j2")),
+        autoescape=is_page,
         finalize=_fit,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -27,8 +36,7 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
     )
     templates.filters["plain"] = printable_markdown
-    text = templates.get_template(template).render(**values)
-    return filled(text) if template.endswith(".md.j2") else text
+    return templates
 
 
 def _fit(value: object) -> object:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -12,6 +12,8 @@ from rich.table import Table
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
+from racegate.report.cause.diagnosis import Diagnosis
+from racegate.report.cause.pair import Relation
 from racegate.scenario.outside.console import line, lines
 
 if TYPE_CHECKING:  # or a single run would import the gate
@@ -29,6 +31,13 @@ _STYLE = {
     Verdict.INCONCLUSIVE: "yellow",
     Verdict.BROKEN_HARNESS: "bold magenta",
 }
+
+
+class Shown(NamedTuple):
+    """What is shown of a finding. picture: lines"""
+
+    diagnosis: Diagnosis
+    picture: Sequence[str]
 
 
 def gate_table(result: GateResult) -> Table:
@@ -53,13 +62,17 @@ def gate_table(result: GateResult) -> Table:
     return table
 
 
-def print_gate(console: Console, result: GateResult) -> None:
-    """The table, findings of each failing scenario, and the verdict with its assumptions."""
+def print_gate(
+    console: Console, result: GateResult, shown: Mapping[str, Shown] | None = None
+) -> None:
+    """The table, findings of each failing scenario, and the verdict with its assumptions. shown: of
+    scenarios, by name
+    """
     console.print(gate_table(result))
     for run in result.scenarios:
         if run.findings or run.unmet or run.breakages:
             console.print(line((run.scenario, "bold")))
-            _print_details(console, run)
+            _print_details(console, run, (shown or {}).get(run.scenario))
     _print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
         _print_reasons(console, "warning", [UNAUDITED])
@@ -98,8 +111,8 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     )
 
 
-def print_run(console: Console, run: RunResult) -> None:
-    """One run: configuration, verdict, findings, counts."""
+def print_run(console: Console, run: RunResult, shown: Shown | None = None) -> None:
+    """One run: configuration, verdict, findings, counts. shown: of what was found"""
     fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
     console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
     engine = run.config["engine"]
@@ -112,7 +125,7 @@ def print_run(console: Console, run: RunResult) -> None:
         state = ("realised", "") if hold.realised else ("not realised", "yellow")
         counts = f" ({hold.realised} of {hold.matched} operations)"
         console.print(line(f"hold {hold.hold}: ", state, counts))
-    _print_details(console, run)
+    _print_details(console, run, shown)
     stats = run.stats
     console.print(
         f"{stats.steps} steps, {stats.ops} operations ({stats.overlapped_ops} may run while the "
@@ -138,14 +151,34 @@ def _searched(run: RunResult) -> str:
     return text
 
 
-def _print_details(console: Console, run: RunResult) -> None:
-    for finding in run.findings[:FINDINGS_SHOWN_MAX]:
-        console.print(finding_panel(finding))
-    hidden = len(run.findings) - FINDINGS_SHOWN_MAX
-    if hidden > 0:
-        console.print(f"... and {hidden} more findings (all of them with --json -)")
+def _print_details(console: Console, run: RunResult, shown: Shown | None) -> None:
+    """One cause, with its picture and what follows from it; the oracles name causes first."""
+    if shown is not None:
+        console.print(cause_panel(shown.diagnosis))
+        print_picture(console, shown.picture)
+        _print_consequences(console, shown.diagnosis.consequences)
+    elif run.findings:
+        console.print(finding_panel(run.findings[0]))
+        _print_consequences(console, run.findings[1:])
     _print_reasons(console, "not exercised", run.unmet)
     print_breakages(console, run.breakages)
+
+
+def print_picture(console: Console, picture: Sequence[str]) -> None:
+    """A timeline, with room around it."""
+    for drawn in ("", *picture, "") if picture else ():
+        console.print(drawn, highlight=False)
+
+
+def _print_consequences(console: Console, findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    console.print(line(("in the same run", "bold"), f", {len(findings)} more:"))
+    for finding in findings[:FINDINGS_SHOWN_MAX]:
+        console.print(line("  ", (str(finding.kind), "red"), f"  {finding.message}"))
+    hidden = len(findings) - FINDINGS_SHOWN_MAX
+    if hidden > 0:
+        console.print(f"  ... and {hidden} more findings (all of them with --json -)")
 
 
 def _print_reasons(console: Console, what: str, reasons: Iterable[str]) -> None:
@@ -157,6 +190,32 @@ def print_breakages(console: Console, breakages: Iterable[Breakage]) -> None:
     """Errors of the harness, a paragraph each."""
     for breakage in breakages:
         console.print(line(("broken harness", "bold magenta"), f": {breakage.text}"))
+
+
+def cause_panel(diagnosis: Diagnosis) -> Panel:
+    """What would happen to a user, the pair, whose the rows are, the edge, and how to see it."""
+    facts = Table.grid(padding=(0, 2))
+    first, second = diagnosis.first, diagnosis.second
+    if first is not None and second is not None:
+        is_race = diagnosis.relation is Relation.UNORDERED
+        between = "nothing orders it with" if is_race else "and, under every timing, behind it"
+        facts.add_row(line(("pair", "dim")), f"{first.name} on {first.lane} {first.verb}")
+        facts.add_row("", between)
+        facts.add_row("", f"{second.name} on {second.lane} {second.verb}")
+    if diagnosis.buffer is not None:
+        places = [f"{diagnosis.buffer} {place.text}" for place in diagnosis.places]
+        more = [f"and {diagnosis.more_rows} more"] if diagnosis.more_rows else []
+        facts.add_row(line(("rows", "dim")), lines([*places, *more] or [diagnosis.buffer]))
+    facts.add_row(line(("edge", "dim")), diagnosis.to_add)
+    if diagnosis.edge is not None:
+        facts.add_row("", f"without it {diagnosis.edge.reason}")
+    if diagnosis.relation is Relation.ORDERED:
+        facts.add_row(line(("seen", "dim")), lines(diagnosis.cause.message.split("\n")))
+    parts: list[RenderableType] = [line((diagnosis.impact, "bold")), "", facts]
+    if diagnosis.replay:
+        parts.append(line((f"replay: {diagnosis.replay}", "bold")))
+    title = line(diagnosis.cause.signature)
+    return Panel(Group(*parts), title=title, title_align="left", border_style="red")
 
 
 def finding_panel(finding: Finding) -> Panel:

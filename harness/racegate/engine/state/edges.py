@@ -73,6 +73,8 @@ COUNT_COPY_AFTER_KERNEL = Edge(
     after="d2h:valid_count on the counts stream",
     buffers=("valid_count_gpu",),
     reason="the copy stream would read the count before the kernel wrote it",
+    first=("kernel:*",),
+    second=("d2h:valid_count",),
 )
 VALID_COUNT_LANDED = Edge(
     name="valid-count-landed",
@@ -80,6 +82,8 @@ VALID_COUNT_LANDED = Edge(
     after="the host's deferred correction",
     buffers=("valid_count_cpu",),
     reason="the host would correct its mirrors with a count that has not landed",
+    first=("d2h:valid_count",),
+    second=("host:*",),
 )
 COUNT_RELEASE = Edge(
     name="count-release",
@@ -87,6 +91,8 @@ COUNT_RELEASE = Edge(
     after="free:valid_count on the compute stream",
     buffers=("valid_count_gpu",),
     reason="the compute stream would reuse the memory while the copy still reads it",
+    first=("d2h:valid_count",),
+    second=("free:*",),
 )
 ACCEPTED_LANDED = Edge(
     name="accepted-landed",
@@ -94,6 +100,8 @@ ACCEPTED_LANDED = Edge(
     after="the host reading accepted counts",
     buffers=("accepted_counts_cpu",),
     reason="the host would pick recurrent state columns with counts that have not landed",
+    first=("d2h:accepted_counts",),
+    second=("host:*",),
 )
 OUTPUT_COPY_AFTER_STEP = Edge(
     name="output-copy-after-step",
@@ -101,6 +109,8 @@ OUTPUT_COPY_AFTER_STEP = Edge(
     after="d2h:sampled on the output stream",
     buffers=("sampled_gpu",),
     reason="the copy stream would read the tokens before the sampler wrote them",
+    first=("kernel:*", "graph:*"),
+    second=("d2h:sampled",),
 )
 OUTPUT_LANDED = Edge(
     name="output-landed",
@@ -108,6 +118,8 @@ OUTPUT_LANDED = Edge(
     after="the host processing the step's output, and the memory of the tokens being freed",
     buffers=("sampled_cpu", "sampled_gpu"),
     reason="the scheduler would process tokens that have not landed",
+    first=("d2h:sampled",),
+    second=("host:*", "free:*"),
 )
 
 _POOLS = ("kv.*", "draft_kv", "state.*", "conv.*")
@@ -159,6 +171,8 @@ DRAFTS_LANDED = Edge(
     after="the host building grammar masks",
     buffers=("next_token_cpu", "drafts_cpu"),
     reason="masks would be built for tokens that have not landed, or for those of another step",
+    first=("d2h:next_token", "d2h:drafts"),
+    second=("host:*",),
 )
 DRAFTS_RELEASE = Edge(
     name="drafts-release",
@@ -167,6 +181,7 @@ DRAFTS_RELEASE = Edge(
     buffers=("next_token_gpu", "drafts_gpu"),
     reason="the compute stream would reuse the memory while the copies still read it",
     first=("d2h:next_token", "d2h:drafts"),
+    second=("free:*",),
 )
 MASK_GUARD = Edge(
     name="mask-guard",
@@ -174,6 +189,8 @@ MASK_GUARD = Edge(
     after="the host rewriting the pinned masks",
     buffers=("mask_cpu",),
     reason="an earlier step would be masked for the tokens of this one",
+    first=("h2d:mask",),
+    second=("host:*",),
 )
 
 EDGES = (

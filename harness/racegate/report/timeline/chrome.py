@@ -1,8 +1,9 @@
 """A timeline in the trace event format of Chrome, which Perfetto and chrome://tracing open.
 
 One thread per lane; what the host did is a slice, an operation of a stream an async slice from its
-issue until the host knows that it is complete. Edges are flows; the missing one is a flow between
-the pair, of the category `missing`. A unit of time is a place in the order of issue.
+issue until the host knows that it is complete, and one of the category `held` as long as a hold
+keeps it. A request that changes its row is an instant. Edges are flows; the missing one is a flow
+between the pair, of the category `missing`. A unit of time is a place in the order of issue.
 
 Format: Trace Event Format, the document linked from Perfetto's documentation on external formats.
 """
@@ -14,7 +15,9 @@ from typing import Any
 import msgspec
 
 from racegate.history.trace import HOST
-from racegate.report.timeline.model import Arrow, Bar, Timeline
+from racegate.report.cause.pair import Relation
+from racegate.report.cause.seating import Move
+from racegate.report.timeline.model import Arrow, Bar, Seats, Timeline
 
 UNIT_US = 1_000  # one place in the order of issue
 _PROCESS = 1
@@ -31,12 +34,17 @@ def chrome_trace(timeline: Timeline) -> bytes:
     flows = len(timeline.bars)
     for number, arrow in enumerate(timeline.arrows, start=flows + 1):
         events += _arrow(arrow, number)
-    events += _missing(timeline, flows + len(timeline.arrows) + 1)
+    flows += len(timeline.arrows)
+    events += _between_the_pair(timeline, flows + 1)
+    held = [bar for bar in timeline.bars if bar.landed > bar.at]
+    for number, bar in enumerate(held, start=flows + 2):
+        events += _held(bar, number)
+    events += [_moved(seats, move) for seats in timeline.seats for move in seats.moves]
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
 def _names(timeline: Timeline) -> list[_Event]:
-    process = {"name": f"race on {timeline.buffer}"}
+    process = {"name": f"{timeline.relation} accesses of {timeline.buffer}"}
     events: list[_Event] = [{"ph": "M", "pid": _PROCESS, "name": "process_name", "args": process}]
     for lane, name in enumerate(timeline.lanes):
         whole = {"ph": "M", "pid": _PROCESS, "tid": lane}
@@ -82,15 +90,35 @@ def _slice(place: tuple[int, int]) -> _Event:
     return {"ph": "X", "ts": at * UNIT_US, "dur": UNIT_US, "tid": lane}
 
 
-def _missing(timeline: Timeline, number: int) -> list[_Event]:
+def _between_the_pair(timeline: Timeline, number: int) -> list[_Event]:
+    """The missing edge; of a pair that is ordered, the way of the wrong value."""
     first, second = timeline.first, timeline.second
-    common = {
-        "name": f"missing: nothing orders {first.name} and {second.name}",
-        "cat": "missing",
-        "pid": _PROCESS,
-        "id": number,
-    }
+    name, category = f"missing: nothing orders {first.name} and {second.name}", "missing"
+    if timeline.relation is Relation.ORDERED:
+        name, category = f"wrong value: {first.name} and {second.name}", "value"
+    common = {"name": name, "cat": category, "pid": _PROCESS, "id": number}
     return _flow(common, (first.at, first.lane), (second.at, second.lane))
+
+
+def _held(bar: Bar, number: int) -> list[_Event]:
+    name = f"{bar.name} held until {bar.held}" if bar.held else f"{bar.name} behind a held one"
+    common = {"name": name, "cat": "held", "pid": _PROCESS, "tid": bar.lane, "id": number}
+    return [
+        {**common, "ph": "b", "ts": bar.at * UNIT_US},
+        {**common, "ph": "e", "ts": bar.landed * UNIT_US},
+    ]
+
+
+def _moved(seats: Seats, move: Move) -> _Event:
+    return {
+        "name": move.text,
+        "cat": "row",
+        "ph": "i",
+        "s": "p",
+        "pid": _PROCESS,
+        "tid": HOST,
+        "ts": seats.at * UNIT_US,
+    }
 
 
 def _flow(common: _Event, start: tuple[int, int], end: tuple[int, int]) -> list[_Event]:

@@ -1,36 +1,44 @@
-"""Timeline: one run as lanes, operations in flight and edges, with the pair that nothing orders.
+"""Timeline: one run as lanes, operations in flight and edges, with the two operations of a finding.
 
 Time is the order in which the host issued things: no clock was read. An operation is in flight
-until the host knows, by an edge of the program, that it is complete.
+until it lands; the host knows of it later, by an edge of the program.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from enum import StrEnum
+from operator import itemgetter
 
 import msgspec
 
+from racegate.history.run import Run
 from racegate.history.trace import (
     HOST,
-    Access,
+    Clock,
     HostAccess,
+    Misowned,
     OpRecord,
     Recorded,
     Trace,
     Waited,
     rows_of,
 )
-from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
-
-TraceStep = OpRecord | HostAccess
+from racegate.report.cause.pair import Pair, Relation, TraceStep, pair_of_conflict
+from racegate.report.cause.seating import Move, Seating, moves_between, noun_of, seating_of
+from racegate.report.timeline.landings import landings_of
 
 
 class Role(StrEnum):
-    """What a bar has to do with the race: one of the pair, another access of its rows, or none."""
+    """What a bar has to do with the pair: one of it, who met another's value, another access of its
+    rows, or nothing.
+    """
 
     FIRST = "first"
     SECOND = "second"
+    WRONG = "wrong"
     BESIDE = "beside"
     OTHER = "other"
 
@@ -38,9 +46,10 @@ class Role(StrEnum):
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
     """An operation of a stream, or what the host did at one point.
 
-    at: its place in the order of issue; until: where the host knows that it is complete, `at` for
-        what the host itself did, None if it never knows
-    touches: what it does with the rows of the race, in words; empty if it does nothing with them
+    at: its place in the order of issue; landed: where it was complete
+    until: where the host knows that, `at` for what the host itself did, None if it never knows
+    held: the point that a hold keeps it until, or nothing
+    touches: what it does with the rows of the pair, in words; empty if it does nothing with them
     """
 
     name: str
@@ -48,8 +57,10 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     lane: int
     at: int
     until: int | None
+    landed: int
     role: Role
     touches: str = ""
+    held: str = ""
 
 
 class Arrow(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,14 +81,29 @@ class Arrow(msgspec.Struct, frozen=True, kw_only=True):
     orders_first: bool
 
 
+class Seats(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sits where from the beginning of a step. rows: requests; moves: since the step before"""
+
+    step: int
+    at: int
+    rows: tuple[str, ...]
+    moves: tuple[Move, ...]
+
+
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """One run around one pair. lanes: names by number; rows: those that both of the pair touch"""
+    """One run around one pair. lanes: names by number; rows: those that both of the pair touch
+
+    noun: what a row of the buffer is; seats: by step, in their order
+    """
 
     lanes: tuple[str, ...]
     bars: tuple[Bar, ...]
     arrows: tuple[Arrow, ...]
     buffer: str
     rows: tuple[int, ...]
+    noun: str
+    relation: Relation
+    seats: tuple[Seats, ...]
 
     @property
     def first(self) -> Bar:
@@ -97,64 +123,117 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return next((a for a in fitting if a.at > second.at and not a.is_dropped), None)
 
 
-def timeline_of(trace: Trace, first: str, second: str) -> Timeline:
-    """The run around the conflict of two operations. Raises ExplainError if they have none."""
+def racing_pair(trace: Trace, first: str, second: str) -> Pair:
+    """The conflict of two operations by their names. Raises ExplainError if they have none."""
     for conflict in find_conflicts(trace):
         if {conflict.first.name, conflict.second.name} == {first, second}:
-            return _around(trace, conflict)
+            return pair_of_conflict(conflict)
     raise ExplainError(f"{first} and {second} do not race in this run: there is nothing to draw")
 
 
-def _around(trace: Trace, conflict: Conflict) -> Timeline:
-    knowing = _what_the_host_knows(trace)
-    bars = []
+def timeline_of(run: Run, pair: Pair) -> Timeline:
+    """The run around two operations of it."""
+    seating = seating_of(run.observations)
+    return Timeline(
+        lanes=run.trace.lanes,
+        bars=tuple(_bars(run, pair, seating)),
+        arrows=_arrows(run.trace, pair.first),
+        buffer=pair.buffer,
+        rows=tuple(rows_of(pair.rows)),
+        noun=noun_of(pair.buffer),
+        relation=pair.relation,
+        seats=tuple(_seats(run.trace, seating)),
+    )
+
+
+def _bars(run: Run, pair: Pair, seating: Seating) -> list[Bar]:
+    trace, storage = run.trace, _storage_of(pair)
+    known = _what_the_host_knows(trace)
+    landings = landings_of(run, seating, known)
+    bars: list[Bar] = []
     for at, event in enumerate(trace.events):
+        if isinstance(event, Misowned):
+            _mark_wrong(bars, event, pair)
         if not isinstance(event, OpRecord | HostAccess):
             continue
-        touches = _touches(event, conflict)
-        role = Role.BESIDE if touches else Role.OTHER
-        if event is conflict.first:
-            role = Role.FIRST
-        elif event is conflict.second:
-            role = Role.SECOND
-        until = at if isinstance(event, HostAccess) else _known_at(event, knowing, at)
+        landing = landings.get(at)
+        touches = _touches(event, pair, storage)
         bars.append(
             Bar(
                 name=event.name,
                 step=event.step,
                 lane=event.lane,
                 at=at,
-                until=until,
-                role=role,
+                until=known.get(at, at),
+                landed=at if landing is None else landing.at,
+                role=_role(event, pair, touches),
                 touches=touches,
+                held="" if landing is None else landing.until,
             )
         )
-    return Timeline(
-        lanes=trace.lanes,
-        bars=tuple(bars),
-        arrows=_arrows(trace, conflict.first),
-        buffer=conflict.buffer,
-        rows=tuple(rows_of(conflict.rows)),
-    )
+    return bars
 
 
-def _what_the_host_knows(trace: Trace) -> list[tuple[int, tuple[int, ...]]]:
-    """(place, clock) wherever the host learns something."""
+def _role(event: TraceStep, pair: Pair, touches: str) -> Role:
+    if event is pair.first:
+        return Role.FIRST
+    if event is pair.second:
+        return Role.SECOND
+    return Role.BESIDE if touches else Role.OTHER
+
+
+def _mark_wrong(bars: list[Bar], met: Misowned, pair: Pair) -> None:
+    """What was read last met another's value: its bar says so, unless it is one of the pair."""
+    if not bars or met.buffer != pair.buffer or bars[-1].name != met.name:
+        return
+    whose = "nobody's value" if met.actual is None else f"the value of {met.actual[0]}"
+    touches = f"row {met.row} is {met.expected[0]}'s and holds {whose}"
+    is_of_pair = bars[-1].role in (Role.FIRST, Role.SECOND)
+    role = bars[-1].role if is_of_pair else Role.WRONG
+    bars[-1] = msgspec.structs.replace(bars[-1], role=role, touches=touches)
+
+
+def _seats(trace: Trace, seating: Seating) -> list[Seats]:
+    """By step, from where the host begins with it."""
+    begun: dict[int, int] = {}
+    for at, event in enumerate(trace.events):
+        if isinstance(event, HostAccess) and event.step not in begun:
+            begun[event.step] = at
+    seats: list[Seats] = []
+    before: tuple[str, ...] = ()
+    for step, at in sorted(begun.items()):
+        rows = seating.rows.get(step, before)
+        if step >= 0:
+            moves = moves_between(before, rows)
+            seats.append(Seats(step=step, at=at, rows=rows, moves=moves))
+            before = rows
+    return seats
+
+
+def _what_the_host_knows(trace: Trace) -> dict[int, int | None]:
+    """Place of an operation -> where the host knows that it is complete."""
     clocks = _recorded(trace)
-    knowing = []
+    places: list[int] = []
+    knowing: list[Clock] = []  # what the host knows there: it forgets nothing
     for at, event in enumerate(trace.events):
         if isinstance(event, HostAccess):
-            knowing.append((at, event.clock))
+            places.append(at)
+            knowing.append(event.clock)
         elif isinstance(event, Waited) and event.lane == HOST and not event.is_dropped:
             found = clocks.get((event.event, event.version))
             if found is not None:
-                knowing.append((at, found[1].clock))
-    return knowing
+                places.append(at)
+                knowing.append(_joined(found[1].clock, knowing[-1:]))
+    known: dict[int, int | None] = {}
+    for at, event in enumerate(trace.events):
+        if isinstance(event, OpRecord):
+            index = bisect_left(knowing, event.seq, key=itemgetter(event.lane))
+            known[at] = places[index] if index < len(places) else None
+    return known
 
 
-def _known_at(event: OpRecord, knowing: list[tuple[int, tuple[int, ...]]], at: int) -> int | None:
-    lane, seq = event.lane, event.seq
-    return next((k for k, clock in knowing if k > at and clock[lane] >= seq), None)
+def _joined(clock: Clock, others: list[Clock]) -> Clock:
+    return tuple(map(max, clock, *others)) if others else clock
 
 
 def _recorded(trace: Trace) -> dict[tuple[str, int], tuple[int, Recorded]]:
@@ -188,25 +267,25 @@ def _arrows(trace: Trace, first: TraceStep) -> tuple[Arrow, ...]:
     return tuple(arrows)
 
 
-def _touches(event: TraceStep, conflict: Conflict) -> str:
-    """What an event does with the rows of the conflict."""
-    storage = _storage_of(conflict)
-    common = [a for a in event.accesses if a.storage == storage and a.rows & conflict.rows]
+def _touches(event: TraceStep, pair: Pair, storage: int) -> str:
+    """What an event does with the rows of the pair."""
+    common = [a for a in event.accesses if a.storage == storage and a.rows & pair.rows]
     if not common:
         return ""
     kinds = {access.is_write for access in common}
     verb = "reads and writes" if len(kinds) == 2 else "writes" if True in kinds else "reads"
     rows = 0
     for access in common:
-        rows |= access.rows & conflict.rows
-    return f"{verb} {conflict.buffer} {_in_words(rows_of(rows))}"
+        rows |= access.rows & pair.rows
+    return f"{verb} {pair.buffer} {_in_words(rows_of(rows))}"
 
 
-def _storage_of(conflict: Conflict) -> int:
-    def fits(access: Access) -> bool:
-        return access.buffer == conflict.buffer and bool(access.rows & conflict.rows)
-
-    return next(access.storage for access in conflict.first.accesses if fits(access))
+def _storage_of(pair: Pair) -> int:
+    return next(
+        access.storage
+        for access in pair.first.accesses
+        if access.buffer == pair.buffer and access.rows & pair.rows
+    )
 
 
 def _in_words(rows: list[int]) -> str:

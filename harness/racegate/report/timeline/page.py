@@ -1,29 +1,56 @@
-"""The page of a race: what goes wrong, the pair, the edge to add, the picture, and the one hold
-that decides; one file that loads nothing.
+"""The page of a finding: on its first screen what happens to a user, the pair, whose the rows are,
+the edge to add and how to see it again; then pictures, tables and what it rests on. One file that
+loads nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
+
 import racegate
+from racegate.history.finding import ASSUMPTIONS
+from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.report.timeline.model import Timeline
+from racegate.report.timeline.material import Material, SweptSchedule
+from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
-from racegate.report.timeline.svg import svg_timeline
-from racegate.repro.explain import Explanation
+from racegate.report.timeline.svg import svg_inside
+
+PICTURED_MAX = 8  # schedules of the slider
 
 
-def race_page(explanation: Explanation, timeline: Timeline, *, scenario: str, replay: str) -> str:
-    """HTML. replay: the command that shows it again. The explanation has a race."""
-    race = explanation.race
-    assert race is not None
+def finding_page(material: Material) -> str:
+    """HTML."""
+    script = render("finding.js.j2")
+    stops = _chosen(material.stops)
+    timeline = material.timeline
+    failing = _index(stops, material)
     return render(
-        "race.html.j2",
-        title=f"Race on {race.buffer}",
-        explanation=explanation,
-        race=race,
-        picture=svg_timeline(timeline),
-        lines=plain_timeline(timeline),
-        scenario=scenario,
-        replay=replay,
+        "finding.html.j2",
+        material=material,
+        diagnosis=material.diagnosis,
+        is_race=material.diagnosis.relation is Relation.UNORDERED,
+        picture=None if timeline is None else svg_inside(timeline),
+        overview=None if timeline is None else svg_overview(timeline),
+        lines=[] if timeline is None else plain_timeline(timeline),
+        stops=[(stop, svg_inside(stop.timeline)) for stop in stops],
+        passing=next((i for i, stop in enumerate(stops) if not stop.goes_wrong), None),
+        failing=failing,
+        assumptions=ASSUMPTIONS,
         version=racegate.__version__,
+        script=script,
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _chosen(stops: tuple[SweptSchedule, ...]) -> tuple[SweptSchedule, ...]:
+    """Those that fit; a slider is for two at least."""
+    return stops[:PICTURED_MAX] if len(stops) > 1 else ()
+
+
+def _index(stops: tuple[SweptSchedule, ...], material: Material) -> int:
+    """The stop to begin with: the run itself if it goes wrong, else the first that does."""
+    own = [i for i, s in enumerate(stops) if s.goes_wrong and s.holds == material.result.schedule]
+    wrong = [i for i, s in enumerate(stops) if s.goes_wrong]
+    return next(iter((*own, *wrong)), max(0, len(stops) - 1))

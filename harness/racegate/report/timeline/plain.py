@@ -1,91 +1,89 @@
-"""A timeline as plain text: time runs down, a column for the host and one for each lane of the
-pair. Readable without colour, at most LINES_MAX lines of COLUMNS_MAX columns.
+"""A timeline as plain text: time runs down, a column for each lane of the pair.
+Readable without colour, at most LINES_MAX lines of COLUMNS_MAX columns.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from racegate.history.trace import HOST
-from racegate.report.timeline.model import Arrow, Bar, Role, Timeline
+from racegate.report.cause.pair import Relation
+from racegate.report.timeline.model import Role, Seats, Timeline
+from racegate.report.timeline.moments import Moment, MomentKind, lanes_of, moments_of
 
 LINES_MAX = 30
 COLUMNS_MAX = 100
+ROWS_SHOWN_MAX = 8
 _STEP = 6  # columns of the step
 
 
-class _Line(NamedTuple):
-    """at: place in the order of issue; note: behind all columns"""
-
-    at: int
-    step: int
-    lane: int
-    text: str
-    note: str = ""
-
-
 def plain_timeline(timeline: Timeline) -> list[str]:
-    """The lines between the pair, with what touches the same rows and the edges that matter."""
-    lanes = sorted({HOST, timeline.first.lane, timeline.second.lane})
-    width = (COLUMNS_MAX - _STEP) // len(lanes)
-    lines = [_header(timeline, lanes, width)]
-    shown = _chosen(timeline)
-    hidden = len(shown) - (LINES_MAX - 2)
-    if hidden > 0:
-        middle = (LINES_MAX - 2) // 2
-        shown = shown[:middle] + shown[-(LINES_MAX - 3 - middle) :]
-    for index, line in enumerate(shown):
-        if hidden > 0 and index == middle:
-            lines.append(f"{'':{_STEP}}... {hidden + 1} more accesses of the same rows")
-        lines += _drawn(timeline, line, lanes, width)
+    """The lines of a picture. Where they are too many, the accesses beside the pair go first."""
+    moments = list(moments_of(timeline))
+    lines = _drawn(timeline, moments)
+    while len(lines) > LINES_MAX:
+        beside = [moment for moment in moments if moment.role is Role.BESIDE]
+        if not beside:
+            break
+        moments.remove(beside[len(beside) // 2])
+        lines = _drawn(timeline, moments)
+        lines.append(f"{'':{_STEP}}... and other accesses of the same rows")
     return lines[:LINES_MAX]
 
 
-def _header(timeline: Timeline, lanes: list[int], width: int) -> str:
+def _drawn(timeline: Timeline, moments: list[Moment]) -> list[str]:
+    pair = {timeline.first.lane, timeline.second.lane}
+    lanes = sorted(pair | ({HOST} & set(lanes_of(timeline))))
+    width = (COLUMNS_MAX - _STEP) // len(lanes)
     names = "".join(f"{timeline.lanes[lane]:{width}}" for lane in lanes)
-    return f"{'step':{_STEP}}{names}".rstrip()
+    lines = [f"{'step':{_STEP}}{names}".rstrip()]
+    for moment in moments:
+        if moment.seats is not None:
+            lines.append(_seats(moment.seats))
+        elif moment.kind is MomentKind.MORE:
+            lines.append(f"{'':{_STEP}}{moment.name}")
+        elif moment.lane in lanes:
+            lines += _moment(timeline, moment, lanes, width)
+    return lines
 
 
-def _chosen(timeline: Timeline) -> list[_Line]:
-    """What lies between the first of the pair and the wait that stands too late, or the second."""
-    first, second, late = timeline.first, timeline.second, timeline.late
-    end = second.at if late is None else late.at
-    bars = [b for b in timeline.bars if b.role is not Role.OTHER and first.at <= b.at <= end]
-    lines = [_Line(bar.at, bar.step, bar.lane, bar.name, bar.touches) for bar in bars]
-    lines += [
-        _Line(arrow.at, arrow.step, arrow.lane, f"wait: {arrow.edge}", _fate(arrow, second))
-        for arrow in timeline.arrows
-        if arrow.orders_first and arrow.lane == second.lane and first.at < arrow.at <= end
-    ]
-    return sorted(lines)
+def _seats(seats: Seats) -> str:
+    """Who sits where, and who moved."""
+    rows = ", ".join(f"{row} {name}" for row, name in enumerate(seats.rows[:ROWS_SHOWN_MAX]))
+    more = ", ..." if len(seats.rows) > ROWS_SHOWN_MAX else ""
+    moves = "; ".join(move.text for move in seats.moves if move.row_from is not None)
+    said = f"rows: {rows or 'none'}{more}{'; ' if moves else ''}{moves}"
+    return f"{seats.step:>4}  {said}"[:COLUMNS_MAX]
 
 
-def _fate(arrow: Arrow, second: Bar) -> str:
-    if arrow.is_dropped:
-        return "taken out by the fault: orders nothing"
-    return "too late: the pair is behind it" if arrow.at > second.at else "covers it"
-
-
-def _drawn(timeline: Timeline, line: _Line, lanes: list[int], width: int) -> list[str]:
-    """One event, and below it what it does. In the other columns: what is in flight."""
-    first, second = timeline.first, timeline.second
-    cells = []
-    for lane in lanes:
-        is_open = lane == first.lane and first.lane != HOST and first.at < line.at
-        is_over = first.until is not None and line.at >= first.until
-        cells.append("|" if is_open and not is_over else "")
+def _moment(timeline: Timeline, moment: Moment, lanes: list[int], width: int) -> list[str]:
+    """One moment, and below it what it does. In the other columns: what is in flight."""
+    cells = [_in_flight(timeline, lane, moment.at) for lane in lanes]
     below = list(cells)
-    column = lanes.index(line.lane)
-    mark = "" if not cells[column] else "| "
-    cells[column] = mark + line.text
-    below[column] = f"{mark}  {line.note}"
-    step = f"{line.step:>4}  "
-    drawn = [_row(step, cells, width), _row("", below, width)]
-    if line.at == second.at:
-        drawn.append(f"{'':{_STEP}}*** nothing orders it and {first.name}: either may come first")
+    column = lanes.index(moment.lane)
+    mark = f"{cells[column]} " if cells[column] else ""
+    cells[column] = mark + moment.name
+    below[column] = f"{mark}  {moment.note}"
+    drawn = [_row(cells, width), _row(below, width)]
+    if moment.role is Role.SECOND and moment.kind is MomentKind.ACTION:
+        drawn.append(f"{'':{_STEP}}{_verdict(timeline)}"[:COLUMNS_MAX])
     return drawn
 
 
-def _row(step: str, cells: list[str], width: int) -> str:
+def _verdict(timeline: Timeline) -> str:
+    first = timeline.first
+    if timeline.relation is Relation.ORDERED:
+        return f"*** it comes behind {first.name} under every timing, and the value is wrong"
+    return f"*** nothing orders it and {first.name}: either may come first"
+
+
+def _in_flight(timeline: Timeline, lane: int, at: int) -> str:
+    """`:` before an operation of the pair lands, `|` until the host knows of it."""
+    for bar in (timeline.first, timeline.second):
+        is_over = bar.until is not None and at >= bar.until
+        if bar.lane == lane != HOST and bar.at < at and not is_over:
+            return ":" if at < bar.landed else "|"
+    return ""
+
+
+def _row(cells: list[str], width: int) -> str:
     text = "".join(f"{cell[: width - 1]:{width}}" for cell in cells)
-    return f"{step:{_STEP}}{text}".rstrip()
+    return f"{'':{_STEP}}{text}".rstrip()

@@ -1,8 +1,8 @@
-"""A timeline as a picture: a band for the host and one for each lane, time from left to right, the
-missing edge red and dashed.
+"""A timeline as a picture: time runs down, a column for each lane shown, two at least,
+the missing edge red and dashed.
 
-What touches the rows of the race has a line of its own in its band, so that no label covers
-another; everything else between is a tick.
+Every moment has a line of its own, so no label covers another, and the picture is as legible on a
+phone as beside another one.
 """
 
 from __future__ import annotations
@@ -10,184 +10,311 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from racegate.history.trace import HOST
+from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.report.timeline.model import Bar, Role, Timeline
+from racegate.report.timeline.model import Arrow, Bar, Seats, Timeline
+from racegate.report.timeline.moments import Moment, MomentKind, lanes_of, moments_of
 
-WIDTH = 960
-_LEFT, _RIGHT = 120, 24  # of the bands: names stand left of them
-_TOP = 40
-_LINE = 34  # height of one labelled bar, its text included
-_PADDING = 12
-_MARGIN = 0.06  # of the time shown, before the pair and behind it
-_LATE_X = 0.55 * WIDTH  # a bar that begins behind it has its label to the left
-_BARS_MAX = 12  # with a label, per band
-_MARK = 14  # height of the label of a wait
-_HEAD = 5  # of a bar: where arrows meet it
-_BEFORE_STEPS = -1  # the step of what is done while the engine is set up
+_MARGIN = 16
+_COLUMN = 280  # of a lane
+_GUTTER = 36  # between lanes: what leads from one to the other
+_RAIL = 18  # left in a column: what is in flight
+_BOX_WIDTH = _COLUMN - _RAIL - 10
+_TOP = 46
+_STEP_HEIGHT = 34
+_BOX_HEIGHT = 40
+_WAIT_HEIGHT = 34
+_GAP = 10
+_NAME_MAX, _NOTE_MAX = 34, 40  # characters that fit a column
+_CHIP_MAX = 6  # characters of a request in its chip
+_CHIPS_MAX = 10
+_EDGES_MAX = 4
+_HUES = 6
 
 
 class Box(NamedTuple):
-    """A labelled bar. role: a class of the picture; anchor: which end of its label stands at
-    label_x
-    """
+    """A moment of a lane. role: a class of the picture; title: all of its text, where it is cut"""
 
     x: float
     y: float
     width: float
-    label_x: float
-    anchor: str
+    height: float
     name: str
     note: str
     role: str
+    title: str
 
 
-class Band(NamedTuple):
-    """A lane. ticks: operations that have nothing to do with the race"""
-
-    name: str
-    y: float
-    height: float
-    ticks: tuple[float, ...]
-    boxes: tuple[Box, ...]
-
-
-class Mark(NamedTuple):
-    """A wait that covers the first of the pair, or would. y, bottom: of its band"""
+class Chip(NamedTuple):
+    """Who sits in a row. role: "row" for a row of the pair; hue: by request"""
 
     x: float
-    y: float
-    bottom: float
-    anchor: str
-    label_y: float
+    width: float
     text: str
+    role: str
+    hue: int
+    title: str
 
 
-class Step(NamedTuple):
-    """Where a step of the engine begins."""
+class Strip(NamedTuple):
+    """A step begins: its number, who sits where and who moved."""
+
+    y: float
+    step: int
+    chips: tuple[Chip, ...]
+    said: str
+    said_x: float
+
+
+class Rail(NamedTuple):
+    """An operation in flight. role: held, or landed and the host does not know of it yet"""
 
     x: float
-    number: int
+    top: float
+    bottom: float
+    role: str
 
 
-class _Scale:
-    """Places in the order of issue to pixels. low, high: the first and the last that are shown"""
+class Link(NamedTuple):
+    """An edge. path: its line; head: the points of its tip; role: edge, dropped or missing"""
 
-    def __init__(self, timeline: Timeline) -> None:
-        first, second, late = timeline.first, timeline.second, timeline.late
-        end = max(second.at, late.at if late else 0, first.until or 0)
-        margin = max(2.0, (end - first.at) * _MARGIN)
-        self.low, self.high = first.at - margin, end + margin
+    path: str
+    head: str
+    role: str
+    title: str
 
-    def x(self, at: float) -> float:
-        part = (at - self.low) / (self.high - self.low)
-        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, part)), 1)
 
-    def shows(self, at: float) -> bool:
-        return self.low <= at <= self.high
+class _Grid(NamedTuple):
+    """Where moments stand. lanes: those shown; tops: of the moments, in their order"""
+
+    lanes: tuple[int, ...]
+    moments: tuple[Moment, ...]
+    tops: tuple[float, ...]
+    bottom: float
+
+    def x(self, lane: int) -> float:
+        """The left of a lane's column."""
+        return _MARGIN + self.lanes.index(lane) * (_COLUMN + _GUTTER)
+
+    def y(self, at: int) -> float:
+        """The height of a place in the order of issue: between the moments around it."""
+        before = [i for i, m in enumerate(self.moments) if m.at <= at and m.seats is None]
+        if not before:
+            return _TOP + _STEP_HEIGHT
+        return self.tops[before[-1]] + _height(self.moments[before[-1]])
+
+    def top_of(self, bar: Bar, kind: MomentKind) -> float:
+        """Where the moment of a bar is drawn."""
+        return next(
+            top
+            for top, m in zip(self.tops, self.moments, strict=True)
+            if m.kind is kind and m.bar is not None and m.bar.at == bar.at
+        )
 
 
 def svg_timeline(timeline: Timeline) -> str:
     """The picture: an SVG element that needs nothing beside it."""
-    scale = _Scale(timeline)
-    waits = _vain_waits(timeline, scale)
-    bands = _bands(timeline, scale, {timeline.second.lane: len(waits) * _MARK})
-    first, second = (_box_of(bands, timeline, bar) for bar in (timeline.first, timeline.second))
-    bottom = bands[-1].y + bands[-1].height
+    return _rendered(timeline, "timeline.svg.j2")
+
+
+def svg_inside(timeline: Timeline) -> str:
+    """The same without its colours, for a page that has them."""
+    return _rendered(timeline, "drawing.svg.j2")
+
+
+def _rendered(timeline: Timeline, template: str) -> str:
+    grid = _grid(timeline)
+    width = 2 * _MARGIN + len(grid.lanes) * (_COLUMN + _GUTTER) - _GUTTER
     return render(
-        "timeline.svg.j2",
-        width=WIDTH,
-        height=bottom + 56,
-        bottom=bottom,
-        top=_TOP,
-        left=_LEFT,
-        right=WIDTH - _RIGHT,
-        bands=bands,
-        steps=_steps(timeline, scale),
-        marks=_marks(waits, scale, bands[timeline.second.lane]),
-        first=first,
-        second=second,
-        head=second.x + _HEAD,
-        tail=_tail(first, second),
+        template,
+        width=width,
+        height=grid.bottom + 60,
+        bottom=grid.bottom,
+        columns=[(grid.x(lane), timeline.lanes[lane]) for lane in grid.lanes],
+        column_width=_COLUMN,
+        strips=_strips(timeline, grid, width),
+        rails=_rails(timeline, grid),
+        boxes=_boxes(grid),
+        links=[*_edges(timeline, grid), _pair_link(timeline, grid)],
+        verdict=_verdict(timeline),
+        is_race=timeline.relation is Relation.UNORDERED,
+        first=timeline.first,
+        second=timeline.second,
         buffer=timeline.buffer,
-        rows=", ".join(map(str, timeline.rows)),
     )
 
 
-def _bands(timeline: Timeline, scale: _Scale, more: dict[int, int]) -> list[Band]:
-    """more: lane -> height that is wanted below its bars"""
-    bands, y = [], float(_TOP)
-    for lane, name in enumerate(timeline.lanes):
-        here = [bar for bar in timeline.bars if bar.lane == lane and scale.shows(bar.at)]
-        labelled = _labelled([bar for bar in here if bar.role is not Role.OTHER])
-        boxes = tuple(
-            _box(bar, scale, y + _PADDING + number * _LINE) for number, bar in enumerate(labelled)
+def _grid(timeline: Timeline) -> _Grid:
+    moments, tops, y = moments_of(timeline), [], float(_TOP)
+    for moment in moments:
+        tops.append(y)
+        y += _height(moment) + _GAP
+    shown = set(lanes_of(timeline))
+    lanes = tuple(sorted(shown if len(shown) > 1 else {HOST, *shown}))
+    return _Grid(lanes, moments, tuple(tops), y)
+
+
+def _height(moment: Moment) -> float:
+    if moment.kind is MomentKind.STEP:
+        return _STEP_HEIGHT
+    if moment.kind is MomentKind.MORE:
+        return 16
+    return _WAIT_HEIGHT if moment.kind is MomentKind.WAIT else _BOX_HEIGHT
+
+
+def _boxes(grid: _Grid) -> list[Box]:
+    boxes = []
+    for top, moment in zip(grid.tops, grid.moments, strict=True):
+        if moment.seats is not None:
+            continue
+        lane = moment.lane if moment.lane in grid.lanes else grid.lanes[0]
+        role = moment.role.value
+        if moment.kind in (MomentKind.WAIT, MomentKind.MORE):
+            role = moment.kind.value
+        elif moment.bar is not None and moment.bar.landed > moment.bar.at:
+            role += " landing" if moment.kind is MomentKind.LANDING else " held"
+        boxes.append(
+            Box(
+                x=grid.x(lane) + _RAIL,
+                y=top,
+                width=_BOX_WIDTH,
+                height=_height(moment),
+                name=_cut(moment.name, _NAME_MAX),
+                note=_cut(moment.note, _NOTE_MAX),
+                role=role,
+                title=f"{moment.name}: {moment.note}" if moment.note else moment.name,
+            )
         )
-        ticks = tuple(scale.x(bar.at) for bar in here if bar not in labelled)
-        height = 2 * _PADDING + max(1, len(labelled)) * _LINE + more.get(lane, 0)
-        bands.append(Band(name, y, height, ticks, boxes))
-        y += height + 8
-    return bands
+    return boxes
 
 
-def _labelled(bars: list[Bar]) -> list[Bar]:
-    """The pair, and as many others of their band as there is room for."""
-    pair = [bar for bar in bars if bar.role is not Role.BESIDE]
-    others = [bar for bar in bars if bar.role is Role.BESIDE][: _BARS_MAX - len(pair)]
-    return sorted([*pair, *others], key=lambda bar: bar.at)
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _box(bar: Bar, scale: _Scale, y: float) -> Box:
-    x = scale.x(bar.at)
-    end = scale.high if bar.until is None else bar.until
-    width = 10.0 if bar.lane == HOST else max(10.0, scale.x(end) - x)
-    label_x, anchor = (x - _HEAD, "end") if x > _LATE_X else (x, "start")
-    return Box(x, y, width, label_x, anchor, bar.name, bar.touches, bar.role)
+def _strips(timeline: Timeline, grid: _Grid, width: float) -> list[Strip]:
+    hues = hues_of(timeline)
+    strips = []
+    for top, moment in zip(grid.tops, grid.moments, strict=True):
+        if moment.seats is None:
+            continue
+        chips = _chips(timeline, moment.seats, hues)
+        end = chips[-1].x + chips[-1].width + 12 if chips else _MARGIN + 70.0
+        room = int((width - end - _MARGIN) / 6.2)
+        said = "; ".join(m.short for m in moment.seats.moves if m.row_from is not None)
+        strips.append(Strip(top, moment.step, chips, _cut(said, max(0, room)), end))
+    return strips
 
 
-def _box_of(bands: list[Band], timeline: Timeline, bar: Bar) -> Box:
-    role = bar.role.value
-    return next(box for box in bands[bar.lane].boxes if box.role == role)
+def hues_of(timeline: Timeline) -> dict[str, int]:
+    """Request -> the number of its colour."""
+    names = dict.fromkeys(name for seats in timeline.seats for name in seats.rows)
+    return {name: number % _HUES for number, name in enumerate(names)}
 
 
-def _tail(first: Box, second: Box) -> tuple[float, float]:
-    """Where the missing edge leaves the first: straight below or above the second if it is still
-    in flight there.
-    """
-    middle = second.x + _HEAD
-    is_in_flight = first.x <= middle <= first.x + first.width
-    y = first.y if first.y > second.y else first.y + 9
-    return (middle, y) if is_in_flight else (first.x + first.width, y)
+def _chips(timeline: Timeline, seats: Seats, hues: dict[str, int]) -> tuple[Chip, ...]:
+    chips, x = [], _MARGIN + 70.0
+    for row, name in enumerate(seats.rows[:_CHIPS_MAX]):
+        text = f"{row} {_cut(name, _CHIP_MAX)}"
+        width = 14 + 7.4 * len(text)
+        is_raced = timeline.noun == "row" and row in timeline.rows
+        role = "chip row" if is_raced else "chip"
+        chips.append(Chip(x, width, text, role, hues[name], f"row {row}: request {name}"))
+        x += width + 5
+    return tuple(chips)
 
 
-def _steps(timeline: Timeline, scale: _Scale) -> list[Step]:
-    steps = []
-    number: int | None = None
-    for bar in timeline.bars:
-        is_next = bar.lane == HOST and bar.step not in (number, _BEFORE_STEPS)
-        if is_next and scale.shows(bar.at):
-            steps.append(Step(scale.x(bar.at), bar.step))
-        number = bar.step if bar.lane == HOST else number
-    return steps
+def _rails(timeline: Timeline, grid: _Grid) -> list[Rail]:
+    """Of the pair: dashed until it lands, a line until the host knows of it."""
+    rails = []
+    for offset, bar in enumerate((timeline.first, timeline.second)):
+        if bar.lane == HOST:
+            continue
+        x = grid.x(bar.lane) + 6 + 6 * offset
+        issued = grid.top_of(bar, MomentKind.ACTION) + 4
+        end = grid.bottom if bar.until is None else min(grid.bottom, grid.y(bar.until))
+        landed = issued
+        if _is_landing_shown(grid, bar):
+            landed = grid.top_of(bar, MomentKind.LANDING) + 4
+            rails.append(Rail(x, issued, landed, "held"))
+        if end > landed:
+            rails.append(Rail(x, landed, end, "landed"))
+    return rails
 
 
-def _vain_waits(timeline: Timeline, scale: _Scale) -> list[tuple[int, str]]:
-    """(place, text) of waits of the second's lane that do not help."""
-    second, late = timeline.second, timeline.late
-    waits = [
-        (arrow.at, f"wait {arrow.edge}: taken out")
-        for arrow in timeline.arrows
-        if arrow.is_dropped and arrow.orders_first and arrow.lane == second.lane
-    ]
-    if late is not None:
-        waits.append((late.at, f"wait {late.edge}: too late"))
-    return [wait for wait in waits if scale.shows(wait[0])]
+def _is_landing_shown(grid: _Grid, bar: Bar) -> bool:
+    landings = [m for m in grid.moments if m.kind is MomentKind.LANDING and m.bar is not None]
+    return any(m.bar is not None and m.bar.at == bar.at for m in landings)
 
 
-def _marks(waits: list[tuple[int, str]], scale: _Scale, band: Band) -> list[Mark]:
-    bottom = band.y + band.height
-    marks = []
-    for number, (at, text) in enumerate(waits):
-        x = scale.x(at)
-        anchor = "end" if x > _LATE_X else "start"
-        marks.append(Mark(x, band.y, bottom, anchor, bottom - 13 - _MARK * number, text))
-    return marks
+def _pair_link(timeline: Timeline, grid: _Grid) -> Link:
+    """The missing edge, from where the first lands to the second; or the way of the value."""
+    first, second = timeline.first, timeline.second
+    kind = MomentKind.LANDING if _is_landing_shown(grid, first) else MomentKind.ACTION
+    start = grid.top_of(first, kind) + _BOX_HEIGHT / 2
+    end = grid.top_of(second, MomentKind.ACTION) + _BOX_HEIGHT / 2
+    is_race = timeline.relation is Relation.UNORDERED
+    role, title = ("missing", "the missing edge") if is_race else ("value", "the wrong value")
+    return _link(grid, (first.lane, start), (second.lane, end), role, title)
+
+
+def _edges(timeline: Timeline, grid: _Grid) -> list[Link]:
+    """Edges that are there, between lanes shown, and that a shown wait is the end of."""
+    links = []
+    waits = {m.arrow: top for top, m in zip(grid.tops, grid.moments, strict=True) if m.arrow}
+    for arrow, top in list(waits.items())[:_EDGES_MAX]:
+        if arrow.start_lane in grid.lanes and arrow.start_lane != arrow.lane:
+            start = (arrow.start_lane, _start_of(timeline, grid, arrow))
+            role = "dropped" if arrow.is_dropped else "edge"
+            end = (arrow.lane, top + _WAIT_HEIGHT / 2)
+            links.append(_link(grid, start, end, role, f"edge {arrow.edge}"))
+    return links
+
+
+def _start_of(timeline: Timeline, grid: _Grid, arrow: Arrow) -> float:
+    """Where an event was recorded: behind the landing of the first, if that is what it covers."""
+    first = timeline.first
+    y = grid.y(arrow.start)
+    if arrow.start_lane == first.lane and _is_landing_shown(grid, first):
+        y = max(y, grid.top_of(first, MomentKind.LANDING) + _BOX_HEIGHT)
+    return y
+
+
+def _link(
+    grid: _Grid, start: tuple[int, float], end: tuple[int, float], role: str, title: str
+) -> Link:
+    """start, end: (lane, height)"""
+    (lane_1, y1), (lane_2, y2) = start, end
+    if lane_1 == lane_2:
+        x = grid.x(lane_1) + _RAIL + _BOX_WIDTH
+        return Link(
+            f"M{x} {y1} C{x + 30} {y1} {x + 30} {y2} {x + 6} {y2}",
+            _head(x, y2, -1),
+            role,
+            title,
+        )
+    is_right = lane_2 > lane_1
+    side = 1 if is_right else -1
+    ends = _RAIL, _RAIL + _BOX_WIDTH
+    x1 = grid.x(lane_1) + ends[is_right]
+    x2 = grid.x(lane_2) + ends[not is_right]
+    tip = x2 - 6 * side
+    middle = (x1 + tip) / 2
+    path = f"M{x1} {y1} C{middle} {y1} {middle} {y2} {tip} {y2}"
+    return Link(path, _head(x2, y2, side), role, title)
+
+
+def _head(x: float, y: float, side: int) -> str:
+    """The tip of an arrow that comes to (x, y) from the left (side 1) or from the right."""
+    back = x - 9 * side
+    return f"{x},{y} {back},{y - 5} {back},{y + 5}"
+
+
+def _verdict(timeline: Timeline) -> tuple[str, str]:
+    """What is wrong, and where."""
+    rows = ", ".join(map(str, timeline.rows[:8]))
+    plural = "s" if len(timeline.rows) > 1 else ""
+    where = f"{timeline.noun}{plural} {rows} of {timeline.buffer}"
+    if timeline.relation is Relation.ORDERED:
+        return "wrong under every timing: no edge is missing", where
+    return f"missing: nothing orders {timeline.first.name} and {timeline.second.name}", where
