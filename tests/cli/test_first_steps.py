@@ -15,7 +15,7 @@ from numpy_backend import numpy_backend
 from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.cli.look import doctor
-from racegate.interpose.doctor import Diagnosis, Health
+from racegate.interpose.doctor import Checkup, Health
 from racegate.interpose.errors import BadInput
 from racegate.report.published.schema import schema_text
 from repository import ROOT
@@ -26,18 +26,18 @@ SCHEMA = ROOT / "docs" / "scenario.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
 
 
-def diagnosed(monkeypatch: pytest.MonkeyPatch, *, canaries_found: int) -> tuple[int, str]:
+def looked_at(monkeypatch: pytest.MonkeyPatch, *, canaries_found: int) -> tuple[int, str]:
     """The command, without the slow parts of looking."""
     check = SelfCheck(canaries=3, canaries_found=canaries_found, problems=("canary lost",))
-    gpu = Diagnosis(subject="GPU", health=Health.ABSENT, said="none", advice="get one")
+    gpu = Checkup(subject="GPU", health=Health.ABSENT, said="none", advice="get one")
     monkeypatch.setattr(doctor, "plant_canaries", lambda look: check)
-    monkeypatch.setattr(doctor, "diagnose_gpu", lambda: gpu)
+    monkeypatch.setattr(doctor, "check_gpu", lambda: gpu)
     done = CliRunner().invoke(app, ["doctor"])
     return done.exit_code, " ".join(done.output.split())
 
 
 def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, said = diagnosed(monkeypatch, canaries_found=3)
+    code, said = looked_at(monkeypatch, canaries_found=3)
     assert code == 0
     assert f"racegate {racegate.__version__}" in said
     assert f"{len(NAMES)} scripts and " in said
@@ -46,7 +46,7 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_canaries_that_are_lost_are_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, said = diagnosed(monkeypatch, canaries_found=2)
+    code, said = looked_at(monkeypatch, canaries_found=2)
     assert code == 3
     assert "2 of 3 planted faults found to do: install racegate anew: canary lost" in said
 
@@ -56,7 +56,7 @@ def test_what_programs_need_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise BadInput("no C compiler: install gcc")
 
     monkeypatch.setattr("racegate.interpose.doctor.find_compiler", none)
-    code, said = diagnosed(monkeypatch, canaries_found=3)
+    code, said = looked_at(monkeypatch, canaries_found=3)
     assert code == 0
     assert "they cannot be run to do:" in said
 
@@ -65,7 +65,7 @@ def test_a_hold_is_tried_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"gpu": "a GPU", "driver": "1", "cuda": "13"}
     monkeypatch.setattr(doctor, "open_cuda", lambda: SyncDriver(numpy_backend()))
     monkeypatch.setattr(doctor, "gpu_environment", lambda: facts)
-    found = doctor.diagnose_gpu()
+    found = doctor.check_gpu()
     assert (found.health, found.said) == (Health.OK, "a GPU, driver 1, CUDA 13: reproduced")
 
 

@@ -69,27 +69,31 @@ from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
 
+MustFailOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
+]
+SelectOption = Annotated[
+    str | None,
+    typer.Option(
+        "-k",
+        metavar="EXPRESSION",
+        help="Only scenarios and witnesses whose names contain a word, as in "
+        "'align and not (offload or graph)'.",
+    ),
+]
+ListOption = Annotated[
+    bool | None, typer.Option("--list", help="Run nothing: say what would be run.")
+]
+
 
 @app.command()
 def gate(
     fault: FaultOption = None,
     scenarios: ScriptsOption = None,
-    must_fail: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Witnesses that must still show what they were made for."),
-    ] = None,
-    select: Annotated[
-        str | None,
-        typer.Option(
-            "-k",
-            metavar="EXPRESSION",
-            help="Only scenarios and witnesses whose names contain a word, as in "
-            "'align and not (offload or graph)'.",
-        ),
-    ] = None,
-    only_list: Annotated[
-        bool | None, typer.Option("--list", help="Run nothing: say what would be run.")
-    ] = None,
+    must_fail: MustFailOption = None,
+    select: SelectOption = None,
+    only_list: ListOption = None,
     workers: AllCoresOption = None,
     explore: Annotated[
         Explore, typer.Option(help="Climb the ladder where a conflict exists, or run eagerly only.")

@@ -25,7 +25,7 @@ class Health(StrEnum):
     WRONG = "wrong"
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """One thing looked at.
 
     subject: what; health: how it is; said: what was found; advice: what to do, empty if nothing
@@ -50,14 +50,14 @@ def toolkit_facts() -> Mapping[str, str]:
     }
 
 
-def diagnose_programs() -> Diagnosis:
+def check_programs() -> Checkup:
     """Whether `racegate torch run` can be used."""
     subject = "programs on the virtual CUDA device"
     try:
         facts = toolkit_facts()
     except BadInputError as error:
-        return Diagnosis(
+        return Checkup(
             subject=subject, health=Health.ABSENT, said="they cannot be run", advice=str(error)
         )
     said = f"torch {facts['torch']}, CUDA {facts['cuda']}, compiler {facts['compiler']}"
-    return Diagnosis(subject=subject, health=Health.OK, said=said)
+    return Checkup(subject=subject, health=Health.OK, said=said)

@@ -12,7 +12,7 @@ from racegate.evaluation.mutate import MutantResult
 from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
-from racegate.interpose.doctor import Diagnosis
+from racegate.interpose.doctor import Checkup
 from racegate.jobs.campaign import CampaignState
 
 
@@ -100,7 +100,7 @@ class MutationObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What works on a machine. diagnoses: one for each thing looked at"""
+    """What works on a machine. checkups: one for each thing looked at"""
 
     schema: str
-    diagnoses: tuple[Diagnosis, ...]
+    checkups: tuple[Checkup, ...]

@@ -21,7 +21,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
-from racegate.interpose.doctor import Diagnosis, Health, diagnose_programs
+from racegate.interpose.doctor import Checkup, Health, check_programs
 from racegate.jobs.gate import GateJudge
 from racegate.report.objects import DoctorObject
 from racegate.repro.replay import replay
@@ -42,26 +42,26 @@ def doctor(json: JsonOption = None) -> None:
     """Say what works here, and what to do about what does not: versions, scripts, canaries, the
     virtual CUDA device, GPUs. 3 if something cannot be believed.
     """
-    found = DoctorObject(schema=SCHEMA, diagnoses=tuple(_diagnoses()))
-    tell(json, found, lambda: _print(found.diagnoses))
-    is_wrong = any(one.health is Health.WRONG for one in found.diagnoses)
+    found = DoctorObject(schema=SCHEMA, checkups=tuple(_checkups()))
+    tell(json, found, lambda: _print(found.checkups))
+    is_wrong = any(one.health is Health.WRONG for one in found.checkups)
     raise typer.Exit(ExitCode.BROKEN_HARNESS if is_wrong else ExitCode.CLEAN)
 
 
-def _diagnoses() -> Iterator[Diagnosis]:
+def _checkups() -> Iterator[Checkup]:
     yield _versions()
     yield _scripts()
     yield _canaries()
-    yield diagnose_programs()
-    yield diagnose_gpu()
+    yield check_programs()
+    yield check_gpu()
 
 
-def _versions() -> Diagnosis:
+def _versions() -> Checkup:
     installed = {name: _version(name) for name in _needed()}
     missing = [name for name, number in installed.items() if not number]
     about = f"racegate {racegate.__version__}, Python {platform.python_version()}"
     said = ", ".join([about, *(f"{name} {number}" for name, number in installed.items() if number)])
-    return Diagnosis(
+    return Checkup(
         subject="versions",
         health=Health.ABSENT if missing else Health.OK,
         said=said,
@@ -86,7 +86,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _scripts() -> Diagnosis:
+def _scripts() -> Checkup:
     """Raises ScenarioError if there are none."""
     folder = shipped_scripts()
     scripts = load_all(scenario_paths(folder))
@@ -94,12 +94,12 @@ def _scripts() -> Diagnosis:
     used = "the folder scenarios" if Path("scenarios").is_dir() else "these"
     count = f"{len(scripts)} scripts and {len(witnesses)} witnesses"
     said = f"{count} in {folder}; a gate here runs {used}"
-    return Diagnosis(subject="scripts", health=Health.OK, said=said)
+    return Checkup(subject="scripts", health=Health.OK, said=said)
 
 
-def _canaries() -> Diagnosis:
+def _canaries() -> Checkup:
     check = plant_canaries(GateJudge(budget=BUDGET))
-    return Diagnosis(
+    return Checkup(
         subject="canaries",
         health=Health.OK if check.is_sound else Health.WRONG,
         said=f"{check.canaries_found} of {check.canaries} planted faults found",
@@ -107,19 +107,19 @@ def _canaries() -> Diagnosis:
     )
 
 
-def diagnose_gpu() -> Diagnosis:
+def check_gpu() -> Checkup:
     """Whether holds are kept on a GPU: a witness is replayed there."""
     subject = "GPU"
     try:
         site = CudaSite(open_cuda())
     except NoCudaError as error:
         said = "none that can be used; only --device cuda and soak need one"
-        return Diagnosis(subject=subject, health=Health.ABSENT, said=said, advice=str(error))
+        return Checkup(subject=subject, health=Health.ABSENT, said=said, advice=str(error))
     witness = load_witness(shipped_scripts() / "witnesses" / HELD)
     found = replay(witness, times=1, command="racegate doctor", cuda=site)
     is_held = found.outcome is ReplayOutcome.REPRODUCED
     facts = gpu_environment()
-    return Diagnosis(
+    return Checkup(
         subject=subject,
         health=Health.OK if is_held else Health.WRONG,
         said=f"{facts['gpu']}, driver {facts['driver']}, CUDA {facts['cuda']}: {found.outcome}",
@@ -127,9 +127,9 @@ def diagnose_gpu() -> Diagnosis:
     )
 
 
-def _print(diagnoses: tuple[Diagnosis, ...]) -> None:
+def _print(checkups: tuple[Checkup, ...]) -> None:
     table = Table.grid(padding=(0, 2))
-    for one in diagnoses:
+    for one in checkups:
         table.add_row(line((one.health, STYLES[one.health])), line((one.subject, "bold")), one.said)
         if one.advice:
             table.add_row("", "", line(("to do: ", "bold"), one.advice))

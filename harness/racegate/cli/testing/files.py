@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -35,17 +34,25 @@ class RacegateItem(pytest.Item):
 
     settings: TrialSettings
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+    def runtest(self) -> None:
         """See pytest."""
-        if isinstance(excinfo.value, BadInputError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        wrong = ""
+        try:
+            self.judge()
+        except BadInputError as error:
+            wrong = str(error)
+        if wrong:
+            pytest.fail(wrong, pytrace=False)
+
+    def judge(self) -> None:
+        """Fails the test if the file is not as it should be. Raises BadInputError."""
+        raise NotImplementedError
 
 
 class ScenarioItem(RacegateItem):
     """A scenario that has to be proved, by the ladder where a conflict exists."""
 
-    def runtest(self) -> None:
+    def judge(self) -> None:
         """Fails unless it is."""
         trial = Trial(scenario=load(self.path), source=str(self.path), explore=Explore.LADDER)
         check_verdict(self, run_trial(self, trial, self.settings), self.settings)
@@ -58,7 +65,7 @@ class ScenarioItem(RacegateItem):
 class WitnessItem(RacegateItem):
     """A witness that still has to show what it was recorded for."""
 
-    def runtest(self) -> None:
+    def judge(self) -> None:
         """Fails unless it does."""
         command = f"racegate replay {self.path}"
         witness = load_witness(self.path)

@@ -6,10 +6,10 @@ import hashlib
 import io
 import re
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -90,39 +90,25 @@ def _replayed(file: Path, marked: Trial) -> Trial:
     )
 
 
-def _trial(
-    item: pytest.Item,
-    scenario: str | Path | Scenario,
-    *,
-    explore: str = Explore.EAGER,
-    fault: str | None = None,
-    holds: tuple[str, ...] = (),
-    budget: int = BUDGET,
-    verdict: str | tuple[str, ...] = ("PROVED", "BENIGN"),
-    adapter: tuple[str, ...] = (),
-) -> Trial:
+def _trial(item: pytest.Item, scenario: str | Path | Scenario, **options: Any) -> Trial:
     """The arguments of the marker. A path is one beside the test, or below the root."""
     source = ""
     if not isinstance(scenario, Scenario):
         beside = item.path.parent / scenario
         path = beside if beside.exists() else item.config.rootpath / scenario
         scenario, source = load(path), str(path)
-    if holds and Explore(explore) is not Explore.EAGER:
+    given = Trial(scenario=scenario, source=source, **options)
+    if given.holds and given.explore != Explore.EAGER:
         raise ValueError("holds say which schedule to run: leave explore out")
-    if adapter and fault is not None:
+    if given.adapter and given.fault is not None:
         raise ValueError("faults are seeded into racegate's own engine: leave adapter out")
-    parse_schedule(list(holds))
-    if fault is not None:
-        find_fault(fault)
-    return Trial(
-        scenario=scenario,
-        source=source,
-        explore=Explore(explore),
-        fault=fault,
-        holds=tuple(holds),
-        budget=budget,
-        verdict=(verdict,) if isinstance(verdict, str) else tuple(verdict),
-        adapter=tuple(adapter),
+    parse_schedule(list(given.holds))
+    if given.fault is not None:
+        find_fault(given.fault)
+    return replace(
+        given,
+        explore=Explore(given.explore),
+        verdict=(given.verdict,) if isinstance(given.verdict, str) else given.verdict,
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -29,14 +28,16 @@ def schema_text() -> str:
     return printable_json(json.dumps(whole, indent=1) + "\n")
 
 
-def _describe(part: dict[str, Any], kind: type) -> None:
+def _describe(part: dict[str, object], kind: type) -> None:
     """Moves what a docstring says of each field to the field, by its name in the file."""
     if not issubclass(kind, msgspec.Struct):
         return
     part["description"], said = meanings(kind.__doc__, kind.__struct_fields__)
     written = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    properties = part["properties"]
+    assert isinstance(properties, dict)
     for name, text in said.items():
-        part["properties"][written[name]]["description"] = text
+        properties[written[name]]["description"] = text
 
 
 def main(target: Path) -> None:
