@@ -12,7 +12,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import load_witness
-from racegate.report.cause.diagnosis import Diagnosed, deciding_conflict, diagnosed
+from racegate.report.cause.account import Accounted, accounted, deciding_conflict
 from racegate.report.timeline.material import Material, material_of
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.repro.sweep import sweep
@@ -42,10 +42,10 @@ def fault_of(name: str) -> Fault | None:
 
 
 @cache
-def found(name: str) -> Diagnosed:
-    diagnosis = diagnosed(judged(name))
-    assert diagnosis is not None
-    return diagnosis
+def found(name: str) -> Accounted:
+    account = accounted(judged(name))
+    assert account is not None
+    return account
 
 
 @cache
@@ -80,10 +80,8 @@ def renamed(shown: Material, bad: str) -> Material:
     )
     lanes = (bad,) * len(shown.timeline.lanes)
     drawn = msgspec.structs.replace(shown.timeline, bars=bars, seats=seats, lanes=lanes, buffer=bad)
-    diagnosis = msgspec.structs.replace(
-        shown.diagnosis, title=bad, impact=bad, buffer=bad, to_add=bad
-    )
+    account = msgspec.structs.replace(shown.account, title=bad, impact=bad, buffer=bad, to_add=bad)
     result = msgspec.structs.replace(shown.result, scenario=bad)
     return msgspec.structs.replace(
-        shown, impact=bad, title=bad, timeline=drawn, diagnosis=diagnosis, result=result, stops=()
+        shown, impact=bad, title=bad, timeline=drawn, account=account, result=result, stops=()
     )

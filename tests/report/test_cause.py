@@ -39,21 +39,21 @@ def first_screen(name: str) -> str:
 def on_a_terminal(name: str) -> str:
     console = PrintableConsole(width=400)
     with console.capture() as shown:
-        console.print(cause_panel(found(name).diagnosis))
+        console.print(cause_panel(found(name).account))
     return " ".join(re.sub("[│╭╮╰╯─]", " ", shown.get()).split())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_screen_says_it_all(name: str) -> None:
     """Buffer, both operations, rows with their requests, the missing edge or that none is."""
-    diagnosis = found(name).diagnosis
-    assert diagnosis.first is not None and diagnosis.second is not None
-    assert diagnosis.buffer is not None and diagnosis.places
-    said = [diagnosis.buffer, diagnosis.first.name, diagnosis.second.name, diagnosis.impact]
-    said += [place.text for place in diagnosis.places]
-    if diagnosis.relation is Relation.UNORDERED:
-        assert diagnosis.edge is not None, "the engine declares an edge for every pair"
-        said += [diagnosis.edge.name, f"a wait of {diagnosis.second.lane} for it"]
+    account = found(name).account
+    assert account.first is not None and account.second is not None
+    assert account.buffer is not None and account.places
+    said = [account.buffer, account.first.name, account.second.name, account.impact]
+    said += [place.text for place in account.places]
+    if account.relation is Relation.UNORDERED:
+        assert account.edge is not None, "the engine declares an edge for every pair"
+        said += [account.edge.name, f"a wait of {account.second.lane} for it"]
     else:
         said.append("None is missing")
     for shown in (first_screen(name), on_a_terminal(name)):
@@ -63,31 +63,31 @@ def test_the_first_screen_says_it_all(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_cause_and_its_consequences_are_all_that_was_found(name: str) -> None:
-    diagnosis = found(name).diagnosis
-    together = (diagnosis.cause, *diagnosis.consequences)
+    account = found(name).account
+    together = (account.cause, *account.consequences)
     assert sorted(f.signature for f in together) == sorted(
         f.signature for f in judged(name).result.findings
     )
     is_race = bool(judged(name).conflicts)
-    assert (diagnosis.relation is Relation.UNORDERED) == is_race
-    assert (diagnosis.cause.kind is FindingKind.CONFLICT) == is_race
+    assert (account.relation is Relation.UNORDERED) == is_race
+    assert (account.cause.kind is FindingKind.CONFLICT) == is_race
 
 
 @pytest.mark.parametrize("name", TOLD)
 def test_a_user_is_told_what_happens(name: str) -> None:
-    assert TOLD[name] in found(name).diagnosis.impact
+    assert TOLD[name] in found(name).account.impact
 
 
 def test_rows_are_told_as_requests() -> None:
-    (place,) = found("accepted-copy-after-row-move").diagnosis.places
+    (place,) = found("accepted-copy-after-row-move").account.places
     assert place.text == "row 1: request C in step 3, nobody in step 4 (C moved to row 0)"
-    (block,) = found("recycle-in-flight").diagnosis.places
+    (block,) = found("recycle-in-flight").account.places
     assert block.text == "block 7: request A in step 5, request B in step 6"
 
 
 def test_a_held_operation_is_the_cause_in_its_own_step() -> None:
     """Other steps race on the same buffer, and earlier: the hold says which is meant."""
-    first = found("pinned-guard-too-narrow").diagnosis.first
+    first = found("pinned-guard-too-narrow").account.first
     assert first is not None and first.name == "h2d:block_table@4"
 
 
@@ -100,7 +100,7 @@ def test_a_held_operation_is_the_cause_in_its_own_step() -> None:
     ],
 )
 def test_the_edge_is_the_pairs_own(name: str, edge: str) -> None:
-    named = found(name).diagnosis.edge
+    named = found(name).account.edge
     assert named is not None and named.name == edge
 
 

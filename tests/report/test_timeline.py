@@ -165,7 +165,7 @@ def test_hostile_names_are_escaped() -> None:
     assert json.loads(chrome_trace(hostile.timeline))
     console = PrintableConsole(width=200)
     with console.capture() as told:
-        console.print(cause_panel(hostile.diagnosis))
+        console.print(cause_panel(hostile.account))
         print_picture(console, plain_timeline(hostile.timeline))
     assert "\\x1b" in told.get() and not {"\x1b", "\u202e"} & set(told.get())
 

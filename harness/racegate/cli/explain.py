@@ -73,8 +73,8 @@ def _explain_witness(target: Path, wanted: Wanted, json: str | None) -> None:
     seen = seen_in(checker, result, fault, judged)
     assert seen is not None, "a failure was explained"
     shown = {"schema": SCHEMA, **msgspec.to_builtins(explanation)}
-    diagnosis, picture = seen.shown
-    tell(json, shown, lambda: print_explanation(stdout_console(), explanation, picture, diagnosis))
+    account, picture = seen.shown
+    tell(json, shown, lambda: print_explanation(stdout_console(), explanation, picture, account))
     draw(wanted, seen)
 
 

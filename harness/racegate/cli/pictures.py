@@ -15,7 +15,7 @@ from racegate.cli.options import fail, place_to_write, say, write_text
 from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
-from racegate.report.cause.diagnosis import Diagnosed, deciding_conflict, diagnosed
+from racegate.report.cause.account import Accounted, accounted, deciding_conflict
 from racegate.report.text import Shown
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.model import Timeline, timeline_of
@@ -69,7 +69,7 @@ class Examined(NamedTuple):
     checker: Checker
     fault: Fault | None
     judged: Judged
-    found: Diagnosed
+    found: Accounted
 
     @property
     def timeline(self) -> Timeline | None:
@@ -81,7 +81,7 @@ class Examined(NamedTuple):
     def shown(self) -> Shown:
         """What a terminal shows."""
         timeline = self.timeline
-        return Shown(self.found.diagnosis, [] if timeline is None else plain_timeline(timeline))
+        return Shown(self.found.account, [] if timeline is None else plain_timeline(timeline))
 
 
 def seen_in(
@@ -95,7 +95,7 @@ def seen_in(
         judged = checker.run_judged(schedule=schedule, fault=fault)
     # The result has the last word: on what all schedules come to, and on how to see it again.
     judged = Judged(run=judged.run, result=result, conflicts=judged.conflicts)
-    found = diagnosed(judged)
+    found = accounted(judged)
     return None if found is None else Examined(checker, fault, judged, found)
 
 

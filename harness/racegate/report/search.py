@@ -14,7 +14,7 @@ from racegate.evaluation.effort import Effort
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign, CampaignState
 from racegate.oracles.paths import Ordered, PathStep
-from racegate.report.cause.diagnosis import Diagnosis
+from racegate.report.cause.account import Account
 from racegate.report.features import print_pairs
 from racegate.report.templating import render
 from racegate.report.text import (
@@ -69,13 +69,13 @@ def print_explanation(
     console: Console,
     explanation: Explained,
     picture: Sequence[str] = (),
-    diagnosis: Diagnosis | None = None,
+    account: Account | None = None,
 ) -> None:
     """A path that orders a pair, or what a race lacks and which hold decides. picture: lines that
-    show the race; diagnosis: of a failure
+    show the race; account: of a failure
     """
-    if diagnosis is not None:
-        console.print(cause_panel(diagnosis))
+    if account is not None:
+        console.print(cause_panel(account))
     if isinstance(explanation, Ordered):
         console.print(f"ordered: {explanation.first} comes before {explanation.second}")
         console.print(f"  {explanation.first}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
-from racegate.report.cause.diagnosis import Diagnosis
+from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
 from racegate.scenario.outside.console import line, lines
 
@@ -36,7 +36,7 @@ _STYLE = {
 class Shown(NamedTuple):
     """What is shown of a finding. picture: lines"""
 
-    diagnosis: Diagnosis
+    account: Account
     picture: Sequence[str]
 
 
@@ -154,9 +154,9 @@ def _searched(run: RunResult) -> str:
 def _print_details(console: Console, run: RunResult, shown: Shown | None) -> None:
     """One cause, with its picture and what follows from it; the oracles name causes first."""
     if shown is not None:
-        console.print(cause_panel(shown.diagnosis))
+        console.print(cause_panel(shown.account))
         print_picture(console, shown.picture)
-        _print_consequences(console, shown.diagnosis.consequences)
+        _print_consequences(console, shown.account.consequences)
     elif run.findings:
         console.print(finding_panel(run.findings[0]))
         _print_consequences(console, run.findings[1:])
@@ -192,29 +192,29 @@ def print_breakages(console: Console, breakages: Iterable[Breakage]) -> None:
         console.print(line(("broken harness", "bold magenta"), f": {breakage.text}"))
 
 
-def cause_panel(diagnosis: Diagnosis) -> Panel:
+def cause_panel(account: Account) -> Panel:
     """What would happen to a user, the pair, whose the rows are, the edge, and how to see it."""
     facts = Table.grid(padding=(0, 2))
-    first, second = diagnosis.first, diagnosis.second
+    first, second = account.first, account.second
     if first is not None and second is not None:
-        is_race = diagnosis.relation is Relation.UNORDERED
+        is_race = account.relation is Relation.UNORDERED
         between = "nothing orders it with" if is_race else "and, under every timing, behind it"
         facts.add_row(line(("pair", "dim")), f"{first.name} on {first.lane} {first.verb}")
         facts.add_row("", between)
         facts.add_row("", f"{second.name} on {second.lane} {second.verb}")
-    if diagnosis.buffer is not None:
-        places = [f"{diagnosis.buffer} {place.text}" for place in diagnosis.places]
-        more = [f"and {diagnosis.more_rows} more"] if diagnosis.more_rows else []
-        facts.add_row(line(("rows", "dim")), lines([*places, *more] or [diagnosis.buffer]))
-    facts.add_row(line(("edge", "dim")), diagnosis.to_add)
-    if diagnosis.edge is not None:
-        facts.add_row("", f"without it {diagnosis.edge.reason}")
-    if diagnosis.relation is Relation.ORDERED:
-        facts.add_row(line(("seen", "dim")), lines(diagnosis.cause.message.split("\n")))
-    parts: list[RenderableType] = [line((diagnosis.impact, "bold")), "", facts]
-    if diagnosis.replay:
-        parts.append(line((f"replay: {diagnosis.replay}", "bold")))
-    title = line(diagnosis.cause.signature)
+    if account.buffer is not None:
+        places = [f"{account.buffer} {place.text}" for place in account.places]
+        more = [f"and {account.more_rows} more"] if account.more_rows else []
+        facts.add_row(line(("rows", "dim")), lines([*places, *more] or [account.buffer]))
+    facts.add_row(line(("edge", "dim")), account.to_add)
+    if account.edge is not None:
+        facts.add_row("", f"without it {account.edge.reason}")
+    if account.relation is Relation.ORDERED:
+        facts.add_row(line(("seen", "dim")), lines(account.cause.message.split("\n")))
+    parts: list[RenderableType] = [line((account.impact, "bold")), "", facts]
+    if account.replay:
+        parts.append(line((f"replay: {account.replay}", "bold")))
+    title = line(account.cause.signature)
     return Panel(Group(*parts), title=title, title_align="left", border_style="red")
 
 

@@ -10,8 +10,8 @@ from racegate.check.judge import Judged
 from racegate.history.observe import Observation
 from racegate.history.outcome import RunResult
 from racegate.oracles.paths import ExplainError
+from racegate.report.cause.account import Account, Accounted, accounted
 from racegate.report.cause.compared import Comparison, compared
-from racegate.report.cause.diagnosis import Diagnosed, Diagnosis, diagnosed
 from racegate.report.timeline.model import Timeline, racing_pair, timeline_of
 from racegate.repro.sweep import is_wrong
 
@@ -38,7 +38,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     result: RunResult
-    diagnosis: Diagnosis
+    account: Account
     impact: str
     timeline: Timeline | None
     comparison: Comparison
@@ -47,45 +47,45 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 
 def material_of(
     judged: Judged,
-    found: Diagnosed,
+    found: Accounted,
     *,
     title: str,
     reference: Sequence[Observation],
     swept: Sequence[Judged] = (),
 ) -> Material:
     """reference: what the reference engine showed; swept: the run under other schedules"""
-    drawn = filter(None, (_stop(other, found.diagnosis) for other in swept))
+    drawn = filter(None, (_stop(other, found.account) for other in swept))
     stops = tuple(sorted(drawn, key=lambda stop: stop.timeline.first.landed))
     return Material(
         title=title,
         result=judged.result,
-        diagnosis=found.diagnosis,
-        impact=_impact(judged, found.diagnosis, stops),
+        account=found.account,
+        impact=_impact(judged, found.account, stops),
         timeline=None if found.pair is None else timeline_of(judged.run, found.pair),
         comparison=compared(judged.run.observations, reference, judged.result.findings),
         stops=stops,
     )
 
 
-def _impact(judged: Judged, diagnosis: Diagnosis, stops: Sequence[SweptSchedule]) -> str:
+def _impact(judged: Judged, account: Account, stops: Sequence[SweptSchedule]) -> str:
     """What would happen to a user: in this run, or in the first other one in which it does."""
     wrong = next((stop for stop in stops if stop.goes_wrong), None)
     if is_wrong(judged) or wrong is None:
-        return diagnosis.impact
+        return account.impact
     return f"Nothing went wrong in this run. With {', '.join(wrong.holds)}: {wrong.impact}"
 
 
-def _stop(judged: Judged, diagnosis: Diagnosis) -> SweptSchedule | None:
+def _stop(judged: Judged, account: Account) -> SweptSchedule | None:
     """None if the pair does not race in that run: what goes wrong earlier may keep it away."""
-    assert diagnosis.first is not None and diagnosis.second is not None
+    assert account.first is not None and account.second is not None
     try:
-        pair = racing_pair(judged.run.trace, diagnosis.first.name, diagnosis.second.name)
+        pair = racing_pair(judged.run.trace, account.first.name, account.second.name)
     except ExplainError:
         return None
-    here = diagnosed(judged)
+    here = accounted(judged)
     assert here is not None, "a run with the pair has the finding"
     return SweptSchedule(
         holds=judged.result.schedule,
-        impact=here.diagnosis.impact if is_wrong(judged) else "",
+        impact=here.account.impact if is_wrong(judged) else "",
         timeline=timeline_of(judged.run, pair),
     )

@@ -29,8 +29,8 @@ def finding_page(material: Material) -> str:
     return render(
         "finding.html.j2",
         material=material,
-        diagnosis=material.diagnosis,
-        is_race=material.diagnosis.relation is Relation.UNORDERED,
+        account=material.account,
+        is_race=material.account.relation is Relation.UNORDERED,
         picture=None if timeline is None else svg_inside(timeline),
         overview=None if timeline is None else svg_overview(timeline),
         lines=[] if timeline is None else plain_timeline(timeline),

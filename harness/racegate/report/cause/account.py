@@ -1,4 +1,4 @@
-"""Diagnosis: of everything that the oracles said of a run, one cause, and what follows from it."""
+"""Account: of everything that the oracles said of a run, one cause, and what follows from it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+class Account(msgspec.Struct, frozen=True, kw_only=True):
     """One cause with its consequences.
 
     title: what it is, in a few words; impact: what would happen to a user
@@ -79,15 +79,15 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return self.cause.replay
 
 
-class Diagnosed(msgspec.Struct, frozen=True, kw_only=True):
-    """A diagnosis with what it was read from."""
+class Accounted(msgspec.Struct, frozen=True, kw_only=True):
+    """An account with what it was read from."""
 
-    diagnosis: Diagnosis
+    account: Account
     pair: Pair | None
     seating: Seating
 
 
-def diagnosed(judged: Judged) -> Diagnosed | None:
+def accounted(judged: Judged) -> Accounted | None:
     """What a judged run suffers from; None if nothing was found."""
     findings = judged.result.findings
     if not findings:
@@ -104,7 +104,7 @@ def diagnosed(judged: Judged) -> Diagnosed | None:
     edge = next((e for e in run.edges if e.name == cause.edge), None) if conflict else None
     shown = rows_of(pair.rows) if pair else []
     is_benign = judged.result.verdict is Verdict.BENIGN
-    diagnosis = Diagnosis(
+    account = Account(
         title=_title(cause, pair),
         impact=NO_IMPACT if is_benign else impact_of(findings, pair, edge),
         cause=cause,
@@ -118,7 +118,7 @@ def diagnosed(judged: Judged) -> Diagnosed | None:
         edge=edge,
         to_add=_to_add(run.trace, pair, edge),
     )
-    return Diagnosed(diagnosis=diagnosis, pair=pair, seating=seating)
+    return Accounted(account=account, pair=pair, seating=seating)
 
 
 def deciding_conflict(judged: Judged, seating: Seating) -> Conflict | None:
