@@ -1,0 +1,173 @@
+"""Mutants of the source and what became of them, as data; and those that are known to change
+nothing, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from racegate.evaluation.source.edits import Edit, SourceOperator
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
+from racegate.scenario.strict import StrictStruct
+
+EQUIVALENTS_BYTES_MAX = 1 << 20
+
+
+class SourceFate(StrEnum):
+    """killed: a finding, an error of the harness, a failing test, or no end; inconclusive: the gate
+    ended with neither a pass nor a finding; equivalent: survived, and it is written down why that
+    changes nothing; survived: nobody noticed; unreached: nobody runs the line
+    """
+
+    KILLED = "killed"
+    INCONCLUSIVE = "inconclusive"
+    EQUIVALENT = "equivalent"
+    SURVIVED = "survived"
+    UNREACHED = "unreached"
+
+
+class SourceMutant(StrictStruct, frozen=True):
+    """One edit of one file. file: from the root of the repository; before, after: its lines"""
+
+    file: str
+    edit: Edit
+    before: str
+    after: str
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.file}:{self.edit.lines[0]} {self.before} -> {self.after}"
+
+    @property
+    def key(self) -> str:
+        """The same wherever in its file its lines have moved."""
+        parts = (self.file, self.edit.scope, self.before, self.after, self.edit.operator)
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+class SourceResult(StrictStruct, frozen=True):
+    """One mutant and its fate.
+
+    key: of the mutant; line: of its statement; by: the scenario or test that killed it; how: the
+    verdict of the gate, or how it ended; reason: why it changes nothing
+    """
+
+    key: str
+    file: str
+    scope: str
+    line: int
+    operator: SourceOperator
+    before: str
+    after: str
+    fate: SourceFate
+    by: str = ""
+    how: str = ""
+    reason: str = ""
+    cpu_s: float = 0.0
+
+
+class EquivalentEntry(StrictStruct, frozen=True):
+    """A mutant that is known to change nothing that matters. before, after: its lines"""
+
+    file: str
+    scope: str
+    before: str
+    after: str
+    reason: str
+
+
+class EquivalentFile(StrictStruct, frozen=True):
+    """The committed ones."""
+
+    equivalent: tuple[EquivalentEntry, ...] = ()
+
+
+class EquivalentError(BadInputError):
+    """An entry that cannot be read, or that is of no mutant: says which."""
+
+
+class Equivalents:
+    """Looks mutants up among the entries of a file."""
+
+    def __init__(self, entries: Iterable[EquivalentEntry], *, path: Path) -> None:
+        self._path = path
+        self._entries = {(each.file, each.scope, each.before, each.after): each for each in entries}
+
+    def of(self, mutant: SourceMutant) -> str:
+        """The reason why a mutant changes nothing; empty if none is known."""
+        found = self._entries.get((mutant.file, mutant.edit.scope, mutant.before, mutant.after))
+        return "" if found is None else found.reason
+
+    def check_fate(self, mutant: SourceMutant, result: SourceResult) -> None:
+        """Raises EquivalentError for an entry whose mutant is killed after all."""
+        if result.fate is SourceFate.KILLED:
+            raise EquivalentError(
+                f"{self._path}: {mutant.name} is said to change nothing, and {result.by} kills it "
+                f"({result.how}): delete the entry"
+            )
+
+    def check(self, mutants: Sequence[SourceMutant]) -> None:
+        """Raises EquivalentError for an entry of a mutated file that is of none of all mutants."""
+        files = {mutant.file for mutant in mutants}
+        known = {(one.file, one.edit.scope, one.before, one.after) for one in mutants}
+        for key, entry in self._entries.items():
+            if entry.file in files and key not in known:
+                raise EquivalentError(
+                    f"{self._path}: no mutant of {entry.file}, {entry.scope} has the lines "
+                    f"'{entry.before}' -> '{entry.after}': the source has changed; look again, "
+                    "and put the entry right or delete it"
+                )
+
+
+def load_equivalents(path: Path) -> Equivalents:
+    """Reads a file strictly. Raises EquivalentError."""
+    try:
+        content = decode_toml(read_text(path, EQUIVALENTS_BYTES_MAX))
+        file = msgspec.convert(content, EquivalentFile)
+    except (ReadError, msgspec.ValidationError) as error:
+        raise EquivalentError(f"{path}: {error}") from error
+    return Equivalents(file.equivalent, path=path)
+
+
+class SourceScore(StrictStruct, frozen=True):
+    """How many of some mutants came to what. score: killed of those that matter, in percent"""
+
+    mutants: int
+    killed: int
+    inconclusive: int
+    equivalent: int
+    survived: int
+    unreached: int
+
+    @property
+    def score(self) -> float:
+        """100 if none matters."""
+        matter = self.mutants - self.equivalent
+        return 100 * self.killed / matter if matter else 100.0
+
+
+def score_of(results: Sequence[SourceResult]) -> SourceScore:
+    """The sums."""
+    fates = Counter(result.fate for result in results)
+    return SourceScore(mutants=len(results), **{str(fate): fates[fate] for fate in SourceFate})
+
+
+class SourceReport(StrictStruct, frozen=True):
+    """What was mutated, and what became of it.
+
+    source: a room, or the engine with its kernels; total: all mutants that there are
+    results: of those that were tried; seed: that drew them
+    """
+
+    source: str
+    total: int
+    seed: int
+    results: tuple[SourceResult, ...]
