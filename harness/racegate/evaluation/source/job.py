@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,11 +20,12 @@ from racegate.evaluation.source.child import Heard, Say, in_a_child
 from racegate.evaluation.source.exchange import exchange, import_anew
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
-    Equivalents,
+    SourceAsked,
     SourceFate,
     SourceMutant,
     SourceReport,
     SourceResult,
+    load_equivalents,
 )
 from racegate.evaluation.source.sources import (
     ROOT,
@@ -195,6 +197,12 @@ class Kept:
             return None
         return msgspec.structs.replace(result, line=mutant.edit.lines[0])
 
+    def known(self, mutant: SourceMutant) -> SourceResult:
+        """The same of one that is known."""
+        result = self.result(mutant)
+        assert result is not None, mutant.name
+        return result
+
     def add(self, result: SourceResult) -> None:
         """One more."""
         self._known[result.key] = (self._state, result)
@@ -228,61 +236,48 @@ def reach_of(source: Source, kept: Path | None, state: str) -> Reach:
 
 
 def mutate_source(
-    source: Source,
+    asked: SourceAsked,
     *,
-    equivalents: Equivalents,
     workers: int,
-    sample: int | None = None,
-    seed: int = 0,
-    kept: Path | None = None,
     on_mutant: Callable[[int, int, str], None] = lambda done, total, file: None,
 ) -> SourceReport:
-    """Judges mutants of a source. kept: a file to go on with; on_mutant: (done, of, file)
+    """Judges mutants of a source. on_mutant: (done, of, file)
 
     Raises StoppedError if it is told to stop, EquivalentError for an entry that is out of date.
     """
+    source = find_source(asked.source)
+    equivalents = load_equivalents(asked.equivalent)
     every = [mutant for path in files_of(source) for mutant in mutants_of(path)]
     equivalents.check(every)
-    mutants = chosen(every, sample=sample, seed=seed)
+    mutants = chosen(every, sample=asked.sample, seed=asked.seed)
     state = state_of(source)
-    known = Kept(kept, state)
-    results = {one.key: result for one in mutants if (result := known.result(one)) is not None}
-    left = [one for one in {one.key: one for one in mutants}.values() if one.key not in results]
-    on_mutant(len(mutants) - len(left), len(mutants), source.name)
+    kept = Kept(asked.keep, state)
+    left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
+    done = count(len(mutants) - len(left))
+    on_mutant(next(done), len(mutants), source.name)
     if left:
-        reach = reach_of(source, kept, state)
-        tasks = (
-            Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
-            for one in left
-        )
-        for result in _judged(source, tasks, workers):
-            known.add(result)
-            results[result.key] = result
-            on_mutant(len(mutants) - len(left) + len(results), len(mutants), result.file)
+        reach = reach_of(source, asked.keep, state)
+        for result in _judged(source, left, reach, workers):
+            kept.add(result)
+            on_mutant(next(done), len(mutants), result.file)
     return SourceReport(
         source=source.name,
         total=len(every),
-        seed=seed,
-        results=tuple(_with_reason(one, results[one.key], equivalents) for one in mutants),
+        sample=asked.sample,
+        seed=asked.seed,
+        results=tuple(equivalents.applied(one, kept.known(one)) for one in mutants),
     )
 
 
-def _with_reason(
-    mutant: SourceMutant, result: SourceResult, equivalents: Equivalents
-) -> SourceResult:
-    """A survivor that is known to change nothing. Raises EquivalentError if it was killed."""
-    reason = equivalents.of(mutant)
-    if not reason:
-        return result
-    equivalents.check_fate(mutant, result)
-    return msgspec.structs.replace(result, fate=SourceFate.EQUIVALENT, reason=reason)
-
-
 def _judged(
-    source: Source, tasks: Iterator[Task[SourceTask]], workers: int
+    source: Source, mutants: Sequence[SourceMutant], reach: Reach, workers: int
 ) -> Iterator[SourceResult]:
     """Results as they come."""
     done = 0
+    tasks = (
+        Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
+        for one in mutants
+    )
     pool = pool_of(workers)
     try:
         with closing(pool.run(partial(make_worker, source.name), spread(tasks, workers))) as events:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import coverage
+
 from racegate.evaluation.source.results import SourceMutant
-from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
 
 
@@ -43,12 +44,6 @@ class Recorder:
     """Counts lines of files for one judge after the other."""
 
     def __init__(self, root: Path, files: Sequence[Path]) -> None:
-        try:
-            import coverage
-        except ImportError as error:
-            raise MissingError(
-                "mutating the source needs libcst, coverage and pytest: install racegate[mutation]"
-            ) from error
         self._root = root
         self._files = files
         self._seconds: dict[str, float] = {}
@@ -93,7 +88,3 @@ def _by_judge(lines: Mapping[int, Iterable[str]]) -> dict[str, tuple[int, ...]]:
         for judge in filter(None, judges):
             found.setdefault(judge, []).append(line)
     return {judge: tuple(numbers) for judge, numbers in found.items()}
-
-
-class MissingError(BadInputError):
-    """A library that only this needs is not installed."""

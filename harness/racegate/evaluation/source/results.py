@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.evaluation.source.edits import Edit, SourceOperator
+from racegate.evaluation.source.edit import Edit, SourceOperator
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
 from racegate.scenario.strict import StrictStruct
@@ -106,13 +106,19 @@ class Equivalents:
         found = self._entries.get((mutant.file, mutant.edit.scope, mutant.before, mutant.after))
         return "" if found is None else found.reason
 
-    def check_fate(self, mutant: SourceMutant, result: SourceResult) -> None:
-        """Raises EquivalentError for an entry whose mutant is killed after all."""
+    def applied(self, mutant: SourceMutant, result: SourceResult) -> SourceResult:
+        """The result, if it is known to be equivalent with the reason. Raises EquivalentError if it
+        was killed after all.
+        """
+        reason = self.of(mutant)
+        if not reason:
+            return result
         if result.fate is SourceFate.KILLED:
             raise EquivalentError(
                 f"{self._path}: {mutant.name} is said to change nothing, and {result.by} kills it "
                 f"({result.how}): delete the entry"
             )
+        return msgspec.structs.replace(result, fate=SourceFate.EQUIVALENT, reason=reason)
 
     def check(self, mutants: Sequence[SourceMutant]) -> None:
         """Raises EquivalentError for an entry of a mutated file that is of none of all mutants."""
@@ -127,8 +133,10 @@ class Equivalents:
                 )
 
 
-def load_equivalents(path: Path) -> Equivalents:
-    """Reads a file strictly. Raises EquivalentError."""
+def load_equivalents(path: Path | None) -> Equivalents:
+    """Reads a file strictly; there are none without one. Raises EquivalentError."""
+    if path is None:
+        return Equivalents((), path=Path())
     try:
         content = decode_toml(read_text(path, EQUIVALENTS_BYTES_MAX))
         file = msgspec.convert(content, EquivalentFile)
@@ -148,6 +156,11 @@ class SourceScore(StrictStruct, frozen=True):
     unreached: int
 
     @property
+    def is_full(self) -> bool:
+        """Whether all that matter were killed."""
+        return self.killed + self.equivalent == self.mutants
+
+    @property
     def score(self) -> float:
         """100 if none matters."""
         matter = self.mutants - self.equivalent
@@ -160,14 +173,28 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
     return SourceScore(mutants=len(results), **{str(fate): fates[fate] for fate in SourceFate})
 
 
+class SourceAsked(StrictStruct, frozen=True):
+    """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
+
+    keep: a file to go on with; equivalent: that of mutants known to change nothing
+    """
+
+    source: str
+    sample: int | None = None
+    seed: int = 0
+    keep: Path | None = None
+    equivalent: Path | None = None
+
+
 class SourceReport(StrictStruct, frozen=True):
     """What was mutated, and what became of it.
 
-    source: a room, or the engine with its kernels; total: all mutants that there are
-    results: of those that were tried; seed: that drew them
+    source: a room, or the engine with its kernels; total: mutants that there are
+    sample: how many of them were drawn, null for all; results: of those that were tried
     """
 
     source: str
     total: int
+    sample: int | None
     seed: int
     results: tuple[SourceResult, ...]

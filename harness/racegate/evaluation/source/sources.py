@@ -8,7 +8,7 @@ from typing import Protocol
 
 import racegate
 from racegate.evaluation.source.child import Limits, Say
-from racegate.evaluation.source.edits import edits_of
+from racegate.evaluation.source.operators import edits_of
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import SourceMutant
 from racegate.scenario.errors import BadInputError
