@@ -78,7 +78,8 @@ def functions_of(module: ModuleType) -> Iterator[FunctionType]:
     seen: set[int] = set()
     while waiting:
         thing = waiting.pop()
-        if id(thing) in seen or getattr(thing, "__module__", module.__name__) != module.__name__:
+        is_foreign = isinstance(thing, FunctionType | type) and thing.__module__ != module.__name__
+        if id(thing) in seen or is_foreign:
             continue
         seen.add(id(thing))
         if isinstance(thing, FunctionType):

@@ -114,7 +114,8 @@ def _is_untouched(node: cst.CSTNode) -> bool:
 def _is_for_a_gpu(node: cst.CSTNode) -> bool:
     """A Triton source, its launcher or its block size: the eager twin is what runs without one."""
     if isinstance(node, cst.Assign):
-        return _name_of(node.targets[0].target).startswith("BLOCK")
+        is_triton = isinstance(node.value, cst.Call) and _name_of(node.value.func) == "constexpr"
+        return is_triton or _name_of(node.targets[0].target).startswith("BLOCK")
     if not isinstance(node, cst.FunctionDef):
         return False
     decorators = [cst.Module(()).code_for_node(each.decorator) for each in node.decorators]
@@ -294,7 +295,9 @@ def _went_on(node: cst.Break | cst.Continue) -> Iterator[cst.CSTNode]:
 
 def _unbound(node: cst.Slice) -> Iterator[cst.CSTNode]:
     """Without its lower bound, and without its upper one."""
-    if node.lower is not None:
+    if node.lower is not None and not (
+        isinstance(node.lower, cst.Integer) and node.lower.value == "0"
+    ):
         yield node.with_changes(lower=None)
     if node.upper is not None:
         yield node.with_changes(upper=None)
