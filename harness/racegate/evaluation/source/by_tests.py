@@ -11,11 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from racegate.evaluation.source.child import Limits, Say, in_a_child
+from racegate.evaluation.source.child import Limits, Say, in_a_child, more_time
 from racegate.evaluation.source.reach import Reach, Recorder
 from racegate.scenario.errors import BrokenHarnessError
 
-LIMITS = Limits(cpu_s=90, wall_s=900)
+# To import and collect anew; then for each test.
+LIMITS = Limits(cpu_s=60, wall_s=1800)
+TEST_CPU_S = 60.0
 RECORDING = Limits(cpu_s=3600, wall_s=7200)
 # A failure is enough: nobody looks for the smallest one, and nothing is remembered of it.
 OPTIONS = (
@@ -65,6 +67,7 @@ class _FirstFailure:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._say(f"at {nodeid}")
+        more_time(TEST_CPU_S)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

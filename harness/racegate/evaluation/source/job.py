@@ -58,14 +58,10 @@ class SourceTask(StrictStruct, frozen=True):
 class SourceWorker:
     """Judges mutants, each in a child. What killed the last one of a file comes first."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, look: Look) -> None:
         self._source = source
-        self._look = look_of(source)
+        self._look = look
         self._killers: dict[str, dict[str, None]] = {}
-        os.chdir(ROOT)
-        self._look.prepare()
-        gc.collect()
-        gc.freeze()
 
     def work(self, task: SourceTask) -> SourceResult:
         """One mutant."""
@@ -78,7 +74,7 @@ class SourceWorker:
         heard = in_a_child(
             partial(_judge_mutant, self._source, self._look, mutant, names), self._look.limits
         )
-        result = _result_of(mutant, heard)
+        result = result_of(mutant, heard)
         if result.fate is SourceFate.KILLED:
             killers.pop(result.by, None)
             killers[result.by] = None
@@ -89,8 +85,14 @@ class SourceWorker:
 
 
 def make_worker(source: str, number: int) -> SourceWorker:
-    """In a worker process; every worker is like the other."""
-    return SourceWorker(find_source(source))
+    """In a worker process; every worker is like the other. Children share what is here now."""
+    found = find_source(source)
+    look = look_of(found)
+    os.chdir(ROOT)
+    look.prepare()
+    gc.collect()
+    gc.freeze()
+    return SourceWorker(found, look)
 
 
 def _judge_mutant(
@@ -121,7 +123,7 @@ def _look_anew(source: Source, module: str, path: Path, after: bytes, say: Say) 
         raise
 
 
-def _result_of(mutant: SourceMutant, heard: Heard) -> SourceResult:
+def result_of(mutant: SourceMutant, heard: Heard) -> SourceResult:
     """What a child's lines come to. Raises BrokenHarnessError if it ended for no known reason."""
     at, undecided = "", ""
     for kind, _, what in (line.partition(" ") for line in heard.lines):

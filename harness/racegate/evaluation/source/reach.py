@@ -5,6 +5,7 @@ coverage.py counts; what was executed when modules were imported belongs to nobo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ import coverage
 
 from racegate.evaluation.source.results import SourceMutant
 from racegate.scenario.strict import StrictStruct
+
+# Of a test with many examples: what survives these may be killed by others, never the reverse.
+ALIKE_MAX = 5
 
 
 class Reach(StrictStruct, frozen=True):
@@ -24,15 +28,23 @@ class Reach(StrictStruct, frozen=True):
     lines: dict[str, dict[str, tuple[int, ...]]]
 
     def judges(self, mutant: SourceMutant) -> list[str]:
-        """Who executes a mutant's statement, the quickest first; of what only an import executes,
-        who executes anything of the file.
+        """Who executes a mutant's statement, the quickest first, and of the examples of one test
+        only so many; of what only an import executes, who executes anything of the file.
         """
         here = self.lines.get(mutant.file, {})
         first, last = mutant.edit.lines
         found = [name for name, lines in here.items() if any(first <= n <= last for n in lines)]
         if not found and not is_in_function(mutant):
             found = list(here) or list(self.seconds)
-        return sorted(found, key=lambda name: (self.seconds[name], name))
+        quickest = sorted(found, key=lambda name: (self.seconds[name], name))
+        alike: Counter[str] = Counter()
+        return [name for name in quickest if _count(alike, name) <= ALIKE_MAX]
+
+
+def _count(alike: Counter[str], name: str) -> int:
+    """How many examples of this one's test there were so far."""
+    alike[name.partition("[")[0]] += 1
+    return alike[name.partition("[")[0]]
 
 
 def is_in_function(mutant: SourceMutant) -> bool:

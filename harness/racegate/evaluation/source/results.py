@@ -34,12 +34,16 @@ class SourceFate(StrEnum):
 
 
 class SourceMutant(StrictStruct, frozen=True):
-    """One edit of one file. file: from the root of the repository; before, after: its lines"""
+    """One edit of one file. file: from the root of the repository; before, after: its lines
+
+    nth: of those of its function that look the same
+    """
 
     file: str
     edit: Edit
     before: str
     after: str
+    nth: int = 0
 
     @property
     def name(self) -> str:
@@ -49,7 +53,14 @@ class SourceMutant(StrictStruct, frozen=True):
     @property
     def key(self) -> str:
         """The same wherever in its file its lines have moved."""
-        parts = (self.file, self.edit.scope, self.before, self.after, self.edit.operator)
+        parts = (
+            self.file,
+            self.edit.scope,
+            self.before,
+            self.after,
+            self.edit.operator,
+            str(self.nth),
+        )
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -100,6 +111,11 @@ class Equivalents:
     def __init__(self, entries: Iterable[EquivalentEntry], *, path: Path) -> None:
         self._path = path
         self._entries = {(each.file, each.scope, each.before, each.after): each for each in entries}
+
+    @property
+    def files(self) -> list[str]:
+        """Those that have entries."""
+        return sorted({entry.file for entry in self._entries.values()})
 
     def of(self, mutant: SourceMutant) -> str:
         """The reason why a mutant changes nothing; empty if none is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -90,11 +91,16 @@ def files_of(source: Source) -> list[Path]:
 def mutants_of(path: Path) -> list[SourceMutant]:
     """Every mutant of a file."""
     content = path.read_bytes()
+    file = str(path.relative_to(ROOT))
+    alike: Counter[tuple[str, ...]] = Counter()
     found = []
     for edit in edits_of(content):
         before, after = edit.shown(content)
-        file = str(path.relative_to(ROOT))
-        found.append(SourceMutant(file=file, edit=edit, before=before, after=after))
+        looks = (edit.scope, edit.operator, before, after)
+        found.append(
+            SourceMutant(file=file, edit=edit, before=before, after=after, nth=alike[looks])
+        )
+        alike[looks] += 1
     return found
 
 
