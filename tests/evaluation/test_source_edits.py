@@ -77,6 +77,7 @@ def test_loops_go_on_or_end() -> None:
         "x = f'{a + 1}'\n",
         "@cache(1)\nclass A: ...\n",
         "x = zip(a, strict=True)\n",
+        "class A(Struct, frozen=True): ...\n",
         "BLOCK = 128\n",
         "TURN = tl.constexpr(2 * x)\n",
         "@triton.jit\ndef f(a):\n    a[1] = 2\n",

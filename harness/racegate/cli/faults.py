@@ -187,7 +187,7 @@ def _mutate_source(
 ) -> NoReturn:
     for library in ("libcst", "coverage", "pytest"):
         if find_spec(library) is None:
-            fail(f"mutating the source needs {library}: pip install 'racegate[mutation]'")
+            fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
     # Only here is libcst needed.
     from racegate.evaluation.source.job import mutate_source
 

@@ -86,13 +86,16 @@ class SourceResult(StrictStruct, frozen=True):
 
 
 class EquivalentEntry(StrictStruct, frozen=True):
-    """A mutant that is known to change nothing that matters. before, after: its lines"""
+    """A mutant that is known to change nothing that matters. before, after: its lines; nth: as of
+    the mutant
+    """
 
     file: str
     scope: str
     before: str
     after: str
     reason: str
+    nth: int = 0
 
 
 class EquivalentFile(StrictStruct, frozen=True):
@@ -110,7 +113,9 @@ class Equivalents:
 
     def __init__(self, entries: Iterable[EquivalentEntry], *, path: Path) -> None:
         self._path = path
-        self._entries = {(each.file, each.scope, each.before, each.after): each for each in entries}
+        self._entries = {
+            (each.file, each.scope, each.before, each.after, each.nth): each for each in entries
+        }
 
     @property
     def files(self) -> list[str]:
@@ -119,7 +124,7 @@ class Equivalents:
 
     def of(self, mutant: SourceMutant) -> str:
         """The reason why a mutant changes nothing; empty if none is known."""
-        found = self._entries.get((mutant.file, mutant.edit.scope, mutant.before, mutant.after))
+        found = self._entries.get(_looks(mutant))
         return "" if found is None else found.reason
 
     def applied(self, mutant: SourceMutant, result: SourceResult) -> SourceResult:
@@ -139,7 +144,7 @@ class Equivalents:
     def check(self, mutants: Sequence[SourceMutant]) -> None:
         """Raises EquivalentError for an entry of a mutated file that is of none of all mutants."""
         files = {mutant.file for mutant in mutants}
-        known = {(one.file, one.edit.scope, one.before, one.after) for one in mutants}
+        known = set(map(_looks, mutants))
         for key, entry in self._entries.items():
             if entry.file in files and key not in known:
                 raise EquivalentError(
@@ -147,6 +152,11 @@ class Equivalents:
                     f"'{entry.before}' -> '{entry.after}': the source has changed; look again, "
                     "and put the entry right or delete it"
                 )
+
+
+def _looks(mutant: SourceMutant) -> tuple[str, str, str, str, int]:
+    """What an entry knows a mutant by."""
+    return (mutant.file, mutant.edit.scope, mutant.before, mutant.after, mutant.nth)
 
 
 def load_equivalents(path: Path | None) -> Equivalents:
