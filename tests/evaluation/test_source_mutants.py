@@ -35,6 +35,7 @@ from support import SCENARIOS
 
 REPORTS = Path(__file__).parents[2] / "reports" / "faults"
 SAMPLE = 24
+NONE = Equivalents((), path=Path("none.toml"))
 LIMITS = Limits(cpu_s=20, wall_s=120)
 
 
@@ -174,19 +175,21 @@ class TestEquivalents:
 class TestKept:
     def test_killed_stays_killed_and_survivors_are_tried_again(self, tmp_path: Path) -> None:
         path = tmp_path / "kept.jsonl"
-        kept = Kept(path, "then")
+        kept = Kept(path, "then", NONE)
         killed, survivor = mutant("x = 2"), mutant("x = 0")
         for one, fate in ((killed, SourceFate.KILLED), (survivor, SourceFate.SURVIVED)):
             kept.add(result(fate, one))
         with path.open("ab") as file:
             file.write(b'["then", {"cut')
-        same, changed = Kept(path, "then"), Kept(path, "now")
+        same, changed = Kept(path, "then", NONE), Kept(path, "now", NONE)
         assert same.known(survivor).fate is SourceFate.SURVIVED
         assert changed.known(killed).fate is SourceFate.KILLED
         assert changed.result(survivor) is None
+        known = Kept(path, "now", TestEquivalents().of(after="x = 0"))
+        assert known.known(survivor).fate is SourceFate.SURVIVED
 
     def test_lines_may_move(self, tmp_path: Path) -> None:
-        kept = Kept(tmp_path / "kept.jsonl", "then")
+        kept = Kept(tmp_path / "kept.jsonl", "then", NONE)
         kept.add(result(SourceFate.KILLED))
         assert kept.known(mutant(line=9)).line == 9
         assert kept.result(mutant(scope="g")) is None

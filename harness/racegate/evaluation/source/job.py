@@ -20,6 +20,7 @@ from racegate.evaluation.source.child import Heard, Say, in_a_child
 from racegate.evaluation.source.exchange import exchange, import_anew
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
+    Equivalents,
     SourceAsked,
     SourceFate,
     SourceMutant,
@@ -179,12 +180,13 @@ class Kept:
     """What earlier runs of the job came to, in a file of lines that grows.
 
     Killed stays killed as long as the mutant is the same. Whoever survived is tried again once a
-    test, a scenario or the source has changed.
+    test, a scenario or the source has changed, unless it is known to be equivalent.
     """
 
-    def __init__(self, path: Path | None, state: str) -> None:
+    def __init__(self, path: Path | None, state: str, equivalents: Equivalents) -> None:
         self._path = path
         self._state = state
+        self._equivalents = equivalents
         self._known: dict[str, tuple[str, SourceResult]] = {}
         if path is not None and path.exists():
             for line in path.read_bytes().splitlines(keepends=True):
@@ -195,7 +197,10 @@ class Kept:
     def result(self, mutant: SourceMutant) -> SourceResult | None:
         """What is known of a mutant."""
         state, result = self._known.get(mutant.key, ("", None))
-        if result is None or (result.fate is not SourceFate.KILLED and state != self._state):
+        if result is None:
+            return None
+        is_settled = result.fate is SourceFate.KILLED or self._equivalents.of(mutant)
+        if state != self._state and not is_settled:
             return None
         return msgspec.structs.replace(result, line=mutant.edit.lines[0])
 
@@ -253,7 +258,7 @@ def mutate_source(
     equivalents.check(every)
     mutants = chosen(every, sample=asked.sample, seed=asked.seed)
     state = state_of(source)
-    kept = Kept(asked.keep, state)
+    kept = Kept(asked.keep, state, equivalents)
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
     done = count(len(mutants) - len(left))
     on_mutant(next(done), len(mutants), source.name)
