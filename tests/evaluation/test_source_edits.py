@@ -39,6 +39,7 @@ OFFERED = [
     (SourceOperator.STATEMENT, "x = f(a)", set()),
     (SourceOperator.ARGUMENTS, "f(a, b + 1, c)", {"f(b + 1, a, c)"}),
     (SourceOperator.ARGUMENTS, "f(a, a)", set()),
+    (SourceOperator.ARGUMENTS, "max(a, b)", set()),
     (SourceOperator.ARGUMENTS, "f(a, *b)", set()),
     (SourceOperator.SLICE, "a[b:c]", {"a[:c]", "a[b:]"}),
     (SourceOperator.CHOICE, "x = min(a, b + c)", {"x = max(a, b + c)", "x = a", "x = (b + c)"}),

@@ -284,8 +284,10 @@ def _does_something(statement: cst.BaseSmallStatement) -> bool:
 
 
 def _exchanged(node: cst.Call) -> Iterator[cst.CSTNode]:
-    """The first two arguments that have no name, if they are not the same."""
+    """The first two arguments that have no name, if it matters to the call which is which."""
     arguments = list(node.args)
+    if _name_of(node.func) in _CHOICES:
+        return
     plain = [not (one.keyword or one.star) for one in arguments[:2]]
     if plain == [True, True] and not arguments[0].value.deep_equals(arguments[1].value):
         first, second = arguments[:2]
