@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from racegate.evaluation.source.by_gate import GateLook
-from racegate.evaluation.source.child import Heard, Limits, Say, in_a_child
+from racegate.evaluation.source.child import ChildResult, Limits, Say, in_a_child
 from racegate.evaluation.source.edit import Edit, SourceOperator
-from racegate.evaluation.source.job import Kept, SourceTask, SourceWorker, chosen, result_of
+from racegate.evaluation.source.job import KeptResults, SourceTask, SourceWorker, chosen, result_of
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
+    EquivalentEntries,
     EquivalentEntry,
     EquivalentError,
-    Equivalents,
     SourceFate,
     SourceMutant,
     SourceReport,
@@ -28,14 +28,14 @@ from racegate.evaluation.source.results import (
     score_of,
 )
 from racegate.evaluation.source.sources import SOURCES, SourceError, find_source, mutants_of
+from racegate.report.faults import render_source_mutants
 from racegate.report.objects import SourceMutationObject
-from racegate.report.source import render_source_mutants
 from racegate.scenario.errors import BrokenHarnessError
 from support import NAMES, SCENARIOS
 
 REPORTS = Path(__file__).parents[2] / "reports" / "faults"
 SAMPLE = 12
-NONE = Equivalents((), path=Path("none.toml"))
+NONE = EquivalentEntries((), path=Path("none.toml"))
 LIMITS = Limits(cpu_s=20, wall_s=120)
 
 
@@ -104,8 +104,8 @@ class TestChild:
         assert in_a_child(work, Limits(cpu_s=5, wall_s=60, data_bytes=1 << 28)).lines == ["refused"]
 
 
-def heard(*lines: str, is_timeout: bool = False, status: int = 0) -> Heard:
-    return Heard(lines=list(lines), is_timeout=is_timeout, status=status, cpu_s=1.0)
+def heard(*lines: str, is_timeout: bool = False, status: int = 0) -> ChildResult:
+    return ChildResult(lines=list(lines), is_timeout=is_timeout, status=status, cpu_s=1.0)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def heard(*lines: str, is_timeout: bool = False, status: int = 0) -> Heard:
         (heard("at a", "at b", "end"), SourceFate.SURVIVED, "", ""),
     ],
 )
-def test_what_a_child_says_comes_to(said: Heard, fate: SourceFate, by: str, how: str) -> None:
+def test_what_a_child_says_comes_to(said: ChildResult, fate: SourceFate, by: str, how: str) -> None:
     found = result_of(mutant(), said)
     assert (found.fate, found.by, found.how) == (fate, by, how)
 
 
 @pytest.mark.parametrize("said", [heard("at a"), heard("at a", "end", status=256)])
-def test_a_child_that_breaks_off_is_no_kill(said: Heard) -> None:
+def test_a_child_that_breaks_off_is_no_kill(said: ChildResult) -> None:
     with pytest.raises(BrokenHarnessError, match="its process ended"):
         result_of(mutant(), said)
 
@@ -136,8 +136,10 @@ class TestEquivalents:
         file="harness/racegate/a.py", scope="f", before="x = 1", after="x = 2", reason="unread"
     )
 
-    def of(self, **changes: str) -> Equivalents:
-        return Equivalents([msgspec.structs.replace(self.ENTRY, **changes)], path=Path("e.toml"))
+    def of(self, **changes: str) -> EquivalentEntries:
+        return EquivalentEntries(
+            [msgspec.structs.replace(self.ENTRY, **changes)], path=Path("e.toml")
+        )
 
     def test_a_survivor_gets_its_reason(self) -> None:
         found = self.of().applied(mutant(), result(SourceFate.SURVIVED))
@@ -175,21 +177,21 @@ class TestEquivalents:
 class TestKept:
     def test_killed_stays_killed_and_survivors_are_tried_again(self, tmp_path: Path) -> None:
         path = tmp_path / "kept.jsonl"
-        kept = Kept(path, "then", NONE)
+        kept = KeptResults(path, "then", NONE)
         killed, survivor = mutant("x = 2"), mutant("x = 0")
         for one, fate in ((killed, SourceFate.KILLED), (survivor, SourceFate.SURVIVED)):
             kept.add(result(fate, one))
         with path.open("ab") as file:
             file.write(b'["then", {"cut')
-        same, changed = Kept(path, "then", NONE), Kept(path, "now", NONE)
+        same, changed = KeptResults(path, "then", NONE), KeptResults(path, "now", NONE)
         assert same.known(survivor).fate is SourceFate.SURVIVED
         assert changed.known(killed).fate is SourceFate.KILLED
         assert changed.result(survivor) is None
-        known = Kept(path, "now", TestEquivalents().of(after="x = 0"))
+        known = KeptResults(path, "now", TestEquivalents().of(after="x = 0"))
         assert known.known(survivor).fate is SourceFate.SURVIVED
 
     def test_lines_may_move(self, tmp_path: Path) -> None:
-        kept = Kept(tmp_path / "kept.jsonl", "then", NONE)
+        kept = KeptResults(tmp_path / "kept.jsonl", "then", NONE)
         kept.add(result(SourceFate.KILLED))
         assert kept.known(mutant(line=9)).line == 9
         assert kept.result(mutant(scope="g")) is None

@@ -1,5 +1,5 @@
-"""What a run says it exercised is what its observations show: an expectation that a counter meets by
-counting too much would be worth nothing.
+"""What a run says it exercised is what its observations show: an expectation that a counter meets
+by counting too much would be worth nothing.
 """
 
 from __future__ import annotations

@@ -25,14 +25,20 @@ from racegate.evaluation.effort import measure
 from racegate.evaluation.matrix import is_good, load_matrix, worse_cells
 from racegate.evaluation.matrix import measure as measure_matrix
 from racegate.evaluation.mutate import Fate, try_all
-from racegate.evaluation.source.results import SourceAsked, score_of
+from racegate.evaluation.source.results import SourceSpec, score_of
 from racegate.evaluation.truth_table import measure_table
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.report.fault_page import fault_page
-from racegate.report.faults import print_faults, print_mutants, render_mutants
+from racegate.report.faults import (
+    print_faults,
+    print_mutants,
+    print_source_mutants,
+    render_mutants,
+    render_source_mutants,
+)
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
 from racegate.report.objects import (
@@ -43,7 +49,6 @@ from racegate.report.objects import (
     SourceMutationObject,
 )
 from racegate.report.search import print_efforts, render_efforts
-from racegate.report.source import print_source_mutants, render_source_mutants
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.outside.console import lines
@@ -154,7 +159,7 @@ def faults_mutate(
     if one survives.
     """
     if source is not None:
-        asked = SourceAsked(
+        asked = SourceSpec(
             source=source, sample=sample, seed=seed, keep=keep, equivalent=equivalent
         )
         _mutate_source(asked, workers=workers, markdown=markdown, json=json)
@@ -183,7 +188,7 @@ def faults_mutate(
 
 
 def _mutate_source(
-    asked: SourceAsked, *, workers: int, markdown: Path | None, json: str | None
+    asked: SourceSpec, *, workers: int, markdown: Path | None, json: str | None
 ) -> NoReturn:
     for library in ("libcst", "coverage", "pytest"):
         if find_spec(library) is None:

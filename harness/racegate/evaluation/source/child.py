@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     data_bytes: int = 6 << 30
 
 
-class Heard(NamedTuple):
+class ChildResult(NamedTuple):
     """What a child said. is_timeout: it was ended by a limit of time; status: as of os.waitpid"""
 
     lines: list[str]
@@ -44,7 +44,7 @@ class Heard(NamedTuple):
     cpu_s: float
 
 
-def in_a_child(work: Callable[[Say], None], limits: Limits) -> Heard:
+def in_a_child(work: Callable[[Say], None], limits: Limits) -> ChildResult:
     """Does it in a child, and waits for it."""
     here, there = os.pipe()
     sys.stdout.flush()
@@ -64,7 +64,7 @@ def in_a_child(work: Callable[[Say], None], limits: Limits) -> Heard:
                 os.kill(child, signal.SIGKILL)
         _, status, used = os.wait4(child, 0)
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    return Heard(
+    return ChildResult(
         lines=said.decode().splitlines(),
         is_timeout=is_timeout or ended_by == signal.SIGXCPU,
         status=status,

@@ -16,16 +16,16 @@ from typing import NoReturn
 
 import msgspec
 
-from racegate.evaluation.source.child import Heard, Say, in_a_child
+from racegate.evaluation.source.child import ChildResult, Say, in_a_child
 from racegate.evaluation.source.exchange import exchange, import_anew
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
-    Equivalents,
-    SourceAsked,
+    EquivalentEntries,
     SourceFate,
     SourceMutant,
     SourceReport,
     SourceResult,
+    SourceSpec,
     load_equivalents,
 )
 from racegate.evaluation.source.sources import (
@@ -39,6 +39,7 @@ from racegate.evaluation.source.sources import (
     mutants_of,
     record,
 )
+from racegate.history.breakage import Caught
 from racegate.history.finding import Verdict
 from racegate.jobs.pool import Done, Failed, Lost, PoolError, Task, pool_of, spread
 from racegate.jobs.stopping import StoppedError
@@ -106,25 +107,25 @@ def _judge_mutant(
     module = module_of(mutant.file)
     if not exchange(importlib.import_module(module), before, after):
         say(f"at {names[0]}")
-        look = _look_anew(source, module, path, after, say)
+        with Caught("importing", through=()) as caught:
+            look = _look_anew(source, module, path, after)
+        if caught.breakage is not None:
+            say(f"found {caught.breakage.error} when it was imported")
+            return
     look.judge(names, say)
     say("end")
 
 
-def _look_anew(source: Source, module: str, path: Path, after: bytes, say: Say) -> Look:
+def _look_anew(source: Source, module: str, path: Path, after: bytes) -> Look:
     """The judge of a project in which the mutant was imported. What cannot be imported is dead."""
     import_anew(module, path, after, beside=ROOT / "tests")
-    try:
-        importlib.import_module(module)
-        sources = importlib.import_module("racegate.evaluation.source.sources")
-        look: Look = sources.look_of(sources.find_source(source.name))
-        return look
-    except Exception as error:
-        say(f"found {type(error).__name__} when it is imported")
-        raise
+    importlib.import_module(module)
+    sources = importlib.import_module("racegate.evaluation.source.sources")
+    look: Look = sources.look_of(sources.find_source(source.name))
+    return look
 
 
-def result_of(mutant: SourceMutant, heard: Heard) -> SourceResult:
+def result_of(mutant: SourceMutant, heard: ChildResult) -> SourceResult:
     """What a child's lines come to. Raises BrokenHarnessError if it ended for no known reason."""
     at, undecided = "", ""
     for kind, _, what in (line.partition(" ") for line in heard.lines):
@@ -176,14 +177,14 @@ def chosen(mutants: Sequence[SourceMutant], *, sample: int | None, seed: int) ->
     return [one for one in mutants if id(one) in kept]
 
 
-class Kept:
+class KeptResults:
     """What earlier runs of the job came to, in a file of lines that grows.
 
     Killed stays killed as long as the mutant is the same. Whoever survived is tried again once a
     test, a scenario or the source has changed, unless it is known to be equivalent.
     """
 
-    def __init__(self, path: Path | None, state: str, equivalents: Equivalents) -> None:
+    def __init__(self, path: Path | None, state: str, equivalents: EquivalentEntries) -> None:
         self._path = path
         self._state = state
         self._equivalents = equivalents
@@ -243,7 +244,7 @@ def reach_of(source: Source, kept: Path | None, state: str) -> Reach:
 
 
 def mutate_source(
-    asked: SourceAsked,
+    asked: SourceSpec,
     *,
     workers: int,
     on_mutant: Callable[[int, int, str], None] = lambda done, total, file: None,
@@ -258,7 +259,7 @@ def mutate_source(
     equivalents.check(every)
     mutants = chosen(every, sample=asked.sample, seed=asked.seed)
     state = state_of(source)
-    kept = Kept(asked.keep, state, equivalents)
+    kept = KeptResults(asked.keep, state, equivalents)
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
     done = count(len(mutants) - len(left))
     on_mutant(next(done), len(mutants), source.name)

@@ -53,22 +53,19 @@ class SourceMutant(StrictStruct, frozen=True):
     @property
     def key(self) -> str:
         """The same wherever in its file its lines have moved."""
-        parts = (
-            self.file,
-            self.edit.scope,
-            self.before,
-            self.after,
-            self.edit.operator,
-            str(self.nth),
-        )
-        return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+        parts = (self.file, self.edit.scope, self.before, self.after, self.edit.operator)
+        digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+        return f"{digest}.{self.nth}" if self.nth else digest
 
 
 class SourceResult(StrictStruct, frozen=True):
     """One mutant and its fate.
 
-    key: of the mutant; line: of its statement; by: the scenario or test that killed it; how: the
-    verdict of the gate, or how it ended; reason: why it changes nothing
+    key: what the mutant is known by; file: from the root of the repository
+    scope: the class and function; line: where its statement begins; operator: what was done
+    before, after: the lines that differ; fate: what became of it
+    by: the scenario, witness or test that killed it; how: what that said, or how it ended
+    reason: why it changes nothing; cpu_s: seconds of computing
     """
 
     key: str
@@ -108,7 +105,7 @@ class EquivalentError(BadInputError):
     """An entry that cannot be read, or that is of no mutant: says which."""
 
 
-class Equivalents:
+class EquivalentEntries:
     """Looks mutants up among the entries of a file."""
 
     def __init__(self, entries: Iterable[EquivalentEntry], *, path: Path) -> None:
@@ -159,16 +156,16 @@ def _looks(mutant: SourceMutant) -> tuple[str, str, str, str, int]:
     return (mutant.file, mutant.edit.scope, mutant.before, mutant.after, mutant.nth)
 
 
-def load_equivalents(path: Path | None) -> Equivalents:
+def load_equivalents(path: Path | None) -> EquivalentEntries:
     """Reads a file strictly; there are none without one. Raises EquivalentError."""
     if path is None:
-        return Equivalents((), path=Path())
+        return EquivalentEntries((), path=Path())
     try:
         content = decode_toml(read_text(path, EQUIVALENTS_BYTES_MAX))
         file = msgspec.convert(content, EquivalentFile)
     except (ReadError, msgspec.ValidationError) as error:
         raise EquivalentError(f"{path}: {error}") from error
-    return Equivalents(file.equivalent, path=path)
+    return EquivalentEntries(file.equivalent, path=path)
 
 
 class SourceScore(StrictStruct, frozen=True):
@@ -199,7 +196,7 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
     return SourceScore(mutants=len(results), **{str(fate): fates[fate] for fate in SourceFate})
 
 
-class SourceAsked(StrictStruct, frozen=True):
+class SourceSpec(StrictStruct, frozen=True):
     """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
 
     keep: a file to go on with; equivalent: that of mutants known to change nothing
