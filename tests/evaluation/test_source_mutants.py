@@ -17,9 +17,9 @@ from racegate.evaluation.source.edit import Edit, SourceOperator
 from racegate.evaluation.source.job import KeptResults, SourceTask, SourceWorker, chosen, result_of
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
-    EquivalentEntries,
     EquivalentEntry,
     EquivalentError,
+    EquivalentTable,
     SourceFate,
     SourceMutant,
     SourceReport,
@@ -35,7 +35,7 @@ from support import NAMES, SCENARIOS
 
 REPORTS = Path(__file__).parents[2] / "reports" / "faults"
 SAMPLE = 12
-NONE = EquivalentEntries((), path=Path("none.toml"))
+NONE = EquivalentTable((), path=Path("none.toml"))
 LIMITS = Limits(cpu_s=20, wall_s=120)
 
 
@@ -136,8 +136,8 @@ class TestEquivalents:
         file="harness/racegate/a.py", scope="f", before="x = 1", after="x = 2", reason="unread"
     )
 
-    def of(self, **changes: str) -> EquivalentEntries:
-        return EquivalentEntries(
+    def of(self, **changes: str) -> EquivalentTable:
+        return EquivalentTable(
             [msgspec.structs.replace(self.ENTRY, **changes)], path=Path("e.toml")
         )
 

@@ -20,7 +20,7 @@ from racegate.evaluation.source.child import ChildResult, Say, in_a_child
 from racegate.evaluation.source.exchange import exchange, import_anew
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
-    EquivalentEntries,
+    EquivalentTable,
     SourceFate,
     SourceMutant,
     SourceReport,
@@ -184,7 +184,7 @@ class KeptResults:
     test, a scenario or the source has changed, unless it is known to be equivalent.
     """
 
-    def __init__(self, path: Path | None, state: str, equivalents: EquivalentEntries) -> None:
+    def __init__(self, path: Path | None, state: str, equivalents: EquivalentTable) -> None:
         self._path = path
         self._state = state
         self._equivalents = equivalents

@@ -105,7 +105,7 @@ class EquivalentError(BadInputError):
     """An entry that cannot be read, or that is of no mutant: says which."""
 
 
-class EquivalentEntries:
+class EquivalentTable:
     """Looks mutants up among the entries of a file."""
 
     def __init__(self, entries: Iterable[EquivalentEntry], *, path: Path) -> None:
@@ -156,16 +156,16 @@ def _looks(mutant: SourceMutant) -> tuple[str, str, str, str, int]:
     return (mutant.file, mutant.edit.scope, mutant.before, mutant.after, mutant.nth)
 
 
-def load_equivalents(path: Path | None) -> EquivalentEntries:
+def load_equivalents(path: Path | None) -> EquivalentTable:
     """Reads a file strictly; there are none without one. Raises EquivalentError."""
     if path is None:
-        return EquivalentEntries((), path=Path())
+        return EquivalentTable((), path=Path())
     try:
         content = decode_toml(read_text(path, EQUIVALENTS_BYTES_MAX))
         file = msgspec.convert(content, EquivalentFile)
     except (ReadError, msgspec.ValidationError) as error:
         raise EquivalentError(f"{path}: {error}") from error
-    return EquivalentEntries(file.equivalent, path=path)
+    return EquivalentTable(file.equivalent, path=path)
 
 
 class SourceScore(StrictStruct, frozen=True):
