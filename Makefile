@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
-SOURCES ?= engine device oracles
+SOURCES ?= engine
 SAMPLE ?= 300
 # Held runs are bound by the host: several processes share a GPU.
 SOAK_WORKERS ?= 8
