@@ -7,12 +7,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
+SOURCES ?= engine
+SAMPLE ?= 300
 # Held runs are bound by the host: several processes share a GPU.
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
 .PHONY: setup gate test nightly programs programs-report vllm-report test-gpu gpu-report hostile lint matrix \
-	mutants rooms bench clean
+	mutants mutants-source rooms bench clean
 
 setup: $(STAMP)
 
@@ -90,6 +92,16 @@ mutants: $(STAMP)
 # The picture of who imports whom; a test says when it is stale.
 rooms:
 	$(PYTHON) tests/helpers/rooms.py docs/rooms.svg
+
+# Mutants of the source, a sample of each room by seed: hours of a core for the first time. What is
+# in .mutants is gone on with.
+mutants-source: $(STAMP)
+	mkdir -p .mutants
+	for source in $(SOURCES); do \
+		$(BIN)/racegate faults mutate --source $$source --sample $(SAMPLE) --workers $(JOBS) \
+			--keep .mutants/$$source.jsonl --json reports/faults/source_$$source.json \
+			--markdown reports/faults/source_$$source.md; \
+	done
 
 bench: $(STAMP)
 	$(BIN)/racegate bench

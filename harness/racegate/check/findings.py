@@ -5,14 +5,14 @@ developer can act on it. Those of any engine's trace and output are in oracles/f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from racegate.device.protocol import DeadlockError
 from racegate.history.finding import Finding, FindingKind
-from racegate.history.run import Run
+from racegate.history.run import EngineResult, Run
 from racegate.oracles.findings import signature
 from racegate.oracles.invariants import Violation
 from racegate.oracles.stepwise import Divergence
@@ -40,6 +40,29 @@ def from_divergence(divergence: Divergence | None) -> list[Finding]:
             actual=divergence.actual,
         )
     ]
+
+
+def from_end(
+    result: EngineResult | None, *, steps: int, finished: Mapping[str, str]
+) -> list[Finding]:
+    """A run whose observations are right, and that came to its end later than the reference, or
+    for another reason. steps, finished: those of the reference
+    """
+    if result is None:
+        return []
+    pairs = {"steps": (result.steps, steps), "finished": (result.finished, dict(finished))}
+    return [
+        Finding(
+            kind=FindingKind.DIVERGENCE,
+            signature=signature("divergence", f"end.{name}"),
+            message=f"end.{name} is {actual}, the reference has {expected}",
+            field=f"end.{name}",
+            expected=expected,
+            actual=actual,
+        )
+        for name, (actual, expected) in pairs.items()
+        if actual != expected
+    ][:1]
 
 
 def from_violations(violations: Sequence[Violation]) -> list[Finding]:

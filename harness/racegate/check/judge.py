@@ -11,7 +11,7 @@ import msgspec
 
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
-from racegate.check.findings import from_divergence, from_stop, from_violations
+from racegate.check.findings import from_divergence, from_end, from_stop, from_violations
 from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught, breakage_of
@@ -114,11 +114,18 @@ class Judge:
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
-            *about(Oracle.STEPWISE, ask=lambda: from_divergence(self._divergence(run))),
+            *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
             *from_stop(stopped),
         ]
+
+    def _left_reference(self, run: Run) -> list[Finding]:
+        """The first place where it does; the end comes last."""
+        reference = self._expected.reference
+        return from_divergence(self._divergence(run)) or from_end(
+            run.result, steps=reference.steps, finished=reference.finished
+        )
 
     def _violations(self, run: Run) -> list[Violation]:
         return find_violations(run.observations, self._expected.scenario)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -13,6 +14,7 @@ from racegate.cli.options import (
     ScenariosOption,
     SeedOption,
     WorkersOption,
+    fail,
     place_to_write,
     progress_bar,
     stdout_console,
@@ -23,16 +25,29 @@ from racegate.evaluation.effort import measure
 from racegate.evaluation.matrix import is_good, load_matrix, worse_cells
 from racegate.evaluation.matrix import measure as measure_matrix
 from racegate.evaluation.mutate import Fate, try_all
+from racegate.evaluation.source.results import SourceSpec, score_of
 from racegate.evaluation.truth_table import measure_table
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
 from racegate.report.fault_page import fault_page
-from racegate.report.faults import print_faults, print_mutants, render_mutants
+from racegate.report.faults import (
+    print_faults,
+    print_mutants,
+    print_source_mutants,
+    render_mutants,
+    render_source_mutants,
+)
 from racegate.report.halffixes import as_markdown
 from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
-from racegate.report.objects import EffortObject, FaultEntry, HalffixesObject, MutationObject
+from racegate.report.objects import (
+    EffortObject,
+    FaultEntry,
+    HalffixesObject,
+    MutationObject,
+    SourceMutationObject,
+)
 from racegate.report.search import print_efforts, render_efforts
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
@@ -119,12 +134,35 @@ def faults_halffixes(json: JsonOption = None) -> None:
 
 @app.command("mutate")
 def faults_mutate(
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Mutate the source of a room in place of the edges."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many mutants of the source, by seed.")
+    ] = None,
+    seed: SeedOption = 0,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on from this file, and add to it."),
+    ] = None,
+    equivalent: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="Mutants of the source that change nothing, with why."),
+    ] = Path("reports/faults/equivalent.toml"),
     scenarios: ScenariosOption = Path("scenarios"),
     workers: WorkersOption = 1,
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Move or drop every edge in every way, and say what finds each mutant: 1 if one survives."""
+    """Move or drop every edge in every way, or edit the source, and say what finds each mutant: 1
+    if one survives.
+    """
+    if source is not None:
+        asked = SourceSpec(
+            source=source, sample=sample, seed=seed, keep=keep, equivalent=equivalent
+        )
+        _mutate_source(asked, workers=workers, markdown=markdown, json=json)
     loaded = _scenarios(scenarios)
     with progress_bar() as progress:
         task = progress.add_task("mutants", total=None)
@@ -147,6 +185,32 @@ def faults_mutate(
         print_mutants(stdout_console(), report)
     fates = {mutant.fate for mutant in report.mutants}
     raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)
+
+
+def _mutate_source(
+    asked: SourceSpec, *, workers: int, markdown: Path | None, json: str | None
+) -> NoReturn:
+    for library in ("libcst", "coverage", "pytest"):
+        if find_spec(library) is None:
+            fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
+    # Only here is libcst needed.
+    from racegate.evaluation.source.job import mutate_source
+
+    with progress_bar() as progress:
+        task = progress.add_task("mutants", total=None)
+
+        def on_mutant(done: int, total: int, file: str) -> None:
+            progress.update(task, completed=done, total=total, description=file)
+
+        report = mutate_source(asked, workers=workers, on_mutant=on_mutant)
+    found = SourceMutationObject(schema=SCHEMA, environment=environment(), report=report)
+    if json is not None:
+        write_json(json, found)
+    if markdown is not None:
+        write_text(markdown, render_source_mutants(found))
+    if json != "-":
+        print_source_mutants(stdout_console(), report)
+    raise typer.Exit(0 if score_of(report.results).is_full else 1)
 
 
 @app.command("matrix")

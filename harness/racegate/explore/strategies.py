@@ -29,11 +29,14 @@ def holds(draw: st.DrawFn) -> Schedule:
 
 
 def register_profiles() -> None:
-    """dev: quick; ci: the same examples every time; nightly and campaign: many."""
+    """dev: quick; ci: the same examples every time, also mutants; nightly and campaign: many."""
     slow = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
     calm = settings(deadline=None, suppress_health_check=slow)
     settings.register_profile("dev", calm, max_examples=50)
     settings.register_profile("ci", calm, max_examples=125, derandomize=True, database=None)
+    # A failure is enough: nobody asks a mutant for its smallest one.
+    ci = settings.get_profile("ci")
+    settings.register_profile("mutants", ci, phases=(Phase.explicit, Phase.generate))
     settings.register_profile("nightly", calm, max_examples=10_000, print_blob=True)
     phases = (Phase.reuse, Phase.generate)
     settings.register_profile("campaign", calm, max_examples=1_000_000, phases=phases)

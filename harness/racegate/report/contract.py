@@ -43,6 +43,7 @@ from racegate.report.objects import (
     FuzzObject,
     HalffixesObject,
     MutationObject,
+    SourceMutationObject,
 )
 from racegate.report.templating import render
 from racegate.repro.explain import Explanation, Racing
@@ -104,6 +105,7 @@ CONTRACT = (
     Printed(what="faults list", struct=FaultEntry, is_list=True),
     Printed(what="faults matrix", struct=Matrix),
     Printed(what="faults mutate", struct=MutationObject),
+    Printed(what="faults mutate --source", struct=SourceMutationObject),
     Printed(what="faults halffixes", struct=HalffixesObject),
     Printed(what="faults effort", struct=EffortObject),
     Printed(what="adapter check", struct=Conformance),

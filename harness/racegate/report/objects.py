@@ -9,6 +9,7 @@ import msgspec
 from racegate.check.selfcheck import SelfCheck
 from racegate.evaluation.effort import Effort
 from racegate.evaluation.mutate import MutantResult
+from racegate.evaluation.source.results import SourceReport
 from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
@@ -104,3 +105,11 @@ class DoctorObject(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     checkups: tuple[Checkup, ...]
+
+
+class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
+    """Mutants of the source. report: what was mutated, and what became of it"""
+
+    schema: str
+    environment: dict[str, str]
+    report: SourceReport

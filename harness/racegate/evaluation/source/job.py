@@ -1,0 +1,306 @@
+"""The job: mutants of a source, each judged in a child, in parallel, resumable, by seed."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from racegate.evaluation.source.child import ChildResult, Say, in_a_child
+from racegate.evaluation.source.exchange import exchange, import_anew
+from racegate.evaluation.source.reach import Reach
+from racegate.evaluation.source.results import (
+    EquivalentTable,
+    SourceFate,
+    SourceMutant,
+    SourceReport,
+    SourceResult,
+    SourceSpec,
+    load_equivalents,
+)
+from racegate.evaluation.source.sources import (
+    ROOT,
+    Look,
+    Source,
+    files_of,
+    find_source,
+    look_of,
+    module_of,
+    mutants_of,
+    record,
+)
+from racegate.history.breakage import Caught
+from racegate.history.finding import Verdict
+from racegate.jobs.pool import Done, Failed, Lost, PoolError, Task, pool_of, spread
+from racegate.jobs.stopping import StoppedError
+from racegate.scenario.errors import BrokenHarnessError
+from racegate.scenario.strict import StrictStruct
+
+# What the gate calls no pass and no finding.
+UNDECIDED = frozenset({Verdict.INCONCLUSIVE, Verdict.BENIGN})
+
+
+class SourceTask(StrictStruct, frozen=True):
+    """A mutant, and who executes its line, the quickest first."""
+
+    mutant: SourceMutant
+    judges: tuple[str, ...]
+
+
+class SourceWorker:
+    """Judges mutants, each in a child. What killed the last one of a file comes first."""
+
+    def __init__(self, source: Source, look: Look) -> None:
+        self._source = source
+        self._look = look
+        self._killers: dict[str, dict[str, None]] = {}
+
+    def work(self, task: SourceTask) -> SourceResult:
+        """One mutant."""
+        mutant = task.mutant
+        if not task.judges:
+            return _result(mutant, SourceFate.UNREACHED)
+        killers = self._killers.setdefault(mutant.file, {})
+        names = [name for name in reversed(killers) if name in task.judges]
+        names += [name for name in task.judges if name not in killers]
+        heard = in_a_child(
+            partial(_judge_mutant, self._source, self._look, mutant, names), self._look.limits
+        )
+        result = result_of(mutant, heard)
+        if result.fate is SourceFate.KILLED:
+            killers.pop(result.by, None)
+            killers[result.by] = None
+        return result
+
+    def end(self) -> None:
+        """There is nothing left to say."""
+
+
+def make_worker(source: str, number: int) -> SourceWorker:
+    """In a worker process; every worker is like the other. Children share what is here now."""
+    found = find_source(source)
+    look = look_of(found)
+    os.chdir(ROOT)
+    look.prepare()
+    gc.collect()
+    gc.freeze()
+    return SourceWorker(found, look)
+
+
+def _judge_mutant(
+    source: Source, look: Look, mutant: SourceMutant, names: Sequence[str], say: Say
+) -> None:
+    """In a child."""
+    path = ROOT / mutant.file
+    before = path.read_bytes()
+    after = mutant.edit.apply(before)
+    module = module_of(mutant.file)
+    if not exchange(importlib.import_module(module), before, after):
+        say(f"at {names[0]}")
+        with Caught("importing", through=()) as caught:
+            look = _look_anew(source, module, path, after)
+        if caught.breakage is not None:
+            say(f"found {caught.breakage.error} when it was imported")
+            return
+    look.judge(names, say)
+    say("end")
+
+
+def _look_anew(source: Source, module: str, path: Path, after: bytes) -> Look:
+    """The judge of a project in which the mutant was imported. What cannot be imported is dead."""
+    import_anew(module, path, after, beside=ROOT / "tests")
+    importlib.import_module(module)
+    sources = importlib.import_module("racegate.evaluation.source.sources")
+    look: Look = sources.look_of(sources.find_source(source.name))
+    return look
+
+
+def result_of(mutant: SourceMutant, heard: ChildResult) -> SourceResult:
+    """What a child's lines come to. Raises BrokenHarnessError if it ended for no known reason."""
+    at, undecided = "", ""
+    for kind, _, what in (line.partition(" ") for line in heard.lines):
+        match kind:
+            case "at":
+                at = what
+            case "found" if what in UNDECIDED:
+                undecided = undecided or f"{what} {at}"
+            case "found":
+                return _result(mutant, SourceFate.KILLED, by=at, how=what, cpu_s=heard.cpu_s)
+    if heard.is_timeout:
+        return _result(mutant, SourceFate.KILLED, by=at, how="no end", cpu_s=heard.cpu_s)
+    if os.WIFSIGNALED(heard.status):
+        how = f"signal {os.WTERMSIG(heard.status)}"
+        return _result(mutant, SourceFate.KILLED, by=at, how=how, cpu_s=heard.cpu_s)
+    if heard.status or heard.lines[-1:] != ["end"]:
+        raise BrokenHarnessError(f"{mutant.name}: its process ended with {heard.status} at '{at}'")
+    how, _, by = undecided.partition(" ")
+    fate = SourceFate.INCONCLUSIVE if how == Verdict.INCONCLUSIVE else SourceFate.SURVIVED
+    return _result(mutant, fate, by=by, how=how, cpu_s=heard.cpu_s)
+
+
+def _result(
+    mutant: SourceMutant, fate: SourceFate, *, by: str = "", how: str = "", cpu_s: float = 0.0
+) -> SourceResult:
+    return SourceResult(
+        key=mutant.key,
+        file=mutant.file,
+        scope=mutant.edit.scope,
+        line=mutant.edit.lines[0],
+        operator=mutant.edit.operator,
+        before=mutant.before,
+        after=mutant.after,
+        fate=fate,
+        by=by,
+        how=how,
+        cpu_s=round(cpu_s, 2),
+    )
+
+
+def chosen(mutants: Sequence[SourceMutant], *, sample: int | None, seed: int) -> list[SourceMutant]:
+    """All, or so many of them by seed: each mutant has a place of its own in the draw, so that a
+    larger sample contains a smaller one, and an edit elsewhere moves nothing.
+    """
+    if sample is None:
+        return list(mutants)
+    ranked = sorted(mutants, key=lambda one: random.Random(f"{seed} {one.key}").random())
+    kept = {id(one) for one in ranked[:sample]}
+    return [one for one in mutants if id(one) in kept]
+
+
+class KeptResults:
+    """What earlier runs of the job came to, in a file of lines that grows.
+
+    Killed stays killed as long as the mutant is the same. Whoever survived is tried again once a
+    test, a scenario or the source has changed, unless it is known to be equivalent.
+    """
+
+    def __init__(self, path: Path | None, state: str, equivalents: EquivalentTable) -> None:
+        self._path = path
+        self._state = state
+        self._equivalents = equivalents
+        self._known: dict[str, tuple[str, SourceResult]] = {}
+        if path is not None and path.exists():
+            for line in path.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):  # or a kill has cut it
+                    state_then, result = msgspec.json.decode(line, type=tuple[str, SourceResult])
+                    self._known[result.key] = (state_then, result)
+
+    def result(self, mutant: SourceMutant) -> SourceResult | None:
+        """What is known of a mutant."""
+        state, result = self._known.get(mutant.key, ("", None))
+        if result is None:
+            return None
+        is_settled = result.fate is SourceFate.KILLED or self._equivalents.of(mutant)
+        if state != self._state and not is_settled:
+            return None
+        return msgspec.structs.replace(result, line=mutant.edit.lines[0])
+
+    def known(self, mutant: SourceMutant) -> SourceResult:
+        """The same of one that is known."""
+        result = self.result(mutant)
+        assert result is not None, mutant.name
+        return result
+
+    def add(self, result: SourceResult) -> None:
+        """One more."""
+        self._known[result.key] = (self._state, result)
+        if self._path is not None:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode((self._state, result)) + b"\n")
+
+
+def state_of(source: Source) -> str:
+    """A digest of everything that a fate hangs on: sources, scenarios, tests."""
+    digest = hashlib.blake2b(digest_size=8)
+    folders = ("harness/racegate", "kernels", "reference", *(source.tests or ("scenarios",)))
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def reach_of(source: Source, kept: Path | None, state: str) -> Reach:
+    """Which lines each judge executes: as recorded, if nothing has changed since."""
+    path = None if kept is None else kept.with_suffix(f".{source.name}.reach.json")
+    if path is not None and path.exists():
+        recorded_at, reach = msgspec.json.decode(path.read_bytes(), type=tuple[str, Reach])
+        if recorded_at == state:
+            return reach
+    reach = record(source)
+    if path is not None:
+        path.write_bytes(msgspec.json.encode((state, reach)))
+    return reach
+
+
+def mutate_source(
+    asked: SourceSpec,
+    *,
+    workers: int,
+    on_mutant: Callable[[int, int, str], None] = lambda done, total, file: None,
+) -> SourceReport:
+    """Judges mutants of a source. on_mutant: (done, of, file)
+
+    Raises StoppedError if it is told to stop, EquivalentError for an entry that is out of date.
+    """
+    source = find_source(asked.source)
+    equivalents = load_equivalents(asked.equivalent)
+    every = [mutant for path in files_of(source) for mutant in mutants_of(path)]
+    equivalents.check(every)
+    mutants = chosen(every, sample=asked.sample, seed=asked.seed)
+    state = state_of(source)
+    kept = KeptResults(asked.keep, state, equivalents)
+    left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
+    done = count(len(mutants) - len(left))
+    on_mutant(next(done), len(mutants), source.name)
+    if left:
+        reach = reach_of(source, asked.keep, state)
+        for result in _judged(source, left, reach, workers):
+            kept.add(result)
+            on_mutant(next(done), len(mutants), result.file)
+    return SourceReport(
+        source=source.name,
+        total=len(every),
+        sample=asked.sample,
+        seed=asked.seed,
+        results=tuple(equivalents.applied(one, kept.known(one)) for one in mutants),
+    )
+
+
+def _judged(
+    source: Source, mutants: Sequence[SourceMutant], reach: Reach, workers: int
+) -> Iterator[SourceResult]:
+    """Results as they come."""
+    done = 0
+    tasks = (
+        Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
+        for one in mutants
+    )
+    pool = pool_of(workers)
+    try:
+        with closing(pool.run(partial(make_worker, source.name), spread(tasks, workers))) as events:
+            for event in events:
+                match event:
+                    case Done():
+                        done += 1
+                        yield event.result
+                    case Failed() | Lost():
+                        raise PoolError(event.breakage.text)
+    except KeyboardInterrupt as stop:
+        _stopped(stop, done)
+
+
+def _stopped(stop: KeyboardInterrupt, done: int) -> NoReturn:
+    raise StoppedError(
+        stop, done=f"{done} mutants judged", go_on="the same command, which goes on with --keep"
+    ) from stop
