@@ -147,7 +147,7 @@ class Kernels:
         fresh: list[Alias] = []
         if operator.waits(args) or operator.is_random or indexing.reads_a_size(operator, args):
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clocks[lane])
+            session.queue.force(session.recorder.lanes.clock(lane))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         if operator.gives_value:  # without a wait: torch sees it by shapes and addresses

@@ -1,0 +1,68 @@
+"""The compiled part of the recorder: clocks, shadow and stack walk."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, cast
+
+from racegate.interpose.native.compiler import compiled
+
+HERE = Path(__file__).parent
+LIBRARY = "libracegate_recording.so"
+
+Ranges = tuple[tuple[int, int], ...]
+Stack = tuple[tuple[str, int, str], ...]
+RawAccess = tuple[int, int, int, str, Stack]  # index, lane, number, label, stack
+# The earlier access, whether it writes, first byte, one past the last, whether the present one does
+RawRace = tuple[RawAccess, bool, int, int, bool]
+
+
+class Order(NamedTuple):
+    """The functions of one recorder, as native/order.c has them."""
+
+    add_lane: Callable[[bool, bool, bool], int]
+    last_number: Callable[[int], int]
+    next_number: Callable[[int], int]
+    clock_of: Callable[[int], list[int]]
+    learn: Callable[[int, list[int]], None]
+    put: Callable[[int, int], int]
+    events: Callable[[], int]
+    count_event: Callable[[], int]
+    record: Callable[[int, int], list[int]]
+    stream_clock: Callable[[int], list[int]]
+    issue: Callable[[int, int, str, Stack, Ranges, Ranges], list[RawRace] | None]
+    host: Callable[[int, str, Stack, Ranges, Ranges], list[RawRace] | None]
+    latest: Callable[[], RawAccess]
+    add_memory: Callable[[int, int], None]
+    remove_memory: Callable[[int], None]
+    is_memory: Callable[[int], bool]
+    count_cells: Callable[[], int]
+
+
+def new_order() -> Order:
+    """Clocks without lanes and a shadow of no memory."""
+    return Order(*_library().racegate_order())
+
+
+def new_walk(learn: Callable[[CodeType], int]) -> Callable[[FrameType | None], Stack]:
+    """What walks from a frame (None: the caller's) outwards. learn: the kind of a code object."""
+    return cast("Callable[[FrameType | None], Stack]", _library().racegate_frames(learn))
+
+
+def build_recording() -> Path:
+    """Path of the library, compiled now if it never was. Raises BadInput."""
+    sources = sorted(HERE.glob("*.c"))
+    return compiled(LIBRARY, sources, read=(*sources, *HERE.glob("*.h")))
+
+
+@cache
+def _library() -> Any:
+    library = ctypes.PyDLL(str(build_recording()))
+    library.racegate_order.restype = ctypes.py_object
+    library.racegate_frames.restype = ctypes.py_object
+    library.racegate_frames.argtypes = [ctypes.py_object]
+    return library
