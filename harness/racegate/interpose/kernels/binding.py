@@ -16,6 +16,7 @@ from racegate.interpose.order.ranges import Ranges
 _CPU = torch.device("cpu")
 PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
 _NOTHING: dict[int, Ranges] = {}
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 class Bound:
@@ -48,14 +49,25 @@ def bind(
     """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
-    written = operator.writes
+    written, converted = operator.writes, bound.args
     for position, value in enumerate(args):
-        if type(value) not in PLAIN:
-            parts = bound.writes if position in written else bound.reads
-            converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
-            bound.args.append(converted)
+        kind = type(value)
+        if kind in _TENSORS and value.is_cuda and position not in exact:
+            alias = find_alias(session, value)
+            tensor = alias.tensor
+            if position in written:
+                bound.writes += alias.ranges
+                bound.back[id(tensor)] = value
+            else:
+                bound.reads += alias.ranges
+                bound.back.setdefault(id(tensor), value)
+            converted.append(tensor)
             continue
-        bound.args.append(value)
+        if kind not in PLAIN:
+            parts = bound.writes if position in written else bound.reads
+            converted.append(_convert(session, twin, value, bound, (parts, exact.get(position))))
+            continue
+        converted.append(value)
         if value is not None and position in operator.tensors:
             # A number stands for a tensor: not every release of torch lets this overload have one.
             bound.call = operator.overload.overloadpacket

@@ -7,6 +7,7 @@ kernel ends the run with its name.
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,8 @@ from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.order.ranges import merged
 from racegate.interpose.order.recorder import Stack
 
-_GPU = torch.device("cuda", 0)
+# On the current device: a shorter way to the allocator than the operator.
+_new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 
 
 class Kernels:
@@ -45,6 +47,8 @@ class Kernels:
 
     direct: by the id of its overload, what `run` runs: for callers that know that the first
         argument is on the device
+    births: by the id of its overload, what makes new memory, for those that know that it is to be
+        on the device
     """
 
     def __init__(
@@ -56,11 +60,11 @@ class Kernels:
         self._refuse = refuse
         self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
-        self._empty_strided = native_kernel("aten::empty_strided", "CUDA")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
         self._copying = describe("aten::copy_")
         self.direct: dict[int, Operator] = {}
+        self.births: dict[int, Callable[..., Any]] = {}
 
     def register(self) -> None:
         """Takes the place of torch's CUDA kernels."""
@@ -74,7 +78,9 @@ class Kernels:
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
         for name in ("aten::empty.memory_format", "aten::empty_strided"):
-            self._register(name, self._birth(native_kernel(name, "CUDA")))
+            birth = self._birth(native_kernel(name, "CUDA"))
+            self.births[id(describe(name).overload)] = birth
+            self._register(name, birth)
         self._register("aten::copy_", self.copy)
         self._register("aten::_local_scalar_dense", self._item)
 
@@ -101,14 +107,13 @@ class Kernels:
         else:
             with session.own():
                 result, work = self._prepare(operator, args, bound, stack)
-        reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
-        writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
+        reads, writes = merged(bound.reads), merged(bound.writes)
         if work is not None and self._graphs.add(
             capture, operator.short, stream, reads, writes, work
         ):
             return result
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
-        if operator.waits(args) or (operator.is_indexed and indexing.reads_a_size(operator, args)):
+        if _waits(operator, args):
             session.wait_stream(stream)
         return result
 
@@ -145,7 +150,7 @@ class Kernels:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         fresh: list[Alias] = []
-        if operator.waits(args) or operator.is_random or indexing.reads_a_size(operator, args):
+        if operator.is_random or _waits(operator, args):
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
             session.queue.force(session.recorder.lanes.clock(lane))
             made = self._call(operator, bound)
@@ -181,15 +186,19 @@ class Kernels:
     def _new(self, value: Tensor, bound: Bound, fresh: list[Alias], stack: Stack) -> Tensor:
         """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
         session = self._session
-        tensor = self._empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_GPU)
+        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
         alias = find_alias(session, tensor)
         fresh.append(alias)
         if alias.ranges:
             low, high = alias.ranges[0][0], alias.ranges[-1][1]
             session.births.add(low, high - low, session.recorder.events, stack)
             bound.writes += alias.ranges
-            if value.device.type != "meta":
+            if value.is_meta:
+                return tensor
+            if len(alias.ranges) > 1 or alias.is_complex or value.is_neg():
                 self._fill(alias.tensor, value)
+            else:  # the same bytes in the same order
+                ctypes.memmove(low, value.data_ptr(), high - low)
         return tensor
 
     # ---- operators with a life of their own
@@ -222,3 +231,10 @@ class Kernels:
         session.wait_stream(stream)
         with session.own():
             return alias_of(session, tensor).item()
+
+
+def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:
+    """Whether the host waits for the current stream inside the call."""
+    if operator.waits is not None and operator.waits(args):
+        return True
+    return operator.is_indexed and indexing.reads_a_size(operator, args)

@@ -53,6 +53,11 @@ def new_walk(learn: Callable[[CodeType], int]) -> Callable[[FrameType | None], S
     return cast("Callable[[FrameType | None], Stack]", _library().racegate_frames(learn))
 
 
+def union(pairs: list[tuple[int, int]]) -> Ranges:
+    """The union of any ranges: sorted, overlapping and touching ones joined, empty ones dropped."""
+    return _union()(pairs)
+
+
 def build_recording() -> Path:
     """Path of the library, compiled now if it never was. Raises BadInput."""
     sources = sorted(HERE.glob("*.c"))
@@ -60,9 +65,15 @@ def build_recording() -> Path:
 
 
 @cache
+def _union() -> Callable[[list[tuple[int, int]]], Ranges]:
+    return cast("Callable[[list[tuple[int, int]]], Ranges]", _library().racegate_union())
+
+
+@cache
 def _library() -> Any:
     library = ctypes.PyDLL(str(build_recording()))
     library.racegate_order.restype = ctypes.py_object
     library.racegate_frames.restype = ctypes.py_object
+    library.racegate_union.restype = ctypes.py_object
     library.racegate_frames.argtypes = [ctypes.py_object]
     return library

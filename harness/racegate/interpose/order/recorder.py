@@ -49,6 +49,14 @@ class Conflict:
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where a program asks for one kind of operation, and how often it has."""
+
+    name: str
+    count: int = 0
+
+
 def place_of(label: str) -> str:
     """A label without its count: kind and place."""
     return label.rpartition("#")[0]
@@ -66,8 +74,7 @@ class Recorder:
         self.shadow = Shadow(self._order)
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
-        self._labels: dict[str, int] = {}
-        self._places: dict[tuple[str, Frame], str] = {}
+        self._places: dict[tuple[str, Frame], _Place] = {}
         self._lines: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
@@ -96,10 +103,9 @@ class Recorder:
         frame = stack[0] if stack else _NO_FRAME
         place = self._places.get((kind, frame))
         if place is None:
-            place = self._places[kind, frame] = self._place(kind, frame)
-        count = self._labels.get(place, 0) + 1
-        self._labels[place] = count
-        return f"{place}#{count}"
+            place = self._places[kind, frame] = _Place(self._place(kind, frame))
+        place.count += 1
+        return f"{place.name}#{place.count}"
 
     def _place(self, kind: str, frame: Frame) -> str:
         """Kind, file and function; of several lines of a function that do the same, from the second
