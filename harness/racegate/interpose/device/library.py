@@ -79,7 +79,8 @@ _PAGE = 4096
 class Library:
     """The preloaded library. It must have been preloaded, or torch talks to another runtime.
 
-    news: its one word is not 0 if calls were logged or touches noted that nobody has taken in
+    news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
+        its second if there are touches among them
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +92,7 @@ class Library:
         self._library.vg_event_done.argtypes = [_WORD, _WORD]
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
-        self.news = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
+        self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
         self._touch = (_WORD * 5)()
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
@@ -121,6 +122,9 @@ class Library:
 
     def touches(self) -> Iterator[Touch]:
         """Touches noted since, oldest first."""
+        if not self.news[1]:
+            return
+        self.news[1] = 0
         while self._library.vg_touch(self._touch, self._page):
             thread, address, size, is_write, has_page = self._touch
             page = self._page.raw if has_page else None

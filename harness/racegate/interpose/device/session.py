@@ -186,13 +186,15 @@ class Session:
         """An operation on a stream; returns its label. run: its work, if it was not done already
         (eager runs).
         """
-        if self.is_bare:
+        if not self.is_recording and self.is_bare:
             if run is not None:
                 run()
             return ""
         with self.lock:
             self.drain()
-            lane = self.stream_lane(stream)
+            lane = self._streams.get(stream)
+            if lane is None:
+                lane = self.stream_lane(stream)
             if stack is None:
                 stack = self.stack()
             recorder = self.recorder
@@ -208,8 +210,9 @@ class Session:
             elif run is not None:
                 lanes = recorder.lanes
                 self.queue.submit(label, lane, lanes.number(lane), lanes.clock(lane), run)
-            if self.spans.pinned and self.is_recording:
+            if recorder.is_watched():
                 self.touches.use(recorder.last_access(), reads, writes)
+            self.guards.settle()
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
@@ -317,7 +320,7 @@ class Session:
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
-        self.recorder.shadow.add(base, size)
+        self.recorder.shadow.add(base, size, is_watched=place is Place.PINNED)
 
     def memory_removed(self, base: int) -> None:
         span = self.spans.find(base)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,8 +22,7 @@ class NoAlias(Exception):
     """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
 
 
-@dataclass(slots=True)
-class Alias:
+class Alias(NamedTuple):
     """A CPU tensor over the bytes of a CUDA tensor. ranges: its bytes; pinned: the memory around,
     if it is the host's; is_complex: there may be another of the same bytes with a lazy conjugation.
     """

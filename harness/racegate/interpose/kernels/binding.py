@@ -11,12 +11,13 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
 from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.native.recording import new_bind
 from racegate.interpose.order.ranges import Ranges
 
 _CPU = torch.device("cpu")
 PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
 _NOTHING: dict[int, Ranges] = {}
-_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_bind = new_bind((torch.Tensor, torch.nn.Parameter), PLAIN)
 
 
 class Bound:
@@ -49,25 +50,15 @@ def bind(
     """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
-    written, converted = operator.writes, bound.args
-    for position, value in enumerate(args):
-        kind = type(value)
-        if kind in _TENSORS and value.is_cuda and position not in exact:
-            alias = find_alias(session, value)
-            tensor = alias.tensor
-            if position in written:
-                bound.writes += alias.ranges
-                bound.back[id(tensor)] = value
-            else:
-                bound.reads += alias.ranges
-                bound.back.setdefault(id(tensor), value)
-            converted.append(tensor)
-            continue
-        if kind not in PLAIN:
+    written = operator.writes
+    start = 0 if exact else _bind_known(session, operator, args, bound)
+    for position, value in enumerate(args[start:], start):
+        if type(value) not in PLAIN:
             parts = bound.writes if position in written else bound.reads
-            converted.append(_convert(session, twin, value, bound, (parts, exact.get(position))))
+            converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
+            bound.args.append(converted)
             continue
-        converted.append(value)
+        bound.args.append(value)
         if value is not None and position in operator.tensors:
             # A number stands for a tensor: not every release of torch lets this overload have one.
             bound.call = operator.overload.overloadpacket
@@ -75,6 +66,13 @@ def bind(
         parts = bound.writes if name in operator.writes_named else bound.reads
         bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))
     return bound
+
+
+def _bind_known(session: Session, operator: Operator, args: tuple[Any, ...], bound: Bound) -> int:
+    """Binds arguments from the first on while their aliases are known; returns how many."""
+    aliases = session.spans.aliases
+    into = (bound.args, bound.reads, bound.writes, bound.back)
+    return _bind(args, aliases, operator.writes, operator.tensors, *into)
 
 
 def _convert(

@@ -14,7 +14,7 @@ struct access { word index, number; uint32_t lane, holders; PyObject *label, *st
 /* A range in which all bytes have the same history. reads: the last one of each lane since the write, oldest lane first. */
 struct cell { word low, high; struct access *write, **reads; uint32_t read_count, read_room; };
 /* A stretch of memory that was allocated at once. Its cells cover it without gaps. */
-struct stretch { word low, high; struct cell *cells; size_t count, room; };
+struct stretch { word low, high; int is_watched; struct cell *cells; size_t count, room; };
 /* clock: by lane the last number that is known to have happened before what the lane does next; 0 beyond `known`. */
 struct lane { word number, *clock; size_t known; int is_host, is_blocking; };
 struct order {
@@ -22,6 +22,7 @@ struct order {
     struct stretch **stretches; size_t stretch_count, stretch_room; /* by address */
     struct stretch *last; /* looked up last */
     struct access *latest;
+    int is_watched; /* the latest access touched memory that is watched */
     word events;
     long legacy; /* the lane of the legacy default stream, -1: none */
 };
@@ -188,6 +189,7 @@ static void read_cell(struct cell *cell, struct access *access) {
 static void touch(struct order *order, struct access *access, word low, word high, int is_write, PyObject **races) {
     struct stretch *stretch = find(order, low);
     if (!stretch || low >= high) return;
+    order->is_watched |= stretch->is_watched;
     if (high > stretch->high) high = stretch->high;
     size_t first = cut(stretch, low), last = cut(stretch, high);
     for (size_t i = first; i < last; i++) {
@@ -289,6 +291,7 @@ static void begin_access(struct order *order, size_t lane, PyObject *label, PyOb
     *access = (struct access){++order->events, order->lanes[lane].number, (uint32_t)lane, 1, taken(label), taken(stack)};
     drop(order->latest);
     order->latest = access;
+    order->is_watched = 0;
 }
 FUNCTION(issue, 6) { /* thread, stream, label, stack, reads, writes: the races, None for none */
     word thread = get(args[0]), stream = get(args[1]);
@@ -306,6 +309,8 @@ FUNCTION(host, 5) { /* thread, label, stack, reads, writes: likewise */
 }
 FUNCTION(latest, 0) { (void)args; return order->latest ? tuple_of_access(order->latest) : none(); }
 
+FUNCTION(is_watched, 0) { (void)args; return PyBool_FromLong(order->is_watched); }
+
 static void remove_stretch(struct order *order, word low) {
     size_t at = stretches_up_to(order, low);
     if (!at || order->stretches[at - 1]->low != low) return;
@@ -314,11 +319,11 @@ static void remove_stretch(struct order *order, word low) {
     memmove(&order->stretches[at - 1], &order->stretches[at], (order->stretch_count - at) * sizeof *order->stretches);
     order->stretch_count--;
 }
-FUNCTION(add_memory, 2) { /* first byte, size: its bytes have no history */
+FUNCTION(add_memory, 3) { /* first byte, size, is watched: its bytes have no history */
     word low = get(args[0]), size = get(args[1]);
     remove_stretch(order, low);
     struct stretch *stretch = grown(NULL, sizeof *stretch);
-    *stretch = (struct stretch){.low = low, .high = low + size};
+    *stretch = (struct stretch){.low = low, .high = low + size, .is_watched = (int)PyLong_AsLong(args[2])};
     ROOM_FOR(stretch->cells, stretch->count, stretch->room)
     stretch->cells[stretch->count++] = (struct cell){.low = low, .high = low + size};
     size_t at = stretches_up_to(order, low);
@@ -351,7 +356,7 @@ static struct method METHODS[] = {
     {"next_number", next_number, FAST, NULL}, {"clock_of", clock_of, FAST, NULL}, {"learn", learn, FAST, NULL},
     {"put", put, FAST, NULL}, {"events", events, FAST, NULL}, {"count_event", count_event, FAST, NULL},
     {"record", record, FAST, NULL}, {"stream_clock", stream_clock, FAST, NULL}, {"issue", issue, FAST, NULL},
-    {"host", host, FAST, NULL}, {"latest", latest, FAST, NULL}, {"add_memory", add_memory, FAST, NULL},
+    {"host", host, FAST, NULL}, {"latest", latest, FAST, NULL}, {"is_watched", is_watched, FAST, NULL}, {"add_memory", add_memory, FAST, NULL},
     {"remove_memory", remove_memory, FAST, NULL}, {"is_memory", is_memory, FAST, NULL},
     {"count_cells", count_cells, FAST, NULL},
 };

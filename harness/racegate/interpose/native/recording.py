@@ -37,7 +37,8 @@ class Order(NamedTuple):
     issue: Callable[[int, int, str, Stack, Ranges, Ranges], list[RawRace] | None]
     host: Callable[[int, str, Stack, Ranges, Ranges], list[RawRace] | None]
     latest: Callable[[], RawAccess]
-    add_memory: Callable[[int, int], None]
+    is_watched: Callable[[], bool]
+    add_memory: Callable[[int, int, bool], None]
     remove_memory: Callable[[int], None]
     is_memory: Callable[[int], bool]
     count_cells: Callable[[], int]
@@ -58,6 +59,13 @@ def union(pairs: list[tuple[int, int]]) -> Ranges:
     return _union()(pairs)
 
 
+def new_bind(tensors: tuple[type, ...], plain: tuple[type, ...]) -> Callable[..., int]:
+    """What binds the arguments that native/binding.c can. tensors: the types of tensors that hold
+    bytes themselves; plain: of arguments that are passed on as they are
+    """
+    return cast("Callable[..., int]", _library().racegate_bind(tensors, plain))
+
+
 def build_recording() -> Path:
     """Path of the library, compiled now if it never was. Raises BadInput."""
     sources = sorted(HERE.glob("*.c"))
@@ -75,5 +83,7 @@ def _library() -> Any:
     library.racegate_order.restype = ctypes.py_object
     library.racegate_frames.restype = ctypes.py_object
     library.racegate_union.restype = ctypes.py_object
+    library.racegate_bind.restype = ctypes.py_object
+    library.racegate_bind.argtypes = [ctypes.py_object, ctypes.py_object]
     library.racegate_frames.argtypes = [ctypes.py_object]
     return library

@@ -85,6 +85,10 @@ class Recorder:
         """How many were recorded."""
         return self._order.events()
 
+    def is_watched(self) -> bool:
+        """Whether the last access touched memory that is watched."""
+        return self._order.is_watched()
+
     def last_access(self) -> Access:
         """What `issue` or `host` recorded last."""
         return Access(*self._order.latest())

@@ -36,9 +36,11 @@ class Shadow:
     def __init__(self, order: Order) -> None:
         self._order = order
 
-    def add(self, low: int, size: int) -> None:
-        """Memory that the runtime allocated or registered; its bytes have no history."""
-        self._order.add_memory(low, size)
+    def add(self, low: int, size: int, *, is_watched: bool = False) -> None:
+        """Memory that the runtime allocated or registered; its bytes have no history. is_watched:
+        the recorder is to tell of accesses to it.
+        """
+        self._order.add_memory(low, size, is_watched)
 
     def remove(self, low: int) -> None:
         """Memory that is no more: what was known of it is forgotten."""

@@ -49,7 +49,7 @@ def _is_first_on_device(args: tuple[Any, ...]) -> bool:
     """Whether the first argument is a CUDA tensor, or a list that begins with one: then the
     dispatcher would take the kernel of the device, if the others are dense.
     """
-    first = args[0] if args else None
+    first: Any = args[0] if args else None
     if type(first) is torch.Tensor:
         return bool(first.is_cuda)
     if isinstance(first, (list, tuple)) and first:
