@@ -197,16 +197,15 @@ class Session:
                 lane = self.stream_lane(stream)
             if stack is None:
                 stack = self.stack()
-            recorder = self.recorder
+            recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
-            if self.queue.has_pending():
+            if not is_eager:
                 self.queue.reach(label)
             if not self.is_recording:
                 reads = writes = ()
             recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
-            if self.queue.is_eager:
-                if run is not None:
-                    run()
+            if is_eager and run is not None:
+                run()
             elif run is not None:
                 lanes = recorder.lanes
                 self.queue.submit(label, lane, lanes.number(lane), lanes.clock(lane), run)

@@ -17,7 +17,7 @@ from racegate.interpose.order.ranges import Ranges
 _CPU = torch.device("cpu")
 PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
 _NOTHING: dict[int, Ranges] = {}
-_bind = new_bind((torch.Tensor, torch.nn.Parameter), PLAIN)
+_bind_known = new_bind((torch.Tensor, torch.nn.Parameter), PLAIN)
 
 
 class Bound:
@@ -51,7 +51,10 @@ def bind(
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
     written = operator.writes
-    start = 0 if exact else _bind_known(session, operator, args, bound)
+    start = 0  # of those whose aliases are not known
+    if not exact:
+        into = (bound.args, bound.reads, bound.writes, bound.back)
+        start = _bind_known(args, session.spans.aliases, written, operator.tensors, *into)
     for position, value in enumerate(args[start:], start):
         if type(value) not in PLAIN:
             parts = bound.writes if position in written else bound.reads
@@ -66,13 +69,6 @@ def bind(
         parts = bound.writes if name in operator.writes_named else bound.reads
         bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))
     return bound
-
-
-def _bind_known(session: Session, operator: Operator, args: tuple[Any, ...], bound: Bound) -> int:
-    """Binds arguments from the first on while their aliases are known; returns how many."""
-    aliases = session.spans.aliases
-    into = (bound.args, bound.reads, bound.writes, bound.back)
-    return _bind(args, aliases, operator.writes, operator.tensors, *into)
 
 
 def _convert(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -107,7 +107,8 @@ class Kernels:
         else:
             with session.own():
                 result, work = self._prepare(operator, args, bound, stack)
-        reads, writes = merged(bound.reads), merged(bound.writes)
+        reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
+        writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
         if work is not None and self._graphs.add(
             capture, operator.short, stream, reads, writes, work
         ):
@@ -207,7 +208,9 @@ class Kernels:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(*args: Any, **kwargs: Any) -> Any:
-            tensor = original(*args, **kwargs)
+            tensor = _plainly_empty(*args, **kwargs)
+            if tensor is None:
+                tensor = original(*args, **kwargs)
             session = self._session
             size = tensor.untyped_storage().nbytes()
             if size:
@@ -231,6 +234,28 @@ class Kernels:
         session.wait_stream(stream)
         with session.own():
             return alias_of(session, tensor).item()
+
+
+def _plainly_empty(
+    size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = torch.strided,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = torch.contiguous_format,
+) -> Tensor | None:
+    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
+    is_usual = layout in (None, torch.strided) and not pin_memory
+    if not is_usual or memory_format not in (None, torch.contiguous_format):
+        return None
+    if stride is None:
+        stride = [1]
+        for extent in size[:0:-1]:
+            stride.append(stride[-1] * max(extent, 1))
+        stride = stride[::-1] if size else ()
+    return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
 
 
 def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:
