@@ -250,6 +250,8 @@ def _plainly_empty(
     is_usual = layout in (None, torch.strided) and not pin_memory
     if not is_usual or memory_format not in (None, torch.contiguous_format):
         return None
+    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
+        return None
     if stride is None:
         stride = [1]
         for extent in size[:0:-1]:

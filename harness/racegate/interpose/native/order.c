@@ -16,9 +16,11 @@ struct cell { word low, high; struct access *write, **reads; uint32_t read_count
 /* A stretch of memory that was allocated at once. Its cells cover it without gaps. */
 struct stretch { word low, high; int is_watched; struct cell *cells; size_t count, room; };
 /* clock: by lane the last number that is known to have happened before what the lane does next; 0 beyond `known`. */
-struct lane { word number, *clock; size_t known; int is_host, is_blocking; };
+struct lane { word number, *clock; size_t known; int is_blocking; };
+/* An earlier access to common bytes that nothing orders before the present one. */
+struct race { struct access *earlier; word low, high; int earlier_writes, is_write; };
 struct order {
-    struct lane *lanes; size_t lane_count, lane_room;
+    struct lane **lanes; size_t lane_count, lane_room;
     struct stretch **stretches; size_t stretch_count, stretch_room; /* by address */
     struct stretch *last; /* looked up last */
     struct access *latest;
@@ -72,23 +74,24 @@ static void join(struct lane *lane, const struct lane *other) {
         if (other->clock[i] > lane->clock[i]) lane->clock[i] = other->clock[i];
 }
 static word tick(struct order *order, size_t lane) {
-    know(&order->lanes[lane], lane, ++order->lanes[lane].number);
-    return order->lanes[lane].number;
+    know(order->lanes[lane], lane, ++order->lanes[lane]->number);
+    return order->lanes[lane]->number;
 }
 /* The legacy default stream and the blocking streams wait for each other. */
 static void join_legacy(struct order *order, size_t stream) {
     if (order->legacy < 0) return;
-    struct lane *lanes = order->lanes;
-    if (lanes[stream].is_blocking) {
-        if ((size_t)order->legacy != stream) join(&lanes[stream], &lanes[order->legacy]);
+    struct lane **lanes = order->lanes;
+    if (lanes[stream]->is_blocking) {
+        if ((size_t)order->legacy != stream) join(lanes[stream], lanes[order->legacy]);
     } else if (stream == (size_t)order->legacy) {
         for (size_t i = 0; i < order->lane_count; i++)
-            if (lanes[i].is_blocking) join(&lanes[stream], &lanes[i]);
+            if (lanes[i]->is_blocking) join(lanes[stream], lanes[i]);
     }
 }
 static PyObject *list_of_clock(const struct lane *lane) {
-    PyObject *list = PyList_New((ssize_t)lane->known);
-    for (size_t i = 0; list && i < lane->known; i++)
+    size_t count = lane->known;
+    PyObject *list = PyList_New((ssize_t)count);
+    for (size_t i = 0; list && i < count; i++)
         PyList_SetItem(list, (ssize_t)i, PyLong_FromUnsignedLongLong(lane->clock[i]));
     return list;
 }
@@ -97,10 +100,10 @@ static void join_list(struct lane *lane, PyObject *list) {
         know(lane, (size_t)i, PyLong_AsUnsignedLongLong(PyList_GetItem(list, i)));
 }
 static size_t issue_number(struct order *order, size_t thread, size_t stream) {
-    join(&order->lanes[stream], &order->lanes[thread]);
+    join(order->lanes[stream], order->lanes[thread]);
     tick(order, stream);
     tick(order, thread); /* what the thread does afterwards is not ordered before the operation */
-    return order->lanes[stream].number;
+    return order->lanes[stream]->number;
 }
 
 /* ---- the shadow: after FastTrack (Flanagan and Freund 2009) */
@@ -161,20 +164,40 @@ static size_t cut(struct stretch *stretch, word at) {
     return index + 1;
 }
 static int is_unordered(const struct order *order, const struct access *earlier, const struct access *access) {
-    const struct lane *lane = &order->lanes[access->lane];
+    const struct lane *lane = order->lanes[access->lane];
     if (!earlier || earlier->lane == access->lane) return 0;
     return earlier->lane >= lane->known || lane->clock[earlier->lane] < earlier->number;
 }
-static void note_race(PyObject **races, const struct access *earlier, int earlier_writes, const struct cell *cell, int is_write) {
-    PyObject *race = PyTuple_New(5);
-    if (!*races) *races = PyList_New(0);
-    PyTuple_SetItem(race, 0, tuple_of_access(earlier));
-    PyTuple_SetItem(race, 1, PyBool_FromLong(earlier_writes));
-    PyTuple_SetItem(race, 2, PyLong_FromUnsignedLongLong(cell->low));
-    PyTuple_SetItem(race, 3, PyLong_FromUnsignedLongLong(cell->high));
-    PyTuple_SetItem(race, 4, PyBool_FromLong(is_write));
-    PyList_Append(*races, race);
-    Py_DecRef(race);
+/* Races are put into words for Python when all is touched: to make an object may run code of the program. */
+struct races { struct race *found; size_t count, room; };
+static void note_race(struct races *races, struct access *earlier, int earlier_writes, const struct cell *cell, int is_write) {
+    ROOM_FOR(races->found, races->count, races->room)
+    races->found[races->count++] = (struct race){hold(earlier), cell->low, cell->high, earlier_writes, is_write};
+}
+static PyObject *tuple_of_race(const struct race *race) {
+    PyObject *tuple = PyTuple_New(5);
+    if (!tuple) return NULL;
+    PyTuple_SetItem(tuple, 0, tuple_of_access(race->earlier));
+    PyTuple_SetItem(tuple, 1, PyBool_FromLong(race->earlier_writes));
+    PyTuple_SetItem(tuple, 2, PyLong_FromUnsignedLongLong(race->low));
+    PyTuple_SetItem(tuple, 3, PyLong_FromUnsignedLongLong(race->high));
+    PyTuple_SetItem(tuple, 4, PyBool_FromLong(race->is_write));
+    return tuple;
+}
+/* (the access, its races); None if there are none. */
+static PyObject *report(struct access *access, struct races *races) {
+    if (!races->count) return none();
+    hold(access);
+    PyObject *both = PyTuple_New(2), *list = PyTuple_New((ssize_t)races->count);
+    for (size_t i = 0; i < races->count; i++) {
+        if (list) PyTuple_SetItem(list, (ssize_t)i, tuple_of_race(&races->found[i]));
+        drop(races->found[i].earlier);
+    }
+    if (both) PyTuple_SetItem(both, 0, tuple_of_access(access));
+    if (both) PyTuple_SetItem(both, 1, list);
+    drop(access);
+    free(races->found);
+    return both;
 }
 static void read_cell(struct cell *cell, struct access *access) {
     for (uint32_t i = 0; i < cell->read_count; i++)
@@ -186,7 +209,7 @@ static void read_cell(struct cell *cell, struct access *access) {
     ROOM_FOR(cell->reads, cell->read_count, cell->read_room)
     cell->reads[cell->read_count++] = hold(access);
 }
-static void touch(struct order *order, struct access *access, word low, word high, int is_write, PyObject **races) {
+static void touch(struct order *order, struct access *access, word low, word high, int is_write, struct races *races) {
     struct stretch *stretch = find(order, low);
     if (!stretch || low >= high) return;
     order->is_watched |= stretch->is_watched;
@@ -234,18 +257,19 @@ static int has_lane(const struct order *order, word lane) {
 FUNCTION(add_lane, 3) { /* is a host thread, is the legacy default stream, is a blocking stream */
     ROOM_FOR(order->lanes, order->lane_count, order->lane_room)
     size_t lane = order->lane_count++;
-    order->lanes[lane] = (struct lane){.is_host = (int)PyLong_AsLong(args[0]), .is_blocking = (int)PyLong_AsLong(args[2])};
-    know(&order->lanes[lane], lane, 0);
+    struct lane *made = order->lanes[lane] = grown(NULL, sizeof *made);
+    *made = (struct lane){.is_blocking = (int)PyLong_AsLong(args[2])};
+    know(made, lane, 0);
     if (PyLong_AsLong(args[1])) order->legacy = (long)lane;
-    if (order->lanes[lane].is_host) tick(order, lane);
+    if (PyLong_AsLong(args[0])) tick(order, lane);
     return number_of(lane);
 }
-FUNCTION(last_number, 1) { return has_lane(order, get(args[0])) ? number_of(order->lanes[get(args[0])].number) : NULL; }
+FUNCTION(last_number, 1) { return has_lane(order, get(args[0])) ? number_of(order->lanes[get(args[0])]->number) : NULL; }
 FUNCTION(next_number, 1) { return has_lane(order, get(args[0])) ? number_of(tick(order, get(args[0]))) : NULL; }
-FUNCTION(clock_of, 1) { return has_lane(order, get(args[0])) ? list_of_clock(&order->lanes[get(args[0])]) : NULL; }
+FUNCTION(clock_of, 1) { return has_lane(order, get(args[0])) ? list_of_clock(order->lanes[get(args[0])]) : NULL; }
 FUNCTION(learn, 2) { /* a lane comes to know a clock */
     if (!has_lane(order, get(args[0]))) return NULL;
-    join_list(&order->lanes[get(args[0])], args[1]);
+    join_list(order->lanes[get(args[0])], args[1]);
     return none();
 }
 FUNCTION(put, 2) { /* a thread puts an operation on a stream: its number there */
@@ -260,8 +284,8 @@ FUNCTION(record, 2) { /* an event of a thread on a stream: what it covers */
     order->events++;
     join_legacy(order, stream);
     struct lane covered = {0};
-    join(&covered, &order->lanes[stream]);
-    join(&covered, &order->lanes[thread]);
+    join(&covered, order->lanes[stream]);
+    join(&covered, order->lanes[thread]);
     PyObject *list = list_of_clock(&covered);
     free(covered.clock);
     tick(order, thread);
@@ -271,11 +295,12 @@ FUNCTION(stream_clock, 1) { /* what has been put on a stream, as one who waits f
     word stream = get(args[0]);
     if (!has_lane(order, stream)) return NULL;
     join_legacy(order, stream);
-    return list_of_clock(&order->lanes[stream]);
+    return list_of_clock(order->lanes[stream]);
 }
 /* Reads, then writes, of the latest access. */
 static PyObject *touch_all(struct order *order, PyObject *reads, PyObject *writes) {
-    PyObject *races = NULL, *parts[2] = {reads, writes};
+    struct races races = {0};
+    PyObject *parts[2] = {reads, writes};
     for (int is_write = 0; is_write < 2; is_write++) {
         ssize_t count = PyTuple_Size(parts[is_write]);
         for (ssize_t i = 0; i < count; i++) {
@@ -284,16 +309,16 @@ static PyObject *touch_all(struct order *order, PyObject *reads, PyObject *write
             touch(order, order->latest, low, high, is_write, &races);
         }
     }
-    return races ? races : none();
+    return report(order->latest, &races);
 }
 static void begin_access(struct order *order, size_t lane, PyObject *label, PyObject *stack) {
     struct access *access = grown(NULL, sizeof *access);
-    *access = (struct access){++order->events, order->lanes[lane].number, (uint32_t)lane, 1, taken(label), taken(stack)};
+    *access = (struct access){++order->events, order->lanes[lane]->number, (uint32_t)lane, 1, taken(label), taken(stack)};
     drop(order->latest);
     order->latest = access;
     order->is_watched = 0;
 }
-FUNCTION(issue, 6) { /* thread, stream, label, stack, reads, writes: the races, None for none */
+FUNCTION(issue, 6) { /* thread, stream, label, stack, reads, writes: see report */
     word thread = get(args[0]), stream = get(args[1]);
     if (!has_lane(order, thread) || !has_lane(order, stream)) return NULL;
     join_legacy(order, stream);
@@ -345,7 +370,7 @@ FUNCTION(count_cells, 0) {
 static void destroy(PyObject *capsule) {
     struct order *order = order_of(capsule);
     while (order->stretch_count) free_stretch(order->stretches[--order->stretch_count]);
-    for (size_t i = 0; i < order->lane_count; i++) free(order->lanes[i].clock);
+    for (size_t i = 0; i < order->lane_count; i++) { free(order->lanes[i]->clock); free(order->lanes[i]); }
     drop(order->latest);
     free(order->stretches);
     free(order->lanes);

@@ -20,6 +20,8 @@ RawAccess = tuple[int, int, int, str, Stack]  # index, lane, number, label, stac
 # The earlier access, whether it writes, first byte, one past the last, whether the present one does
 RawRace = tuple[RawAccess, bool, int, int, bool]
 
+Raced = tuple[RawAccess, tuple[RawRace, ...]]  # an access and its races
+
 
 class Order(NamedTuple):
     """The functions of one recorder, as native/order.c has them."""
@@ -34,8 +36,8 @@ class Order(NamedTuple):
     count_event: Callable[[], int]
     record: Callable[[int, int], list[int]]
     stream_clock: Callable[[int], list[int]]
-    issue: Callable[[int, int, str, Stack, Ranges, Ranges], list[RawRace] | None]
-    host: Callable[[int, str, Stack, Ranges, Ranges], list[RawRace] | None]
+    issue: Callable[[int, int, str, Stack, Ranges, Ranges], Raced | None]
+    host: Callable[[int, str, Stack, Ranges, Ranges], Raced | None]
     latest: Callable[[], RawAccess]
     is_watched: Callable[[], bool]
     add_memory: Callable[[int, int, bool], None]

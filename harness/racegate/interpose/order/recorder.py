@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from racegate.interpose.native.recording import RawRace, new_order
+from racegate.interpose.native.recording import RawAccess, RawRace, new_order
 from racegate.interpose.order.clocks import Clock, Lanes, knows
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.shadow import Access, Frame, Shadow
@@ -124,15 +124,15 @@ class Recorder:
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
     ) -> None:
         """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
-        races = self._order.issue(thread, stream, label, stack, reads, writes)
-        if races is not None:
-            self._report(races)
+        raced = self._order.issue(thread, stream, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
 
     def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
-        races = self._order.host(thread, label, stack, reads, writes)
-        if races is not None:
-            self._report(races)
+        raced = self._order.host(thread, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
 
     def record(self, event: int, thread: int, stream: int, stack: Stack) -> Version:
         """An event is recorded on a stream: it covers all that was put there before."""
@@ -175,8 +175,8 @@ class Recorder:
         """A thread learns what another handed on."""
         self.lanes.learn(thread, clock)
 
-    def _report(self, races: Sequence[RawRace]) -> None:
-        access = self.last_access()
+    def _report(self, present: RawAccess, races: Sequence[RawRace]) -> None:
+        access = Access(*present)
         for raw, earlier_writes, low, high, is_write in races:
             first = Access(*raw)
             key = (place_of(first.label), earlier_writes, place_of(access.label), is_write)
