@@ -252,6 +252,8 @@ def _plainly_empty(
         return None
     if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
         return None
+    if device is not None and torch.device(device).index:  # there is one: torch says so
+        return None
     if stride is None:
         stride = [1]
         for extent in size[:0:-1]:
