@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from racegate.interpose.order.recorder import Recorder
 
-THREADS, STREAMS, BLOCKS, SIZE = 2, 3, 3, 8  # the blocks lie side by side
+THREADS, STREAMS, BLOCKS, SIZE = 2, 2, 2, 4  # the blocks lie side by side
 LANES = THREADS + STREAMS
 Key = tuple[int, bool, int, bool]  # earlier and later access, and whether they write
 Ranges = tuple[tuple[int, int], ...]
@@ -21,16 +21,19 @@ Ranges = tuple[tuple[int, int], ...]
 spans = st.tuples(st.integers(0, BLOCKS - 1), st.integers(0, SIZE - 1), st.integers(1, SIZE)).map(
     lambda span: (SIZE * span[0] + span[1], SIZE * span[0] + min(SIZE, span[1] + span[2]))
 )
-ranges = st.lists(spans, max_size=2, unique_by=lambda span: span[0] // SIZE).map(tuple)
-threads, blocks = st.integers(0, THREADS - 1), st.integers(0, BLOCKS - 1)
-access = st.tuples(st.just("access"), threads, st.integers(0, STREAMS), ranges, ranges)
-step = st.one_of(
-    access,
-    access,
-    st.tuples(st.just("learn"), st.integers(0, LANES - 1), st.integers(0, LANES - 1)),
-    st.tuples(st.just("free"), blocks),
-    st.tuples(st.just("hand out"), blocks),
+some = st.lists(spans, min_size=1, max_size=2, unique_by=lambda span: span[0] // SIZE).map(tuple)
+threads, lanes = st.integers(0, THREADS - 1), st.integers(0, LANES - 1)
+touched = st.one_of(
+    st.tuples(some, st.just(())), st.tuples(st.just(()), some), st.tuples(some, some)
 )
+STEPS = {
+    "access": st.tuples(threads, st.integers(0, STREAMS), touched),
+    "learn": st.tuples(lanes, lanes),
+    "free": st.tuples(st.integers(0, BLOCKS - 1)),
+    "hand_out": st.tuples(st.integers(0, BLOCKS - 1)),
+}
+KINDS = (*["access"] * 12, *["learn"] * 3, "free", "hand_out")
+step = st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), STEPS[kind]))
 
 
 @dataclass
@@ -91,7 +94,8 @@ class Both:
         for stream in range(STREAMS):
             self.recorder.add_stream(str(stream))
 
-    def access(self, thread: int, stream: int, reads: Ranges, writes: Ranges) -> None:
+    def access(self, thread: int, stream: int, touched: tuple[Ranges, Ranges]) -> None:
+        reads, writes = touched
         label = f"{len(self.model.lanes)}#1"
         if stream:
             self.recorder.issue(thread, THREADS + stream - 1, label, (), reads, writes)
@@ -124,13 +128,15 @@ class Both:
         }
 
 
-@given(st.lists(step, max_size=24))
-def test_conflicts_are_those_of_every_byte_by_itself(steps: list[tuple[object, ...]]) -> None:
+@given(st.lists(step, min_size=8, max_size=24))
+def test_conflicts_are_those_of_every_byte_by_itself(
+    steps: list[tuple[str, tuple[object, ...]]],
+) -> None:
     both = Both()
     for block in range(BLOCKS):
         both.hand_out(block)
-    for kind, *rest in steps:
-        getattr(both, str(kind).replace(" ", "_"))(*rest)
+    for kind, details in steps:
+        getattr(both, kind)(*details)
     assert both.found() == dict(both.model.found)
     assert bool(both.found()) == both.model.has_race  # of all pairs, not only the latest
 
@@ -139,7 +145,7 @@ def test_what_a_byte_no_longer_remembers_costs_nothing() -> None:
     both = Both()
     both.hand_out(0)
     for low in range(SIZE):
-        both.access(0, 1, (), ((low, low + 1),))
+        both.access(0, 1, ((), ((low, low + 1),)))
     assert both.recorder.shadow.cells() == SIZE
-    both.access(0, 1, (), ((0, SIZE),))
+    both.access(0, 1, ((), ((0, SIZE),)))
     assert both.recorder.shadow.cells() == 1
