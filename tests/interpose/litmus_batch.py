@@ -24,6 +24,7 @@ from litmus_outcomes import pairs_of, values_of
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
 from racegate.interpose.launch import DEVICE
 from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
@@ -51,7 +52,8 @@ def renew(child: Child, plan: Plan) -> None:
     session.touches.lands_at_once = False
     session.touches.refuse_write = child._refuse_write
     for span in list(spans._spans.values()):
-        session.recorder.shadow.add(span.base, span.end - span.base)
+        is_pinned = span.place is Place.PINNED
+        session.recorder.shadow.add(span.base, span.end - span.base, is_watched=is_pinned)
     holds = tuple(Hold(operation, until) for operation, until in plan.holds)
     session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=plan.hold_limit_s)
     session.polls_max = plan.polls

@@ -14,12 +14,12 @@ from cuda_torch import why_not
 from racegate.interpose.build import (
     Toolkit,
     build_library,
-    find_compiler,
     find_toolkit,
     stub_source,
 )
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
+from racegate.interpose.native.compiler import find_compiler
 
 
 def a_library() -> Path:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.gpu.queue import LatchQueue
-from racegate.interpose.order.clocks import Lanes, join
+from racegate.interpose.order.clocks import Lanes
 
 HOST = 0
 STREAMS = 3
@@ -104,22 +104,21 @@ class Program:
         for queue in (self.queue, self.virtual):
             queue.reach(label)
         number = self.lanes.issue(HOST, lane)
-        clock = self.lanes.clocks[lane]
+        clock = self.lanes.clock(lane)
         self.queue.submit(label, lane, number, clock, lambda: self.gpu.push(stream, label))
         self.queue.issued()
         self.virtual.submit(label, lane, number, clock, lambda: self.virtual_ran.append(label))
         return label
 
     def order(self, first: int, then: int) -> None:
-        lanes = self.lanes.clocks
-        join(lanes[self.lane_of[then]], lanes[self.lane_of[first]])
+        self.lanes.learn(self.lane_of[then], self.lanes.clock(self.lane_of[first]))
         self.gpu.push(then, ("wait", first, len(self.gpu.streams[first])))
 
     def wait(self, stream: int) -> None:
         """As a program does it: the queue is told, then the host waits."""
-        join(self.lanes.clocks[HOST], self.lanes.clocks[self.lane_of[stream]])
+        self.lanes.learn(HOST, self.lanes.clock(self.lane_of[stream]))
         for queue in (self.queue, self.virtual):
-            queue.force(self.lanes.clocks[HOST])
+            queue.force(self.lanes.clock(HOST))
         self.gpu.wait_stream(stream)
 
     def reach(self, label: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
-from racegate.interpose.order.clocks import Lanes, join
+from racegate.interpose.order.clocks import Lanes
 
 HOST = 0
 actions = st.one_of(
@@ -33,18 +33,18 @@ class Device:
         number = self.lanes.issue(HOST, lane)
         self.before[operation] = set(self.on_stream[stream])
         self.on_stream[stream].add(operation)
-        clock = self.lanes.clocks[lane]
+        clock = self.lanes.clock(lane)
         run = lambda: self.ran.append(operation)  # noqa: E731
         self.queue.submit(f"op@x:{operation}#1", lane, number, clock, run)
         return operation
 
     def order(self, first: int, then: int) -> None:
-        join(self.lanes.clocks[self.streams[then]], self.lanes.clocks[self.streams[first]])
+        self.lanes.learn(self.streams[then], self.lanes.clock(self.streams[first]))
         self.on_stream[then] |= self.on_stream[first]
 
     def wait(self, stream: int) -> None:
-        join(self.lanes.clocks[HOST], self.lanes.clocks[self.streams[stream]])
-        self.queue.force(self.lanes.clocks[HOST])
+        self.lanes.learn(HOST, self.lanes.clock(self.streams[stream]))
+        self.queue.force(self.lanes.clock(HOST))
         assert self.on_stream[stream] <= set(self.ran)
         for other in self.on_stream:
             other |= self.on_stream[stream]

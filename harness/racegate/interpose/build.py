@@ -7,19 +7,15 @@ names come from the installed runtime library and driver header, so none is miss
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
+from racegate.interpose.native.compiler import compiled
+from racegate.interpose.native.recording import build_recording
 
 NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
@@ -79,34 +75,31 @@ def _first(torch_folder: Path, name: str) -> Path:
 
 
 def build_library(toolkit: Toolkit) -> Path:
-    """Path of the virtual runtime for this CUDA version: from the cache, or compiled now.
+    """Path of the virtual runtime for this CUDA version: from the cache, or compiled now, as the
+    recorder's part is that the program's process loads.
 
     Raises BadInput if there is no compiler, or compiling fails.
     """
+    build_recording()
     sources = tuple(NATIVE / name for name in SOURCES)
     return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
 
 
 def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
+    build_recording()
     sources = tuple(NATIVE / name for name in ("core.c", "guard.c"))
     sources += tuple(FORWARD / name for name in ("forward.c", "latches.c"))
     return _built(toolkit, FORWARD_LIBRARY, sources, forward_stub_source(toolkit))
 
 
 def _built(toolkit: Toolkit, name: str, sources: tuple[Path, ...], stubs: str) -> Path:
-    compiler = find_compiler()
-    digest = hashlib.sha256(f"{toolkit.version} {compiler}\n{stubs}".encode())
-    paths = sorted(path for root in (NATIVE, FORWARD) for path in root.glob("**/*"))
-    for path in (path for path in paths if path.is_file()):
-        digest.update(path.read_bytes())
-    folder = cache_folder() / digest.hexdigest()[:16]
-    if not (folder / name).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            _compile(compiler, toolkit, sources, stubs, Path(work) / name)
-            os.replace(Path(work) / name, folder / name)
-    return folder / name
+    folders = (toolkit.include, NATIVE, FORWARD)
+    flags = [f"-DVG_CUDA_VERSION={toolkit.version}", "-Wl,-Bsymbolic"]
+    flags += [word for folder in folders for word in ("-I", str(folder))]
+    flags += ["-idirafter", str(NATIVE / "fallback")]
+    read = (path for root in (NATIVE, FORWARD) for path in root.glob("**/*") if path.is_file())
+    return compiled(name, sources, read=read, flags=tuple(flags), made=("stubs.c", stubs))
 
 
 def stub_source(toolkit: Toolkit) -> str:
@@ -127,53 +120,3 @@ def forward_stub_source(toolkit: Toolkit) -> str:
 def _stubs(names: list[str]) -> str:
     stub = '__attribute__((weak)) int {0}(void) {{ return vg_unmodelled("{0}"); }}'
     return "\n".join(["int vg_unmodelled(const char *);", *map(stub.format, names), ""])
-
-
-def find_compiler() -> tuple[str, ...]:
-    """The command of a C compiler: $CC, cc, gcc, clang, or the one in the ziglang package."""
-    named = os.environ.get("CC")
-    for name in (named, "cc", "gcc", "clang"):
-        if name and shutil.which(name):
-            return (name,)
-    if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "cc")
-    raise BadInput(
-        "no C compiler: the virtual CUDA runtime is compiled on first use. Install gcc or clang, "
-        "or `pip install ziglang`, which brings one"
-    )
-
-
-def cache_folder() -> Path:
-    """Where compiled libraries are kept: the user's cache directory."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "racegate" / "interpose"
-
-
-def _compile(
-    compiler: tuple[str, ...], toolkit: Toolkit, sources: tuple[Path, ...], stubs: str, out: Path
-) -> None:
-    written = out.with_name("stubs.c")
-    written.write_text(stubs)
-    flags = [
-        "-shared",
-        "-fPIC",
-        "-Wl,-Bsymbolic",
-        "-O2",
-        "-std=gnu11",
-        f"-DVG_CUDA_VERSION={toolkit.version}",
-    ]
-    paths = [
-        "-I",
-        str(toolkit.include),
-        "-I",
-        str(NATIVE),
-        "-I",
-        str(FORWARD),
-        "-idirafter",
-        str(NATIVE / "fallback"),
-    ]
-    output = [f"-Wl,-soname,{out.name}", "-o", str(out), "-ldl", "-lpthread"]
-    command = [*compiler, *flags, *paths, *map(str, sources), str(written), *output]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BadInput(f"the virtual CUDA runtime does not compile:\n{done.stderr[-4000:]}")

@@ -8,7 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
-from racegate.interpose.build import build_library, find_compiler, find_toolkit
+from racegate.interpose.build import build_library, find_toolkit
+from racegate.interpose.native.compiler import find_compiler
 from racegate.scenario.errors import BadInputError
 
 

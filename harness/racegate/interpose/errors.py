@@ -6,10 +6,6 @@ Exit codes are those of all commands; what is not modelled is NOT_MODELLED, whic
 from __future__ import annotations
 
 from racegate.history.exit_code import INTERRUPTED, ExitCode
-from racegate.scenario.errors import BadInputError
+from racegate.interpose.native.errors import BadInput
 
 __all__ = ["INTERRUPTED", "BadInput", "ExitCode"]
-
-
-class BadInput(BadInputError):
-    """The script or the machine cannot be used as it is: the message says what to do."""

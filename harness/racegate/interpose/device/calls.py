@@ -33,6 +33,7 @@ class Calls:
         self, library: Library, session: Session, graphs: Graphs, refuse: Callable[[str], None]
     ) -> None:
         self._library = library
+        self._news = library.news
         self._session = session
         self._graphs = graphs
         self._refuse = refuse
@@ -45,9 +46,9 @@ class Calls:
 
     def drain(self) -> None:
         """Takes in the logged calls: always before anything else is judged."""
-        library = self._library
-        if not library.has_news():
+        if not self._news[0]:
             return
+        library = self._library
         with self._session.lock:
             library.take_news()
             for touch in library.touches():

@@ -93,9 +93,9 @@ class Graphs:
                     graph.inside.shadow.add(span.base, span.end - span.base)
             label = session.recorder.label(kind, stack)
             thread = session.thread_lane()
-            access = graph.inside.issue(thread, lane, label, stack, reads, writes)
-            clock = graph.inside.lanes.snapshot(lane)
-            graph.parts.append(_Part(label, lane, access.number, clock, run))
+            graph.inside.issue(thread, lane, label, stack, reads, writes)
+            lanes = graph.inside.lanes
+            graph.parts.append(_Part(label, lane, lanes.number(lane), lanes.clock(lane), run))
             graph.labels.append(label)
         return True
 
@@ -125,8 +125,8 @@ class Graphs:
         with session.lock:
             session.issue("graph", stream, (), (), None)
             lanes = session.recorder.lanes
-            outside = lanes.clocks[session.stream_lane(stream)]
-            before = list(outside)
+            outside = session.stream_lane(stream)
+            before = lanes.clock(outside)
             inner = {
                 lane: lanes.add("a graph", is_host=False)
                 for lane in sorted({part.lane for part in graph.parts})
@@ -138,7 +138,7 @@ class Graphs:
                     join(clock, [0] * own + [known])
                 session.queue.reach(part.label)
                 session.queue.submit(part.label, inner[part.lane], part.number, clock, part.run)
-                join(outside, clock)
+                lanes.learn(outside, clock)
 
     def _inside(self, number: int) -> Recorder:
         return self._graphs[number].inside

@@ -77,7 +77,11 @@ _PAGE = 4096
 
 
 class Library:
-    """The preloaded library. It must have been preloaded, or torch talks to another runtime."""
+    """The preloaded library. It must have been preloaded, or torch talks to another runtime.
+
+    news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
+        its second if there are touches among them
+    """
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -88,7 +92,7 @@ class Library:
         self._library.vg_event_done.argtypes = [_WORD, _WORD]
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
-        self._news = memoryview((_WORD * 1).from_address(address)).cast("B").cast("Q")
+        self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
         self._touch = (_WORD * 5)()
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
@@ -103,13 +107,9 @@ class Library:
         """No call asks Python any more: the interpreter ends."""
         self._library.vg_set_callback(None)
 
-    def has_news(self) -> bool:
-        """Whether calls were logged or touches noted that nobody has taken in."""
-        return self._news[0] != 0
-
     def take_news(self) -> None:
         """What is there now will be taken in: what comes from here on is news again."""
-        self._news[0] = 0
+        self.news[0] = 0
 
     def watch_pages(self) -> None:
         """Touches of guarded pages are noted from now on."""
@@ -122,6 +122,9 @@ class Library:
 
     def touches(self) -> Iterator[Touch]:
         """Touches noted since, oldest first."""
+        if not self.news[1]:
+            return
+        self.news[1] = 0
         while self._library.vg_touch(self._touch, self._page):
             thread, address, size, is_write, has_page = self._touch
             page = self._page.raw if has_page else None

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
-from racegate.interpose.device.frames import Frames, is_program_file
+from racegate.interpose.device.frames import is_program_file, kind_of_code
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.device.touches import TouchWatch
+from racegate.interpose.native.recording import new_walk
 from racegate.interpose.order.clocks import Clock, covers
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack, Version
@@ -66,7 +67,7 @@ class Session:
         self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
-        self._frames = Frames()
+        self._walk = new_walk(kind_of_code)
         self._main = threading.get_ident()
         self.thread_lane()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
@@ -156,10 +157,10 @@ class Session:
         """
         if self.is_bare:
             return ()
-        frames = self._frames.walk(frame or sys._getframe(1))
+        frames = self._walk(frame)
         if not frames and threading.get_ident() != self._main:
             # a backward pass runs in a thread without Python frames
-            frames = self._frames.walk(self.main_frame())
+            frames = self._walk(self.main_frame())
         return frames
 
     def main_frame(self) -> FrameType | None:
@@ -185,27 +186,32 @@ class Session:
         """An operation on a stream; returns its label. run: its work, if it was not done already
         (eager runs).
         """
-        if self.is_bare:
+        if not self.is_recording and self.is_bare:
             if run is not None:
                 run()
             return ""
         with self.lock:
             self.drain()
-            lane = self.stream_lane(stream)
+            lane = self._streams.get(stream)
+            if lane is None:
+                lane = self.stream_lane(stream)
             if stack is None:
                 stack = self.stack()
-            recorder = self.recorder
+            recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
-            if self.queue.has_pending():
+            if not is_eager:
                 self.queue.reach(label)
             if not self.is_recording:
                 reads = writes = ()
-            access = recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
-            if run is not None:
-                clock = recorder.lanes.clocks[lane]
-                self.queue.submit(label, lane, access.number, clock, run)
-            if self.spans.pinned and self.is_recording:
-                self.touches.use(access, reads, writes)
+            recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
+            if is_eager and run is not None:
+                run()
+            elif run is not None:
+                lanes = recorder.lanes
+                self.queue.submit(label, lane, lanes.number(lane), lanes.clock(lane), run)
+            if recorder.is_watched():
+                self.touches.use(recorder.last_access(), reads, writes)
+            self.guards.settle()
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
@@ -258,7 +264,7 @@ class Session:
         with self.lock:
             self.drain()
             lane = self.stream_lane(stream)
-            clock = self.recorder.lanes.snapshot(lane)
+            clock = self.recorder.lanes.clock(lane)
             if not self._answer(clock, None):
                 return False
             self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
@@ -266,7 +272,7 @@ class Session:
 
     def _answer(self, clock: Clock, event: int | None) -> bool:
         thread = self.thread_lane()
-        if covers(self.recorder.lanes.clocks[thread], clock):
+        if covers(self.recorder.lanes.clock(thread), clock):
             return True
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
         asked = (event, tuple(clock))
@@ -280,7 +286,7 @@ class Session:
 
     def _arrive(self, clock: Clock) -> None:
         """The host knows that all of clock is complete."""
-        known = self.recorder.lanes.clocks[self.thread_lane()]
+        known = self.recorder.lanes.clock(self.thread_lane())
         if self.spans.pinned:
             self.touches.arrive(known)
         self.queue.force(clock)
@@ -293,16 +299,14 @@ class Session:
 
     def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:
         lane = self.stream_lane(stream)
-        self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
-        version = self.recorder.version(event)
-        if version is not None:
-            self._unsettled[event] = (number, version)
+        version = self.recorder.record(event, self.thread_lane(thread), lane, self.stack())
+        self._unsettled[event] = (number, version)
 
     def found_complete(self, event: int, thread: int) -> None:
         """An allocator was told that an event is complete."""
         lane = self.thread_lane(thread)
         self.recorder.wait(lane, event, self.stack())
-        self.touches.found_complete(self.recorder.lanes.clocks[lane])
+        self.touches.found_complete(self.recorder.lanes.clock(lane))
 
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
@@ -315,7 +319,7 @@ class Session:
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
-        self.recorder.shadow.add(base, size)
+        self.recorder.shadow.add(base, size, is_watched=place is Place.PINNED)
 
     def memory_removed(self, base: int) -> None:
         span = self.spans.find(base)

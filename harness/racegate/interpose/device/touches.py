@@ -54,10 +54,9 @@ class TouchWatch:
         self.refuse_write: Callable[[int, str], None] = lambda address, text: None
 
     def use(self, access: Access, reads: Ranges, writes: Ranges) -> None:
-        """An operation of the device was given these bytes."""
+        """An operation of the device was given these bytes, some of them pinned."""
         self._watch(access, reads, is_write=False)
         self._watch(access, writes, is_write=True)
-        self._session.guards.settle()
 
     def expect(self, reads: Ranges, writes: Ranges) -> None:
         """This thread is about to touch these bytes, and that was reported."""

@@ -76,6 +76,7 @@ class GpuKernels:
         self._number_calls = NumberCalls()
         self._registrations = torch.library.Library("aten", "IMPL")
 
+        self.births: dict[int, Callable[..., Any]] = {}
         self.direct: dict[int, Operator] = {}  # all go through the dispatcher, to torch's kernels
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

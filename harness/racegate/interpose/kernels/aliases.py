@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,13 +22,15 @@ class NoAlias(Exception):
     """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
 
 
-@dataclass(slots=True)
-class Alias:
-    """A CPU tensor over the bytes of a CUDA tensor. ranges: its bytes; span: the memory around."""
+class Alias(NamedTuple):
+    """A CPU tensor over the bytes of a CUDA tensor. ranges: its bytes; pinned: the memory around,
+    if it is the host's; is_complex: there may be another of the same bytes with a lazy conjugation.
+    """
 
     tensor: Tensor
     ranges: Ranges
-    span: Span | None
+    pinned: Span | None = None
+    is_complex: bool = False
 
 
 def alias_of(session: Session, tensor: Tensor) -> Tensor:
@@ -49,15 +50,14 @@ def find_alias(session: Session, tensor: Tensor) -> Alias:
     key = (address, tensor.size(), tensor.stride(), tensor.dtype, tensor.is_neg())
     aliases: dict[Any, Any] = session.spans.aliases
     alias: Alias | None = aliases.get(key)
-    if alias is None or tensor.is_conj():
+    if alias is None or (alias.is_complex and tensor.is_conj()):
         alias = _make(session, tensor, address)
-        if alias.span is not None and not tensor.is_conj():
+        if alias.ranges and not tensor.is_conj():
             if len(aliases) >= _ALIASES_MAX:
                 aliases.clear()
             aliases[key] = alias
-    span = alias.span
-    if span is not None and span.place is Place.PINNED:
-        session.guards.drop(span.base, span.end)
+    if alias.pinned is not None:
+        session.guards.drop(alias.pinned.base, alias.pinned.end)
     return alias
 
 
@@ -73,11 +73,11 @@ def _make(session: Session, tensor: Tensor, address: int) -> Alias:
         span = session.spans.find(address)
     if span is None:
         if tensor.numel() and tensor._is_zerotensor():
-            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype), (), None)
+            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype), ())
         if tensor.numel():
             raise RuntimeError(f"racegate: no memory of the virtual device at {address:#x}")
         empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-        return Alias(empty, (), None)
+        return Alias(empty, ())
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)
@@ -89,7 +89,8 @@ def _make(session: Session, tensor: Tensor, address: int) -> Alias:
         alias = alias.conj()
     if tensor.is_neg():
         alias = alias._neg_view()
-    return Alias(alias, bytes_of(session, tensor), span)
+    pinned = span if span.place is Place.PINNED else None
+    return Alias(alias, bytes_of(session, tensor), pinned, tensor.is_complex())
 
 
 def bytes_of(session: Session, tensor: Tensor) -> Ranges:

@@ -88,13 +88,19 @@ def _rows(session: Session, source: Tensor, index: Tensor) -> Ranges:
     if index.dtype in _MASKS:
         index = index.nonzero()
     count = source.shape[0]
-    rows = sorted({int(row) % count for row in index.reshape(-1).tolist()})
+    rows = {int(row) % count for row in _values(index.reshape(-1))}
     shape, itemsize = tuple(source.size())[1:], source.itemsize
     step, *strides = (stride * itemsize for stride in source.stride())
     if is_coarse(shape, strides, itemsize):
         session.not_seen[COARSE] += 1
     base = strided_ranges(source.data_ptr(), shape, strides, itemsize)
-    return merged((low + row * step, high + row * step) for row in rows for low, high in base)
+    return merged([(low + row * step, high + row * step) for row in rows for low, high in base])
+
+
+def _values(index: Tensor) -> list[Any]:
+    """Past the `tolist` that reports what the program reads."""
+    values: list[Any] = torch._C.TensorBase.tolist(index)
+    return values
 
 
 def _element_offsets(source: Tensor) -> Tensor:

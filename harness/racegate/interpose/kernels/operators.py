@@ -57,7 +57,7 @@ class Operator:
     kernel: its CPU kernel without the way there, which takes no number for a tensor; None: none
     tensors: positions of arguments that are tensors
     writes, writes_named: the arguments that it writes, by position and by name
-    waits: whether the host waits inside a call with these arguments
+    waits: whether the host waits inside a call with these arguments; None: it never does
     has_outputs: it writes some that can only be given by name (`out=`)
     gives_value: its result is no tensor (`equal`)
     """
@@ -74,7 +74,7 @@ class Operator:
     is_indexed: bool
     takes_generator: bool
     gives_value: bool
-    waits: Callable[[tuple[Any, ...]], bool]
+    waits: Callable[[tuple[Any, ...]], bool] | None
 
 
 def describe(name: str) -> Operator:
@@ -102,9 +102,8 @@ def describe(name: str) -> Operator:
     )
 
 
-def _waits(name: str) -> Callable[[tuple[Any, ...]], bool]:
-    always = name in _WAITING
-    return RULES.get(name, lambda args: always)
+def _waits(name: str) -> Callable[[tuple[Any, ...]], bool] | None:
+    return RULES.get(name, (lambda args: True) if name in _WAITING else None)
 
 
 def has_kernel(name: str, key: str) -> bool:

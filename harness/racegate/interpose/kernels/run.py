@@ -7,8 +7,9 @@ kernel ends the run with its name.
 
 from __future__ import annotations
 
+import ctypes
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +38,8 @@ from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.order.ranges import merged
 from racegate.interpose.order.recorder import Stack
 
-_GPU = torch.device("cuda", 0)
+# On the current device: a shorter way to the allocator than the operator.
+_new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 
 
 class Kernels:
@@ -45,6 +47,8 @@ class Kernels:
 
     direct: by the id of its overload, what `run` runs: for callers that know that the first
         argument is on the device
+    births: by the id of its overload, what makes new memory, for those that know that it is to be
+        on the device
     """
 
     def __init__(
@@ -56,11 +60,11 @@ class Kernels:
         self._refuse = refuse
         self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
-        self._empty_strided = native_kernel("aten::empty_strided", "CUDA")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
         self._copying = describe("aten::copy_")
         self.direct: dict[int, Operator] = {}
+        self.births: dict[int, Callable[..., Any]] = {}
 
     def register(self) -> None:
         """Takes the place of torch's CUDA kernels."""
@@ -74,7 +78,9 @@ class Kernels:
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
         for name in ("aten::empty.memory_format", "aten::empty_strided"):
-            self._register(name, self._birth(native_kernel(name, "CUDA")))
+            birth = self._birth(native_kernel(name, "CUDA"))
+            self.births[id(describe(name).overload)] = birth
+            self._register(name, birth)
         self._register("aten::copy_", self.copy)
         self._register("aten::_local_scalar_dense", self._item)
 
@@ -108,7 +114,7 @@ class Kernels:
         ):
             return result
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
-        if operator.waits(args) or (operator.is_indexed and indexing.reads_a_size(operator, args)):
+        if _waits(operator, args):
             session.wait_stream(stream)
         return result
 
@@ -145,9 +151,9 @@ class Kernels:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         fresh: list[Alias] = []
-        if operator.waits(args) or operator.is_random or indexing.reads_a_size(operator, args):
+        if operator.is_random or _waits(operator, args):
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clocks[lane])
+            session.queue.force(session.recorder.lanes.clock(lane))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         if operator.gives_value:  # without a wait: torch sees it by shapes and addresses
@@ -181,15 +187,19 @@ class Kernels:
     def _new(self, value: Tensor, bound: Bound, fresh: list[Alias], stack: Stack) -> Tensor:
         """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
         session = self._session
-        tensor = self._empty_strided(value.size(), value.stride(), dtype=value.dtype, device=_GPU)
+        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
         alias = find_alias(session, tensor)
         fresh.append(alias)
         if alias.ranges:
             low, high = alias.ranges[0][0], alias.ranges[-1][1]
             session.births.add(low, high - low, session.recorder.events, stack)
             bound.writes += alias.ranges
-            if value.device.type != "meta":
+            if value.is_meta:
+                return tensor
+            if len(alias.ranges) > 1 or alias.is_complex or value.is_neg():
                 self._fill(alias.tensor, value)
+            else:  # the same bytes in the same order
+                ctypes.memmove(low, value.data_ptr(), high - low)
         return tensor
 
     # ---- operators with a life of their own
@@ -198,7 +208,9 @@ class Kernels:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(*args: Any, **kwargs: Any) -> Any:
-            tensor = original(*args, **kwargs)
+            tensor = _plainly_empty(*args, **kwargs)
+            if tensor is None:
+                tensor = original(*args, **kwargs)
             session = self._session
             size = tensor.untyped_storage().nbytes()
             if size:
@@ -222,3 +234,36 @@ class Kernels:
         session.wait_stream(stream)
         with session.own():
             return alias_of(session, tensor).item()
+
+
+def _plainly_empty(
+    size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = torch.strided,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = torch.contiguous_format,
+) -> Tensor | None:
+    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
+    is_usual = layout in (None, torch.strided) and not pin_memory
+    if not is_usual or memory_format not in (None, torch.contiguous_format):
+        return None
+    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
+        return None
+    if device is not None and torch.device(device).index:  # there is one: torch says so
+        return None
+    if stride is None:
+        stride = [1]
+        for extent in size[:0:-1]:
+            stride.append(stride[-1] * max(extent, 1))
+        stride = stride[::-1] if size else ()
+    return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
+
+
+def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:
+    """Whether the host waits for the current stream inside the call."""
+    if operator.waits is not None and operator.waits(args):
+        return True
+    return operator.is_indexed and indexing.reads_a_size(operator, args)

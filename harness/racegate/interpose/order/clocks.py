@@ -7,6 +7,8 @@ accesses are numbered per lane from 1.
 
 from __future__ import annotations
 
+from racegate.interpose.native.recording import Order, new_order
+
 Clock = list[int]  # per lane; a missing entry is 0
 
 
@@ -37,54 +39,43 @@ class Lanes:
     names: by lane number
     """
 
-    def __init__(self) -> None:
+    def __init__(self, order: Order | None = None) -> None:
+        self._order = new_order() if order is None else order
         self.names: list[str] = []
-        self.clocks: list[Clock] = []
-        self.numbers: list[int] = []
         self._host: list[bool] = []
 
-    def add(self, name: str, *, is_host: bool) -> int:
+    def add(
+        self, name: str, *, is_host: bool, is_legacy: bool = False, is_blocking: bool = False
+    ) -> int:
         """A new lane; returns its number."""
-        lane = len(self.names)
         self.names.append(name)
-        self.clocks.append([0] * (lane + 1))
-        self.numbers.append(0)
         self._host.append(is_host)
-        if is_host:
-            self.tick(lane)
-        return lane
+        return self._order.add_lane(is_host, is_legacy, is_blocking)
 
     def is_host(self, lane: int) -> bool:
         return self._host[lane]
 
-    def tick(self, lane: int) -> int:
-        """The next number of a lane, known to its own clock; returns it."""
-        number = self.numbers[lane] + 1
-        self.numbers[lane] = number
-        clock = self.clocks[lane]
-        if len(clock) <= lane:
-            clock.extend([0] * (lane + 1 - len(clock)))
-        clock[lane] = number
-        return number
+    def number(self, lane: int) -> int:
+        """Of what the lane did last."""
+        return self._order.last_number(lane)
+
+    def clock(self, lane: int) -> Clock:
+        """A copy of what the lane knows now."""
+        return self._order.clock_of(lane)
+
+    def learn(self, lane: int, clock: Clock) -> None:
+        """The lane comes to know what the clock knows."""
+        self._order.learn(lane, clock)
 
     def issue(self, thread: int, stream: int) -> int:
         """A host thread puts an operation on a stream; returns its number there.
 
         What the thread does afterwards is not ordered before the operation.
         """
-        clock, known = self.clocks[stream], self.clocks[thread]
-        join(clock, known)
-        numbers = self.numbers
-        number = numbers[stream] = clock[stream] = numbers[stream] + 1
-        numbers[thread] = known[thread] = numbers[thread] + 1
-        return number
-
-    def snapshot(self, lane: int) -> Clock:
-        """A copy of what the lane knows now."""
-        return list(self.clocks[lane])
+        return self._order.put(thread, stream)
 
     def release(self, thread: int) -> Clock:
         """What a host thread hands on: all it did until now, nothing of what comes after."""
-        clock = self.snapshot(thread)
-        self.tick(thread)
+        clock = self.clock(thread)
+        self._order.next_number(thread)
         return clock

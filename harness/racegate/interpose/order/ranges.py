@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from racegate.interpose.native.recording import union
+
 Ranges = tuple[tuple[int, int], ...]  # (first byte, one past the last), sorted, not touching
 
 RUNS_MAX = 1 << 16  # a view of more runs is taken as a whole, and counted as coarse
@@ -62,16 +64,7 @@ def _runs(
 
 def merged(pairs: Iterable[tuple[int, int]]) -> Ranges:
     """The union of any ranges: sorted, overlapping and touching ones joined, empty ones dropped."""
-    out: list[tuple[int, int]] = []
-    for low, high in sorted(pairs):
-        if high <= low:
-            continue
-        if out and low <= out[-1][1]:
-            if high > out[-1][1]:
-                out[-1] = (out[-1][0], high)
-        else:
-            out.append((low, high))
-    return tuple(out)
+    return union(pairs if isinstance(pairs, list) else list(pairs))
 
 
 def element_ranges(address: int, offsets: Iterable[int], itemsize: int) -> Ranges:

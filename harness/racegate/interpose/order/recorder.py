@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from racegate.interpose.order.clocks import Clock, Lanes, join, knows
-from racegate.interpose.order.ranges import Ranges, size_of
-from racegate.interpose.order.shadow import Access, Frame, Race, Shadow
+from racegate.interpose.native.recording import RawAccess, RawRace, new_order
+from racegate.interpose.order.clocks import Clock, Lanes, knows
+from racegate.interpose.order.ranges import Ranges
+from racegate.interpose.order.shadow import Access, Frame, Shadow
 
 Stack = tuple[Frame, ...]
 _NO_FRAME: Frame = ("", 0, "")
@@ -21,10 +22,9 @@ _NO_FRAME: Frame = ("", 0, "")
 
 @dataclass(slots=True)
 class Version:
-    """One record of an event. number: the last operation of the lane that it covers."""
+    """One record of an event."""
 
     lane: int
-    number: int
     clock: Clock
     stack: Stack
 
@@ -49,6 +49,14 @@ class Conflict:
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where a program asks for one kind of operation, and how often it has."""
+
+    name: str
+    count: int = 0
+
+
 def place_of(label: str) -> str:
     """A label without its count: kind and place."""
     return label.rpartition("#")[0]
@@ -61,28 +69,33 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self.lanes = Lanes()
-        self.shadow = Shadow()
-        self.events = 0
+        self._order = new_order()
+        self.lanes = Lanes(self._order)
+        self.shadow = Shadow(self._order)
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
-        self._labels: dict[str, int] = {}
-        self._places: dict[tuple[str, Frame], str] = {}
+        self._places: dict[tuple[str, Frame], _Place] = {}
         self._lines: Counter[str] = Counter()
         self._versions: dict[int, Version] = {}
-        self._early: dict[tuple[int, int], Version] = {}
+        self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
-        self._legacy: int | None = None
-        self._blocking: list[int] = []
+
+    @property
+    def events(self) -> int:
+        """How many were recorded."""
+        return self._order.events()
+
+    def is_watched(self) -> bool:
+        """Whether the last access touched memory that is watched."""
+        return self._order.is_watched()
+
+    def last_access(self) -> Access:
+        """What `issue` or `host` recorded last."""
+        return Access(*self._order.latest())
 
     def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
         """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
-        lane = self.lanes.add(name, is_host=False)
-        if is_legacy:
-            self._legacy = lane
-        if is_blocking:
-            self._blocking.append(lane)
-        return lane
+        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
 
     def add_thread(self, name: str) -> int:
         return self.lanes.add(name, is_host=True)
@@ -94,10 +107,9 @@ class Recorder:
         frame = stack[0] if stack else _NO_FRAME
         place = self._places.get((kind, frame))
         if place is None:
-            place = self._places[kind, frame] = self._place(kind, frame)
-        count = self._labels.get(place, 0) + 1
-        self._labels[place] = count
-        return f"{place}#{count}"
+            place = self._places[kind, frame] = _Place(self._place(kind, frame))
+        place.count += 1
+        return f"{place.name}#{place.count}"
 
     def _place(self, kind: str, frame: Frame) -> str:
         """Kind, file and function; of several lines of a function that do the same, from the second
@@ -110,30 +122,23 @@ class Recorder:
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
-    ) -> Access:
+    ) -> None:
         """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
-        if self._blocking:
-            self._join_legacy(stream)
-        number = self.lanes.issue(thread, stream)
-        access = self._access(stream, number, label, stack)
-        self._touch(access, reads, writes)
-        return access
+        raced = self._order.issue(thread, stream, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
 
-    def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> Access:
+    def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
-        access = self._access(thread, self.lanes.numbers[thread], label, stack)
-        self._touch(access, reads, writes)
-        return access
+        raced = self._order.host(thread, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
 
-    def record(self, event: int, thread: int, stream: int, stack: Stack) -> None:
+    def record(self, event: int, thread: int, stream: int, stack: Stack) -> Version:
         """An event is recorded on a stream: it covers all that was put there before."""
-        self.events += 1
-        if self._blocking:
-            self._join_legacy(stream)
-        clock = self.lanes.snapshot(stream)
-        join(clock, self.lanes.clocks[thread])
-        self._versions[event] = Version(stream, self.lanes.numbers[stream], clock, stack)
-        self.lanes.tick(thread)
+        clock = self._order.record(thread, stream)
+        version = self._versions[event] = Version(stream, clock, stack)
+        return version
 
     def forget(self, event: int) -> None:
         """The event was destroyed."""
@@ -153,10 +158,8 @@ class Recorder:
 
     def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
         """A thread waits for all that was put on a stream."""
-        if self._blocking:
-            self._join_legacy(stream)
-        clock = self.lanes.snapshot(stream)
-        self._join(thread, Version(stream, self.lanes.numbers[stream], clock, stack), stack)
+        clock = self._order.stream_clock(stream)
+        self._join(thread, Version(stream, clock, stack), stack)
         return clock
 
     def streams(self) -> list[int]:
@@ -165,68 +168,41 @@ class Recorder:
 
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
-        self.events += 1
+        self._order.count_event()
         return self.lanes.release(thread)
 
     def take(self, thread: int, clock: Clock) -> None:
         """A thread learns what another handed on."""
-        join(self.lanes.clocks[thread], clock)
+        self.lanes.learn(thread, clock)
 
-    def _access(self, lane: int, number: int, label: str, stack: Stack) -> Access:
-        self.events += 1
-        return Access(self.events, lane, number, label, stack)
-
-    def _touch(self, access: Access, reads: Ranges, writes: Ranges) -> None:
-        clock = self.lanes.clocks[access.lane]
-        for low, high in reads:
-            races = self.shadow.read(low, high, access, clock)
-            if races:
-                self._report(races, access, is_write=False)
-        for low, high in writes:
-            races = self.shadow.write(low, high, access, clock)
-            if races:
-                self._report(races, access, is_write=True)
-
-    def _report(self, races: Sequence[Race], access: Access, *, is_write: bool) -> None:
-        for race in races:
-            first = race.earlier
-            key = (place_of(first.label), race.earlier_writes, place_of(access.label), is_write)
-            size = size_of(((race.low, race.high),))
+    def _report(self, present: RawAccess, races: Sequence[RawRace]) -> None:
+        access = Access(*present)
+        for raw, earlier_writes, low, high, is_write in races:
+            first = Access(*raw)
+            key = (place_of(first.label), earlier_writes, place_of(access.label), is_write)
             known = self.conflicts.get(key)
             if known is None:
-                known = Conflict(first, race.earlier_writes, access, is_write, race.low, 0)
-                early = self._early.get((access.lane, first.lane))
-                known.early = early.stack if early is not None else ()
+                known = Conflict(first, earlier_writes, access, is_write, low, 0)
+                known.early = self._early.get((access.lane, first.lane), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
                 self.on_conflict(known)
-            if known.first is first and known.second is access:
-                known.nbytes += size
+            if (known.first.index, known.second.index) == (first.index, access.index):
+                known.nbytes += high - low
             pair = (first.label, access.label)
             if not known.pairs or known.pairs[-1] != pair:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
 
     def _join(self, lane: int, version: Version, stack: Stack) -> None:
-        self.events += 1
-        join(self.lanes.clocks[lane], version.clock)
-        self._early[lane, version.lane] = version
+        self._order.count_event()
+        self._order.learn(lane, version.clock)
+        self._early[lane, version.lane] = version.stack
         waiting = self._open.get(lane)
         if not waiting:
             return
-        clock = self.lanes.clocks[lane]
+        clock = self.lanes.clock(lane)
         for conflict in waiting:
             if knows(clock, conflict.first.lane, conflict.first.number):
                 conflict.late = stack
         self._open[lane] = [conflict for conflict in waiting if not conflict.late]
-
-    def _join_legacy(self, stream: int) -> None:
-        """The legacy default stream and the blocking streams wait for each other."""
-        if self._legacy is None:
-            return
-        others = self._blocking if stream == self._legacy else ()
-        if stream in self._blocking:
-            others = [self._legacy]
-        for other in others:
-            if other != stream:
-                join(self.lanes.clocks[stream], self.lanes.clocks[other])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,7 +32,8 @@ _COPY = torch.ops.aten.copy_.default
 @dataclass(frozen=True, slots=True)
 class _Effect:
     """What an operator does to pinned memory. written: positions and names of arguments it writes;
-    is_blind: it touches no element; read_kind, write_kind: how a finding names it.
+    is_blind: it touches no element; is_view: it makes another view of its first argument, and that
+    itself; read_kind, write_kind: how a finding names it.
     """
 
     name: str
@@ -39,6 +41,7 @@ class _Effect:
     write_kind: str
     is_composite: bool
     is_blind: bool
+    is_view: bool
     written: frozenset[Any]
 
 
@@ -46,10 +49,17 @@ def _is_first_on_device(args: tuple[Any, ...]) -> bool:
     """Whether the first argument is a CUDA tensor, or a list that begins with one: then the
     dispatcher would take the kernel of the device, if the others are dense.
     """
-    first = args[0] if args else None
+    first: Any = args[0] if args else None
+    if type(first) is torch.Tensor:
+        return bool(first.is_cuda)
     if isinstance(first, (list, tuple)) and first:
         first = first[0]
     return isinstance(first, torch.Tensor) and bool(first.is_cuda)
+
+
+def _is_for_device(kwargs: dict[str, Any]) -> bool:
+    device = kwargs.get("device")
+    return device is not None and torch.device(device).type == "cuda"
 
 
 def _is_device_copy(to: Any, source: Any) -> bool:
@@ -63,9 +73,11 @@ class DeviceKernels(Protocol):
     """What runs the operators of the device.
 
     direct: by the id of its overload, what `run` runs without the way through the dispatcher
+    births: likewise what makes new memory on the device
     """
 
     direct: dict[int, Operator]
+    births: dict[int, Callable[..., Any]]
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one operator of `direct`."""
@@ -112,6 +124,11 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
                     return self._kernels.run(operator, args, kwargs)
                 except NoAlias:  # another kernel than that of dense tensors is the right one
                     return func(*args, **kwargs)
+            if self._effect(func).is_view:
+                session.drain()
+                return func(*args, **kwargs)
+        elif id(func) in self._kernels.births and _is_for_device(kwargs):
+            return self._kernels.births[id(func)](*args, **kwargs)
         session.drain()
         if not session.spans.pinned:
             return func(*args, **kwargs)
@@ -140,12 +157,11 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         """
         find = self._session.spans.find
         touching = []
-        device = kwargs.get("device") if kwargs else None
-        has_cuda = device is not None and torch.device(device).type == "cuda"
+        has_cuda = _is_for_device(kwargs)
         for key, value in (*enumerate(args), *kwargs.items()):
             if type(value) in PLAIN:
                 continue
-            for tensor in tensors_in(value):
+            for tensor in (value,) if type(value) is torch.Tensor else tensors_in(value):
                 if tensor.is_cuda:
                     has_cuda = True
                 elif tensor.is_cpu and tensor.layout is torch.strided and find(tensor.data_ptr()):
@@ -189,11 +205,13 @@ def _effect_of(func: Any) -> _Effect:
             if argument.alias_info.is_write:
                 written |= {index, argument.name}
     name = func._schema.name.partition("::")[2]
+    is_composite = has_kernel(func.name(), "CompositeImplicitAutograd")
     return _Effect(
         name=name,
         read_kind=f"host read ({name})",
         write_kind=f"host write ({name})",
-        is_composite=has_kernel(func.name(), "CompositeImplicitAutograd"),
+        is_composite=is_composite,
         is_blind=name in _BLIND or (aliases and not written),
+        is_view=aliases and not written and not is_composite,
         written=frozenset(written),
     )

@@ -25,7 +25,7 @@ def read_value(session: Session, value: Any) -> tuple[bytes, str]:
         if value.is_cuda:
             session.drain()
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clocks[lane])
+            session.queue.force(session.recorder.lanes.clock(lane))
             with session.own():
                 value = alias_of(session, value).clone()
         elif session.spans.find(value.data_ptr()) is not None:

@@ -29,6 +29,7 @@ class EngineRecorder(Recorder):
     def __init__(self) -> None:
         super().__init__()
         self.latest = ""
+        self._labels: dict[str, int] = {}
 
     def label(self, kind: str, stack: Stack) -> str:
         functions = [frame[2].rpartition(".")[2] for frame in stack]  # a class may move

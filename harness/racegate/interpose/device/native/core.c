@@ -14,10 +14,10 @@ __attribute__((constructor)) static void start(void) { pthread_atfork(before_for
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity;
 static callback_t callback;
-volatile uint64_t vg_news; /* set when there is something that Python has not read: calls of the log, touches of pages */
+volatile uint64_t vg_news[2]; /* set when there is something that Python has not read: anything; touches of pages */
 
 void vg_set_callback(callback_t function) { callback = function; }
-volatile uint64_t *vg_news_address(void) { return &vg_news; }
+volatile uint64_t *vg_news_address(void) { return vg_news; }
 
 static void *checked(void *memory) {
     if (!memory) { fputs("racegate: the virtual CUDA runtime is out of memory\n", stderr); _exit(3); }
@@ -31,7 +31,7 @@ void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) 
         entries = checked(realloc(entries, entry_capacity * sizeof *entries));
     }
     entries[entry_count++] = (struct log_entry){kind, (uint64_t)pthread_self(), a, b, c, d};
-    vg_news = 1;
+    vg_news[0] = 1;
     pthread_mutex_unlock(&lock);
 }
 

@@ -43,7 +43,8 @@ static void note(uintptr_t address, size_t size, int is_write, const void *page)
     if (page) memcpy(pages[slot], page, PAGE);
     __sync_synchronize();
     touches[slot].number = at + 1;
-    vg_news = 1;
+    vg_news[1] = 1; /* first: who sees the other looks at this one */
+    vg_news[0] = 1;
 }
 static void on_fault(int number, siginfo_t *info, void *context) {
     uintptr_t address = (uintptr_t)info->si_addr;
