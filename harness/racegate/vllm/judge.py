@@ -125,7 +125,7 @@ def judge(
 
 def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds) -> EngineVerdict:
     """One run under holds, compared with the one in which nothing is held."""
-    base = engine.run(scenario, Plan(is_recording=False))
+    base = engine.run(scenario, Plan(is_recording=False, settles=True))
     held = engine.run(scenario, Plan(holds=holds, is_recording=False))
     unrealised = tuple(
         f"hold '{text}' was not realised" for text, n in held.outcome.realised.items() if not n

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
 from racegate.vllm.client import open_engine
 from racegate.vllm.environment import environment_of
 from racegate.vllm.judge import Cell, EngineVerdict, judge_under
@@ -18,8 +19,10 @@ def judge_again(
     release: str | None = None,
     checkout: Path | None = None,
     log: Path | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> EngineVerdict:
-    """release: None for that in which it was found; checkout: what takes its place
+    """release: None for that in which it was found; checkout: what takes its place; kind: of the
+    device: on a GPU holds are latches
 
     Raises BadInput if the engine cannot be started, or if it was found in a checkout and no release
     is named.
@@ -32,5 +35,5 @@ def judge_again(
         )
     environment = environment_of(named, checkout=checkout)
     cell = Cell(release=str(checkout or named), runner=witness.runner, mode=witness.mode)
-    with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
+    with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log, kind=kind) as engine:
         return judge_under(engine, witness.scenario, cell, witness.holds)

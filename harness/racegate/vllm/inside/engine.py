@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from racegate.interpose.device.session import Session
+from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.vllm.inside import plants
 from racegate.vllm.inside.hollow import Hollow
 from racegate.vllm.inside.model import VOCAB, Script, config
 from racegate.vllm.inside.naming import named_buffers
+from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.watch import (
     DRAFT_LEN,
     Watch,
@@ -102,7 +103,7 @@ def _kernels() -> dict[str, Any] | None:
 class Driver:
     """Runs scenarios on a started engine."""
 
-    def __init__(self, engine: Any, session: Any) -> None:
+    def __init__(self, engine: Any, session: EngineSession) -> None:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
@@ -113,7 +114,7 @@ class Driver:
         self._hollow_out(session)
         self._watch()
 
-    def _hollow_out(self, session: Session) -> None:
+    def _hollow_out(self, session: EngineSession) -> None:
         hidden = self.runner.model_config.get_hidden_size()
         hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
         hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
@@ -173,7 +174,12 @@ class Driver:
         self, scenario: Scenario, *, plant: Observed | None = None
     ) -> dict[str, tuple[int, ...]]:
         """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it"""
-        self._script = Script(scenario, draft_len=DRAFT_LEN, lies=plant is Observed.TOKENS)
+        self._script = Script(
+            scenario,
+            draft_len=DRAFT_LEN,
+            lies=plant is Observed.TOKENS,
+            device="cuda" if self._session.kind is DeviceKind.CUDA else "cpu",
+        )
         self.watch.plant = plant
         waiting = dict(enumerate(scenario.requests))
         aborts = [event for event in scenario.events if isinstance(event, Abort)]

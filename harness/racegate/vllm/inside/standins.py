@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from racegate.interpose.device.session import Session
+from racegate.interpose.outcome import DeviceKind
+from racegate.vllm.inside.session import EngineSession
 
 COMPILED = (
     "vllm._C",
@@ -67,7 +68,7 @@ class NotCompiled:
         raise RuntimeError(f"racegate: vLLM called {self.__name__}, a compiled operator")
 
 
-def prepare(session: Session, *, runner: str) -> list[object]:
+def prepare(session: EngineSession, *, runner: str) -> list[object]:
     """Before vLLM is imported. runner: `v1` or `v2`. Returns what must live with the process."""
     os.environ.update(SETTINGS)
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "v2" else "0"
@@ -82,13 +83,14 @@ def prepare(session: Session, *, runner: str) -> list[object]:
     library.impl("get_cuda_view_from_cpu_tensor", _device_view(session), "CPU")
     _name_missing_operators()
     _answer_for_the_build()
-    answer_for_triton()
+    if session.kind is DeviceKind.VIRTUAL:
+        answer_for_triton()
     _answer_for_numba()
     _answer_for_flash_attention()
     return [library]
 
 
-def _device_view(session: Session) -> Any:
+def _device_view(session: EngineSession) -> Any:
     """Zero copy: a CUDA tensor over the bytes of a pinned one, as the device addresses them."""
 
     class Bytes:
