@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -87,6 +88,20 @@ class Engine:
                 raise BadInput(f"the engine did not start: {self._failed.read_text()}")
             raise BadInput("the engine did not start, or its process ended; its message is above")
         return int(ANSWER.unpack(answer)[0])
+
+
+class FreshEngines:
+    """An engine per run: of a GPU, which cannot be forked."""
+
+    def __init__(
+        self, environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None
+    ) -> None:
+        self._open = partial(open_engine, environment, runner=runner, mode=mode, log=log)
+
+    def run(self, scenario: Scenario, plan: Plan) -> Told:
+        """One run under a plan."""
+        with self._open(kind=DeviceKind.CUDA) as engine:
+            return engine.run(scenario, plan)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
-from racegate.vllm.client import open_engine
+from racegate.vllm.client import FreshEngines, open_engine
 from racegate.vllm.environment import environment_of
 from racegate.vllm.judge import Cell, EngineVerdict, judge_under
 from racegate.vllm.witness import EngineWitness
@@ -35,5 +35,8 @@ def judge_again(
         )
     environment = environment_of(named, checkout=checkout)
     cell = Cell(release=str(checkout or named), runner=witness.runner, mode=witness.mode)
-    with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log, kind=kind) as engine:
+    if kind is DeviceKind.CUDA:
+        engines = FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log)
+        return judge_under(engines, witness.scenario, cell, witness.holds)
+    with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
         return judge_under(engine, witness.scenario, cell, witness.holds)

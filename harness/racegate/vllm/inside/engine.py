@@ -202,6 +202,11 @@ class Driver:
                 self._abort(event.request, delivered)
         return delivered
 
+    def drain(self) -> None:
+        """Takes in the steps that are still in flight when all requests are done."""
+        while self._core.batch_queue:
+            self._engine.step()
+
     def _add(self, index: int, request: Request) -> None:
         from vllm import SamplingParams
 

@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol
@@ -83,7 +84,7 @@ class Host:
         self._modules = frozenset(sys.modules)
 
     def run(self, task: Task) -> None:
-        """In the forked process; on a GPU, which cannot be forked, run after run in this one."""
+        """In the forked process; on a GPU, which cannot be forked, in the only one."""
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
         session, driver = self._session, self._driver
         result = Path(task.result)
@@ -116,6 +117,13 @@ class Host:
         if self._memo.is_open and session.kind is DeviceKind.VIRTUAL:
             new = sorted(sys.modules.keys() - self._modules)
             self._learnt.write_bytes(msgspec.msgpack.encode((self._memo.dump(), new)))
+
+    def rehearse(self, task: Task) -> None:
+        """The run once before, unwatched: on a GPU to compile and load a kernel may wait for the
+        device, and so for a latch.
+        """
+        self._driver.run(task.scenario)
+        self._driver.drain()
 
     def learn(self) -> None:
         """In the process that forks: what kernels did in the last run without holds, and what was
@@ -156,12 +164,16 @@ class Runs(Protocol):
         ...
 
 
-def serve_here(host: Runs, jobs: BinaryIO, answers: int) -> None:
-    """One task after the other in this process. Answers as `serve` does."""
+def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+    """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
+    does.
+    """
     os.write(answers, ANSWER.pack(0))  # started
-    for line in jobs:
+    for line in islice(jobs, 1):
         os.write(answers, ANSWER.pack(os.getpid()))
-        host.run(msgspec.json.decode(line, type=Task))
+        task = msgspec.json.decode(line, type=Task)
+        host.rehearse(task)
+        host.run(task)
         os.write(answers, ANSWER.pack(ExitCode.CLEAN))
 
 
@@ -199,7 +211,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     with os.fdopen(int(job_end), "rb") as jobs:
-        serves = serve if kind is DeviceKind.VIRTUAL else serve_here
+        serves = serve if kind is DeviceKind.VIRTUAL else serve_one
         serves(host, jobs, int(answer_end))
 
 
