@@ -29,12 +29,21 @@ from racegate.vllm.witness import read_witness
 
 WITNESSES = Path(__file__).parents[3] / "scenarios" / "vllm" / "witnesses"
 COUNT = "0.22.1-v1-none-first_decode_in_moved_row-1"
-# (release, witness, whether its landing does harm there)
+
+
+class GpuCell(msgspec.Struct, frozen=True):
+    """One landing. is_harm: whether it does harm in this release"""
+
+    release: str
+    witness: str
+    is_harm: bool
+
+
 CELLS = (
-    ("0.22.1", COUNT, True),
-    ("0.24.0", COUNT, False),
-    ("0.24.0", "0.24.0-v1-align-first_decode_in_moved_row-1", True),
-    ("0.24.0", "0.24.0-v2-none-fresh_blocks_in_consecutive_steps-1", True),
+    GpuCell("0.22.1", COUNT, is_harm=True),
+    GpuCell("0.24.0", COUNT, is_harm=False),
+    GpuCell("0.24.0", "0.24.0-v1-align-first_decode_in_moved_row-1", is_harm=True),
+    GpuCell("0.24.0", "0.24.0-v2-none-fresh_blocks_in_consecutive_steps-1", is_harm=True),
 )
 
 
@@ -50,19 +59,23 @@ class Kept:
         return self.told[-1]
 
 
-def judge_cell(release: str, name: str, is_harm: bool, folder: Path) -> dict[str, Any]:  # noqa: FBT001
+def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
     """What the landing did on this GPU."""
-    witness = read_witness(WITNESSES / f"{name}.json")
-    cell = Cell(release=release, runner=witness.runner, mode=witness.mode)
-    log = folder / f"{release}-{witness.runner}-{witness.mode}.log"
-    known = {"release": release, "runner": cell.runner, "mode": cell.mode, "witness": name,
-             "hold": witness.holds, "harm expected": is_harm}  # fmt: skip
+    witness = read_witness(WITNESSES / f"{one.witness}.json")
+    cell = Cell(release=one.release, runner=witness.runner, mode=witness.mode)
+    log = folder / f"{one.release}-{cell.runner}-{cell.mode}.log"
+    known = {
+        **msgspec.structs.asdict(one),
+        "runner": cell.runner,
+        "mode": cell.mode,
+        "hold": witness.holds,
+    }
     try:
-        environment = environment_of(release)
+        environment = environment_of(one.release)
         engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
         judged = judge_under(engines, witness.scenario, cell, witness.holds)
     except BadInput as error:
-        return {**known, "error": str(error), "log": log.read_text()[-3000:]}
+        return {**known, "error": str(error), "log": _end_of(log)}
     base, held = engines.told
     return {
         **known,
@@ -76,35 +89,39 @@ def judge_cell(release: str, name: str, is_harm: bool, folder: Path) -> dict[str
         "not seen": held.outcome.not_seen,
         "counters": held.counters,
         "torch": held.outcome.torch_version,
-        "log": "" if judged.verdict is not Verdict.INCONCLUSIVE else log.read_text()[-3000:],
-        "observed": {
-            "nothing held": [f"{o.name}: {o.preview}" for o in base.outcome.observations],
-            "held": [f"{o.name}: {o.preview}" for o in held.outcome.observations],
-        },
+        "log": _end_of(log) if judged.verdict is Verdict.INCONCLUSIVE else "",
+        "observed": {"nothing held": _observed(base), "held": _observed(held)},
     }
+
+
+def _observed(told: Told) -> list[str]:
+    return [f"{one.name}: {one.preview}" for one in told.outcome.observations]
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text()[-3000:] if log.exists() else ""
 
 
 def is_as_expected(found: dict[str, Any]) -> bool:
     """Wrong where the landing does harm, as it was without the hold where it does none."""
-    expected = Verdict.DIVERGENT if found["harm expected"] else Verdict.BENIGN
+    expected = Verdict.DIVERGENT if found["is_harm"] else Verdict.BENIGN
     return bool(found.get("verdict") == expected and not found["nothing held"])
 
 
 def main() -> int:
     """Judges the cells side by side and writes what they gave."""
     out = Path(sys.argv[1])
+    out.parent.mkdir(parents=True, exist_ok=True)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpu = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    chosen = [cell for cell in CELLS if not sys.argv[2:] or ":".join(cell[:2]) in sys.argv[2:]]
+    names = set(sys.argv[2:])
+    chosen = [c for c in CELLS if not names or f"{c.release}:{c.witness}" in names]
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda cell: judge_cell(*cell, out.parent), chosen))
+        found = list(pool.map(lambda cell: judge_cell(cell, out.parent), chosen))
     out.write_bytes(msgspec.json.format(msgspec.json.encode({"gpu": gpu, "cells": found})) + b"\n")
     for one in found:
         says = one.get("verdict") or one["error"]
-        print(
-            one["release"], one["runner"], one["mode"], says, one.get("held"), one.get("realised")
-        )
+        print(one["release"], one["runner"], one["mode"], says, one.get("held"))
     return 0 if all(map(is_as_expected, found)) else 1
 
 
