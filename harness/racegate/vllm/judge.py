@@ -9,10 +9,19 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.scenario.spec import Abort, Scenario
+from racegate.scenario.spec import Abort, DraftLimit, Scenario
 from racegate.vllm.search import RUNS_MAX, Effect, Holds, Search, is_wrong, search
 from racegate.vllm.sensitivity import Sensitivity, absent, dead
-from racegate.vllm.wire import REQUESTS_MAX, TOKENS_MAX, Runner, StateMode, Told
+from racegate.vllm.wire import (
+    PENALISED,
+    REQUESTS_MAX,
+    STEPS,
+    TEMPERATURE_MAX,
+    TOKENS_MAX,
+    Runner,
+    StateMode,
+    Told,
+)
 
 HOLLOW_UNSEEN = (
     "the forward pass: the model is scripted, recurrent states and attention caches are not "
@@ -151,14 +160,17 @@ def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds
 
 def cannot_run(scenario: Scenario) -> str:
     """Why a scenario cannot be run on vLLM here; empty if it can."""
-    kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
+    known = Abort | DraftLimit
+    kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, known)}
     if kinds:
         return f"it needs {', '.join(sorted(kinds)).lower()}"
     if len(scenario.requests) > REQUESTS_MAX:
         return f"it has more than {REQUESTS_MAX} requests"
     for request in scenario.requests:
-        if request.temperature or request.grammar_modulus:
-            return f"request {request.name} samples at random or under a grammar"
+        if request.temperature > TEMPERATURE_MAX:
+            return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
+        if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
+            return f"request {request.name} has a grammar that forbids what the model says"
         if request.stop_after is not None or request.stop_token is not None:
             return f"request {request.name} has a stop token"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:
@@ -179,7 +191,9 @@ def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> EngineVerdict
 
 def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
     """What the scenario expects to be exercised, and was not."""
-    expected = msgspec.structs.asdict(scenario.expect)
+    expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
+    if any(request.temperature for request in scenario.requests):
+        expected[PENALISED] = 1
     return tuple(
         f"{name} is {told.counters.get(name, 0)}, the scenario expects at least {least}"
         for name, least in expected.items()

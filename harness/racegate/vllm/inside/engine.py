@@ -12,6 +12,14 @@ from typing import Any
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.vllm.inside import plants
+from racegate.vllm.inside.conditions import (
+    leave_blocks,
+    limit_drafts,
+    params_of,
+    use_grammars,
+    watch_conditions,
+    watch_penalties,
+)
 from racegate.vllm.inside.hollow import Hollow
 from racegate.vllm.inside.model import VOCAB, Script, config
 from racegate.vllm.inside.naming import named_buffers
@@ -110,6 +118,7 @@ class Driver:
         self.watch = Watch(session)
         self._session = session
         self._script: Script | None = None
+        self._prompts: dict[str, int] = {}
         session.name_buffers(named_buffers(self.runner))
         self._hollow_out(session)
         self._watch()
@@ -134,6 +143,7 @@ class Driver:
             if scheduled.total_num_scheduled_tokens:
                 watch.step += 1
             scheduled.racegate_step = watch.step
+            watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session, runner, scheduled, watch.plant)
             return execute(scheduled, *args, **kwargs)
@@ -142,6 +152,8 @@ class Driver:
         watch_metadata(watch, self._rows())
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
+        watch_penalties(watch)
+        use_grammars(self._core, watch)
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
 
@@ -181,6 +193,8 @@ class Driver:
             device="cuda" if self._session.kind is DeviceKind.CUDA else "cpu",
         )
         self.watch.plant = plant
+        self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
+        leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
@@ -195,6 +209,7 @@ class Driver:
                 continue
             if plant is not None and watch.step > plants.STEP:
                 break
+            limit_drafts(self._core.scheduler, scenario, watch.step + 1)
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:
@@ -208,13 +223,8 @@ class Driver:
             self._engine.step()
 
     def _add(self, index: int, request: Request) -> None:
-        from vllm import SamplingParams
-
-        params = SamplingParams(
-            max_tokens=request.max_tokens, temperature=0, detokenize=False, ignore_eos=True
-        )
         prompt = {"prompt_token_ids": self.script.prompt(index)}
-        self._engine.add_request(request.name, prompt, params)
+        self._engine.add_request(request.name, prompt, params_of(request))
 
     def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
         """The client gives up; what it got until then has to be the beginning of plain decoding."""

@@ -8,7 +8,8 @@ accepted counts end.
 
 from __future__ import annotations
 
-from itertools import accumulate, cycle
+from itertools import accumulate, cycle, takewhile
+from operator import eq
 from typing import Any
 
 import torch
@@ -79,8 +80,17 @@ class Script:
         self._wrong = wrong.to(device)  # where drafts are wrong, as 1
 
     def prompt(self, index: int) -> list[int]:
-        """The prompt of a request, in its own tokens."""
-        return [index * WIDTH + token % WIDTH for token in self.scenario.requests[index].prompt]
+        """The prompt of a request, in its own tokens: but for the beginning that it has in common
+        with an earlier one, which is that one's. Its last token is its own.
+        """
+        requests = self.scenario.requests
+        own = requests[index].prompt
+        tokens = [index * WIDTH + token % WIDTH for token in own]
+        shared = [_shared(requests[earlier].prompt, own[:-1]) for earlier in range(index)]
+        if any(shared):
+            count = max(shared)
+            tokens[:count] = self.prompt(shared.index(count))[:count]
+        return tokens
 
     def plain(self, index: int) -> tuple[int, ...]:
         """What plain decoding gives."""
@@ -109,6 +119,11 @@ class Script:
         index, place = token // WIDTH, position + 2
         rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
         return _token(index, place + self._wrong[rows, columns])
+
+
+def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:
+    """How many tokens two prompts have in common at their beginning."""
+    return sum(1 for _ in takewhile(bool, map(eq, some, others)))
 
 
 def _token(index: Any, place: Any) -> Any:

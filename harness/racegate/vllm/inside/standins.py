@@ -281,6 +281,11 @@ def fit_engine() -> None:
     from vllm.v1.worker.gpu_worker import Worker
 
     registry._run_in_subprocess = lambda function: function()
+    import vllm._custom_ops as operators
+
+    plain = getattr(operators, "apply_repetition_penalties_torch", None)
+    if plain is not None:  # the release's own twin of a compiled operator
+        operators.apply_repetition_penalties_cuda = plain
     from vllm.model_executor.models import qwen3_next
 
     def no_experts(model: Any) -> None:
