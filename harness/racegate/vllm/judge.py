@@ -82,6 +82,8 @@ class Cell(EngineCell, frozen=True, kw_only=True):
         return HOLLOW_UNSEEN
 
     def cannot_run(self, scenario: Scenario) -> str:
+        if scenario.expect.prefix_hits and self.mode is StateMode.NONE:
+            return "it needs cached prefixes: --cache-mode align"
         return cannot_run(scenario)
 
 

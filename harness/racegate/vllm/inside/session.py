@@ -127,19 +127,21 @@ class EngineSession(Session):
         *,
         stack: Stack | None = None,
     ) -> str:
+        if self.is_bare:
+            return super().issue(kind, stream, reads, writes, run, stack=stack)
         if kind in ("d2h", "h2d", "h2h"):
             kind = f"{kind} {self._host_side(kind, reads, writes)}"
         was_pending = self.queue.has_pending()
         label = super().issue(kind, stream, reads, writes, run, stack=stack)
         if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
             self._note_gap(label, reads, writes)
-        if any(hold.matches(label) for hold in self.queue.holds):
+        if self.queue.has_pending() and any(h.matches(label) for h in self.queue.holds):
             self._held[label] = (reads, writes)
             self.gaps[label] = []
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
-        if self.is_own or not (reads or writes):
+        if self.is_own or self.is_bare or not (reads or writes):
             return
         low = (writes or reads)[0][0]
         was_pending = self.queue.has_pending()
