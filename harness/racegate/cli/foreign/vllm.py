@@ -72,13 +72,24 @@ LogOption = Annotated[
 
 
 @app.command()
-def setup(release: ReleaseOption, log: LogOption = None) -> None:
+def setup(
+    release: ReleaseOption,
+    torch: Annotated[
+        Path | None,
+        typer.Option(
+            "--torch",
+            metavar="DIR",
+            help="A virtual environment whose torch takes the place of the release's own.",
+        ),
+    ] = None,
+    log: LogOption = None,
+) -> None:
     """Install a release and its torch into the cache directory, and start it once.
 
     What is there already is kept.
     """
     try:
-        set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
+        set_up(release, lambda text: print(text, file=sys.stderr, flush=True), torch=torch)
     except BadInput as error:
         raise BadInputError(str(error)) from error
     with started(release, None, Cell(release=release, runner=Runner.V1, mode=StateMode.NONE), log):
