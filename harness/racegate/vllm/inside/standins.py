@@ -225,6 +225,15 @@ def answer_for_triton() -> None:
 
     backends.pop("cpu", None)
     driver.set_active(Driver())
+    _compute_libdevice()
+
+
+def _compute_libdevice() -> None:
+    """NVIDIA's own functions, of which the interpreter has none, by those of the language."""
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    libdevice.log1p = lambda x: tl.log(x + 1.0)
 
 
 def use_cuda_platform() -> None:
