@@ -113,7 +113,7 @@ def watch_scheduler(watch: Watch, scheduler: Any) -> None:
         rows = output.req_id_to_index
         watch.counters["preemptions"] += len(getattr(scheduled, "preempted_req_ids", None) or ())
         tokens = {
-            name_of(r): list(output.sampled_token_ids[i])
+            name_of(r): list(map(int, output.sampled_token_ids[i]))  # some are NumPy's
             for r, i in rows.items()
             if output.sampled_token_ids
         }
