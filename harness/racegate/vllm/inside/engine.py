@@ -108,6 +108,10 @@ def _kernels() -> dict[str, Any] | None:
     return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
 
 
+class NotTaken(Exception):
+    """The release says that it cannot do what a request asks for: nothing is known of it."""
+
+
 class Driver:
     """Runs scenarios on a started engine."""
 
@@ -224,7 +228,10 @@ class Driver:
 
     def _add(self, index: int, request: Request) -> None:
         prompt = {"prompt_token_ids": self.script.prompt(index)}
-        self._engine.add_request(request.name, prompt, params_of(request))
+        try:
+            self._engine.add_request(request.name, prompt, params_of(request))
+        except ValueError as error:
+            raise NotTaken(f"this release does not take request {request.name}: {error}") from error
 
     def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
         """The client gives up; what it got until then has to be the beginning of plain decoding."""

@@ -29,7 +29,7 @@ from racegate.interpose.launch import ANSWER, DEVICE
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
 from racegate.interpose.program.install import Installed, enter, watching
 from racegate.vllm.inside import standins
-from racegate.vllm.inside.engine import Driver, check_started, start
+from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
 from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.watch import Watch, find_wrong
 from racegate.vllm.wire import FAILED, Runner, StateMode, Task, Told
@@ -42,6 +42,7 @@ class Failure:
 
     def __init__(self) -> None:
         self.message = ""
+        self.ending = Ending.FINISHED
 
     def __enter__(self) -> Failure:
         return self
@@ -55,7 +56,9 @@ class Failure:
         if not isinstance(error, Exception):
             return False
         traceback.print_exception(error)
-        self.message = f"{type(error).__name__}: {error}"
+        is_refused = isinstance(error, NotTaken)
+        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
+        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
         return True
 
 
@@ -97,10 +100,7 @@ class Host:
         delivered: dict[str, tuple[int, ...]] = {}
         with Failure() as failure, watching(self._child.installed):
             delivered = driver.run(task.scenario, plant=task.plant)
-        if failure.message:
-            self._child.finish(Ending.FAILED, 1, failure.message)
-        else:
-            self._child.finish(Ending.FINISHED, 0)
+        self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
         driver.watch.read()
         outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
         told = Told(
