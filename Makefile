@@ -9,12 +9,13 @@ JOBS ?= 2
 GPUS ?= 1
 SOURCES ?= engine
 SAMPLE ?= 300
+VLLM ?= 0.22.1
 # Held runs are bound by the host: several processes share a GPU.
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test nightly programs programs-report vllm-report test-gpu gpu-report hostile lint matrix \
-	mutants mutants-source rooms bench clean
+.PHONY: setup gate test nightly programs programs-report test-vllm vllm-report test-gpu gpu-report hostile lint \
+	matrix mutants mutants-source rooms bench clean
 
 setup: $(STAMP)
 
@@ -48,6 +49,12 @@ programs: $(STAMP)
 # All of them, with a search: 3 GB to install.
 programs-report: $(STAMP)
 	$(BIN)/python tests/interpose/programs/run_all.py reports/interposer
+
+# One release of vLLM, unmodified, on the torch of .venv: 500 MB to install, in the user's cache
+# directory. Where it cannot be installed the test is skipped, and says why.
+test-vllm: $(STAMP)
+	-$(BIN)/racegate vllm setup --release $(VLLM) --torch $(VENV)
+	$(BIN)/python -m pytest -rs -m vllm tests/vllm
 
 # Every scenario of vLLM in every release, runner and cache mode: hours, and 20 GB in the user's
 # cache directory for releases and their torch. What is there already is kept.

@@ -64,7 +64,7 @@ class FakeInstalled(GpuDevice):
 @contextmanager
 def open_fake_gpu() -> Iterator[launch.Device]:
     """A device of kind CUDA whose GPU is the virtual runtime."""
-    environment = launch._environment
+    environment = launch.environment_for
 
     def faked(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
         runtime = build_library(toolkit)
@@ -84,7 +84,7 @@ def open_fake_gpu() -> Iterator[launch.Device]:
         return popen([*command[: at - 1], __file__, *command[at + 1 :]], **kwargs)
 
     with (
-        mock.patch.object(launch, "_environment", faked),
+        mock.patch.object(launch, "environment_for", faked),
         mock.patch.object(launch, "subprocess", SimpleNamespace(Popen=start)),
         launch.open_device(DeviceKind.CUDA) as device,
     ):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from racegate.interpose.build import find_toolkit
-from racegate.interpose.launch import _environment
+from racegate.interpose.launch import environment_for
 from racegate.interpose.outcome import DeviceKind
 
 HERE = Path(__file__).parent
@@ -228,7 +228,7 @@ def main() -> int:
     known = json.loads(Path(options.outcomes).read_text())
     names = [name for name in options.names or list(programs) if name in known]
     jobs = {name: jobs_of(name, known[name]) for name in names}
-    environment = _environment(find_toolkit(), DeviceKind.CUDA)
+    environment = environment_for(find_toolkit(), DeviceKind.CUDA)
     answers: dict[str, Any] = {}
     start_s = time.perf_counter()
     threads = []

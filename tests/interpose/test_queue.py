@@ -95,3 +95,22 @@ def test_a_star_holds_a_kind() -> None:
     assert Hold("d2h*").matches("d2h@x:1#1")
     assert not Hold("d2h*").matches("h2d@x:1#1")
     assert Hold("everything").matches("h2d@x:1#1")
+
+
+def test_a_hold_of_one_operation_is_done_with_when_it_ran() -> None:
+    """From then on nothing needs a name."""
+    device = Device((Hold("op@x:0#1"),))
+    assert device.queue.runs_now("other") and not device.queue.runs_now("op")
+    device.issue(0)
+    assert not device.queue.runs_now("other")
+    device.wait(0)
+    assert device.queue.is_eager and device.queue.runs_now("op")
+
+
+def test_a_hold_of_many_operations_is_never_done_with() -> None:
+    device = Device((Hold("op@*"),))
+    for _ in range(2):
+        device.issue(0)
+        device.wait(0)
+    assert not device.queue.is_eager and not device.queue.runs_now("other")
+    assert device.queue.realised == {"op@* until forced": 2}

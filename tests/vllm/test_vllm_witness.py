@@ -156,8 +156,8 @@ def test_a_scenario_that_cannot_be_run_says_why() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"temperature": 0.5}, "at random"),
-        ({"grammar_modulus": 3}, "under a grammar"),
+        ({"temperature": 0.5}, "sampled at more than"),
+        ({"grammar_modulus": 3}, "a grammar that forbids"),
         ({"stop_after": 1}, "stop token"),
         ({"max_tokens": 512}, "longer than 512"),
     ],

@@ -192,7 +192,7 @@ def open_device(
 ) -> Iterator[Device]:
     """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
     toolkit = find_toolkit()
-    environment = _environment(toolkit, kind)
+    environment = environment_for(toolkit, kind)
     job_end, jobs = os.pipe()
     answers, answer_end = os.pipe()
     with open_stdin() as stdin:
@@ -244,7 +244,8 @@ def _interrupted(result: Path) -> Outcome:
     return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)
 
 
-def _environment(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
+def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
+    """What a process with a device is started with. Raises BadInput if there is no GPU."""
     common = {
         **os.environ,
         DEVICE: kind.value,

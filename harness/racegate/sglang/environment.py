@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
 from racegate.vllm.environment import (
     Environment,
     Run,
@@ -82,7 +83,7 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     say(f"3/4 {len(wanted.requirements)} requirements of SGLang")
     install_release(environment, base, wanted, wheel, run)
     say("4/4 the virtual CUDA runtime")
-    environment.virtual_runtime()
+    environment.device(DeviceKind.VIRTUAL)
     (environment.folder / DONE).write_text(f"{release}\n")
     say(f"SGLang {release} is set up in {environment.folder}")
     return environment

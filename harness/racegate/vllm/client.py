@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from racegate.interpose.errors import BadInput, ExitCode
 from racegate.interpose.launch import ANSWER
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.vllm.environment import Environment
 from racegate.vllm.wire import FAILED, Observed, Runner, StateMode, Task, Told
@@ -89,24 +90,48 @@ class Engine:
         return int(ANSWER.unpack(answer)[0])
 
 
+class FreshEngines:
+    """An engine per run: of a GPU, which cannot be forked."""
+
+    def __init__(
+        self, environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None
+    ) -> None:
+        self._open = partial(open_engine, environment, runner=runner, mode=mode, log=log)
+
+    def run(self, scenario: Scenario, plan: Plan) -> Told:
+        """One run under a plan."""
+        with self._open(kind=DeviceKind.CUDA) as engine:
+            return engine.run(scenario, plan)
+
+
 @contextmanager
 def open_engine(
-    environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None = None
+    environment: Environment,
+    *,
+    runner: Runner,
+    mode: StateMode,
+    log: Path | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Iterator[Engine]:
-    """Starts vLLM on the virtual device. log: where what it prints goes, if not to stderr."""
+    """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
     module = "racegate.vllm.inside.serve"
-    with open_process(environment, module, (runner, mode), log=log) as engine:
+    with open_process(environment, module, (runner, mode), log=log, kind=kind) as engine:
         yield engine
 
 
 @contextmanager
 def open_process(
-    environment: Environment, module: str, arguments: Sequence[str], *, log: Path | None = None
+    environment: Environment,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    log: Path | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Iterator[Engine]:
-    """Starts an engine on the virtual device. module: what runs in its environment; it is given a
-    folder, the arguments and two pipes.
+    """Starts an engine on a device. module: what runs in its environment; it is given a folder, the
+    arguments and two pipes.
     """
-    library = environment.virtual_runtime()
+    variables = environment.variables(kind)
     job_end, jobs = os.pipe()
     answers, answer_end = os.pipe()
     with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
@@ -117,7 +142,7 @@ def open_process(
         errors = None if log is None else log.open("wb")
         process = subprocess.Popen(
             command,
-            env=environment.variables(library),
+            env=variables,
             pass_fds=(job_end, answer_end),
             process_group=0,
             stdin=subprocess.DEVNULL,

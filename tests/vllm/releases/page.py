@@ -6,6 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from racegate.vllm.search import Effect
 from racegate.vllm.sensitivity import Pulse
@@ -58,6 +61,12 @@ Every copy lands as soon as it is asked for, and the count is another request's 
 row is read as of the last step, after the values have moved with the rows: it is right only if the
 copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571.
 """
+GPU = """## On a real GPU
+
+Cells again on real streams (`tests/vllm/releases/on_gpu.py`, [gpu/cells.json](gpu/cells.json)): the
+same releases and scripted model, with vLLM's Triton kernels compiled, the landing held by a latch.
+Each was right when nothing was held.
+"""
 
 
 def write_page(out: Path) -> None:
@@ -67,6 +76,8 @@ def write_page(out: Path) -> None:
     parts = [HEAD, VERDICTS, *_verdicts(known), CONFLICTS, *_conflicts(known)]
     if eager := list(_eager(known)):
         parts += [EAGER, *eager]
+    if (on_gpu := out / "gpu" / "cells.json").exists():
+        parts += [GPU, *_on_gpu(msgspec.json.decode(on_gpu.read_bytes()))]
     parts += [CANNOT, *_cannot(known)]
     (out / "README.md").write_text("\n".join(parts) + "\n")
 
@@ -86,6 +97,20 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]
     for row in rows:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
     yield ""
+
+
+def _on_gpu(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{found['gpu'].replace(',', ', driver', 1)}.\n"
+    rows = []
+    for cell in found["cells"]:
+        assert not cell["nothing held"], f"wrong without a hold: {cell['release']}"
+        holds = "; ".join(f"`{operation}` until `{until}`" for operation, until in cell["hold"])
+        does = "; ".join(cell["held"]) or "nothing changes"
+        torch = cell["torch"].partition("+")[0]
+        rows.append((cell["release"], cell["runner"].upper(), cell["mode"], torch, holds,
+                     cell["verdict"], does))  # fmt: skip
+    heads = ("release", "runner", "mode", "torch", "held", "verdict", "what it does")
+    yield from _table(heads, rows)
 
 
 def _verdicts(reports: list[CellReport]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from racegate.cli.options import (
 )
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
 from racegate.scenario.outside.text import quoted
@@ -71,13 +72,24 @@ LogOption = Annotated[
 
 
 @app.command()
-def setup(release: ReleaseOption, log: LogOption = None) -> None:
+def setup(
+    release: ReleaseOption,
+    torch: Annotated[
+        Path | None,
+        typer.Option(
+            "--torch",
+            metavar="DIR",
+            help="A virtual environment whose torch takes the place of the release's own.",
+        ),
+    ] = None,
+    log: LogOption = None,
+) -> None:
     """Install a release and its torch into the cache directory, and start it once.
 
     What is there already is kept.
     """
     try:
-        set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
+        set_up(release, lambda text: print(text, file=sys.stderr, flush=True), torch=torch)
     except BadInput as error:
         raise BadInputError(str(error)) from error
     with started(release, None, Cell(release=release, runner=Runner.V1, mode=StateMode.NONE), log):
@@ -196,11 +208,15 @@ def replay(
         str | None, typer.Option("--release", metavar="X", help="Another one than it was found in.")
     ] = None,
     path: PathOption = None,
+    device: Annotated[
+        DeviceKind, typer.Option("--device", help="cuda: a real GPU, where holds are latches.")
+    ] = DeviceKind.VIRTUAL,
     log: LogOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run the landing of a witness again, in a new engine; of another release if asked."""
-    judged = judge_again(read_witness(witness), release=release, checkout=path, log=log)
+    found = read_witness(witness)
+    judged = judge_again(found, release=release, checkout=path, log=log, kind=device)
     if json is not None:
         write_json(json, judged)
     if json != "-":

@@ -40,6 +40,11 @@ class Hold:
             return label.startswith(operation[:-1])
         return label == operation
 
+    @property
+    def names_many(self) -> bool:
+        """Whether it may keep back more than one operation."""
+        return self.operation == EVERYTHING or self.operation.endswith("*")
+
     def __str__(self) -> str:
         return f"{self.operation} until {self.until}"
 
@@ -59,13 +64,25 @@ class Queue:
 
     def __init__(self, holds: tuple[Hold, ...] = ()) -> None:
         self.holds = holds
+        # Those that may still keep something back: of one operation, by its label, or of many.
+        self._single: dict[str, Hold] = {}
+        for hold in holds:
+            if not hold.names_many:
+                self._single.setdefault(whole(hold.operation), hold)
+        self._many = [hold for hold in holds if hold.names_many]
         self._pending: list[_Node] = []
         self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
 
     @property
     def is_eager(self) -> bool:
-        """Whether every operation runs when it is issued."""
-        return not self.holds
+        """Whether every operation runs when it is issued: nothing will be held any more."""
+        return not (self._single or self._many or self._pending)
+
+    def runs_now(self, kind: str) -> bool:
+        """Whether the next operation runs when it is issued, if it is of this kind."""
+        if self._pending or self._many:
+            return False
+        return not any(label.startswith(f"{kind}@") for label in self._single)
 
     def keeps(self, label: str) -> bool:
         """Whether the operation is held, or waits behind one that is."""
@@ -76,7 +93,9 @@ class Queue:
 
     def submit(self, label: str, lane: int, number: int, clock: Clock, run: Work) -> None:
         """Runs the operation now or keeps it. clock: of its lane after issue."""
-        hold = next((hold for hold in self.holds if hold.matches(label)), None)
+        hold = self._single.pop(label, None)  # a label is given once
+        if hold is None and self._many:
+            hold = next((hold for hold in self._many if hold.matches(label)), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
         )

@@ -18,7 +18,7 @@ import torch
 
 from racegate.interpose.order.ranges import Ranges
 
-_CALLS_MAX = 4  # different contents that are kept of one call
+_CALLS_MAX = 64  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 20  # of one launch
 _PLAIN = (int, float, bool, str, type(None))
 

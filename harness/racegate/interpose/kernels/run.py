@@ -102,7 +102,7 @@ class Kernels:
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
         work = None
-        if not capture and session.queue.is_eager:
+        if not capture and session.queue.runs_now(operator.short):
             result = self._to_device(self._call(operator, bound), bound, [], stack)
         else:
             with session.own():

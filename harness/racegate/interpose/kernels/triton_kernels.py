@@ -90,7 +90,7 @@ class TritonKernels:
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         kind = f"kernel {name}"
-        if session.queue.is_eager and not capture:
+        if session.queue.runs_now(kind) and not capture:
             with session.own():
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch

@@ -102,14 +102,17 @@ class OnDevice(Protocol):
 def enter(installed: OnDevice) -> None:
     """In the process of the run: this thread and those it starts are watched from now on."""
     torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
-    session, kernels = installed.session, installed.kernels
+    track_threads(installed.session, lambda: watching(installed))
+    watching(installed).__enter__()
 
-    def make_mode() -> AbstractContextManager[object]:
-        mode: AbstractContextManager[object] = HostMode(session, kernels)
-        return nullcontext() if session.is_bare else mode
 
-    track_threads(session, make_mode)
-    make_mode().__enter__()
+def watching(installed: OnDevice) -> AbstractContextManager[object]:
+    """What this thread does inside is seen, if anything is to be: a process that entered its device
+    when nothing was needs it for a run in which something is.
+    """
+    if installed.session.is_bare:
+        return nullcontext()
+    return HostMode(installed.session, installed.kernels)
 
 
 def track_events(session: Session) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.outcome import Ending, Outcome
-from racegate.interpose.program.install import enter
+from racegate.interpose.program.install import enter, watching
 from racegate.sglang.inside import standins
 from racegate.sglang.inside.engine import Driver, start
 from racegate.sglang.inside.repairs import switch_off
@@ -56,16 +56,17 @@ class Host:
         session, driver = self._session, self._driver
         result = Path(task.result)
         self._child.arm(task.plan, result)
-        session.engine_recorder.begin()
+        session.begin()
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
-        with Failure() as failure:
+        with Failure() as failure, watching(self._child.installed):
             delivered = driver.run(task.scenario)
         if failure.message:
             self._child.finish(Ending.FAILED, 1, failure.message)
         else:
             self._child.finish(Ending.FINISHED, 0)
+        driver.watch.read()
         outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
         told = Told(
             outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),

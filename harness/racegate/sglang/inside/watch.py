@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import Tensor, alias_of
+from racegate.interpose.kernels.aliases import alias_of
+from racegate.vllm.inside.session import EngineSession, Tensor
 from racegate.vllm.inside.watch import Values, Watch
 
 _GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_loc")
@@ -20,7 +20,7 @@ _GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_l
 class SchedulerWatch(Watch):
     """Observations of one run."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: EngineSession) -> None:
         super().__init__(session)
         self.session = session
 
@@ -102,7 +102,7 @@ def _nodes(tree: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         queue += sorted(children, key=lambda child: list(child[1].key.token_ids), reverse=True)
 
 
-def _kept(session: Session, scheduler: Any, node: Any) -> Iterator[tuple[str, list[Tensor]]]:
+def _kept(session: EngineSession, scheduler: Any, node: Any) -> Iterator[tuple[str, list[Tensor]]]:
     """Host tensors of what a node keeps."""
     cache = scheduler.token_to_kv_pool_allocator.get_kvcache()
     cache = getattr(cache, "full_kv_pool", cache)

@@ -9,12 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from racegate.interpose.device.session import Session
+from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.vllm.inside import plants
+from racegate.vllm.inside.conditions import (
+    leave_blocks,
+    limit_drafts,
+    params_of,
+    use_grammars,
+    watch_conditions,
+    watch_penalties,
+)
 from racegate.vllm.inside.hollow import Hollow
 from racegate.vllm.inside.model import VOCAB, Script, config
 from racegate.vllm.inside.naming import named_buffers
+from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.watch import (
     DRAFT_LEN,
     Watch,
@@ -99,21 +108,26 @@ def _kernels() -> dict[str, Any] | None:
     return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
 
 
+class NotTaken(Exception):
+    """The release says that it cannot do what a request asks for: nothing is known of it."""
+
+
 class Driver:
     """Runs scenarios on a started engine."""
 
-    def __init__(self, engine: Any, session: Any) -> None:
+    def __init__(self, engine: Any, session: EngineSession) -> None:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
         self.watch = Watch(session)
         self._session = session
         self._script: Script | None = None
+        self._prompts: dict[str, int] = {}
         session.name_buffers(named_buffers(self.runner))
         self._hollow_out(session)
         self._watch()
 
-    def _hollow_out(self, session: Session) -> None:
+    def _hollow_out(self, session: EngineSession) -> None:
         hidden = self.runner.model_config.get_hidden_size()
         hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
         hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
@@ -133,6 +147,7 @@ class Driver:
             if scheduled.total_num_scheduled_tokens:
                 watch.step += 1
             scheduled.racegate_step = watch.step
+            watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
                 plants.plant(self._session, runner, scheduled, watch.plant)
             return execute(scheduled, *args, **kwargs)
@@ -141,6 +156,8 @@ class Driver:
         watch_metadata(watch, self._rows())
         watch_scheduler(watch, self._core.scheduler)
         watch_zeroing(watch)
+        watch_penalties(watch)
+        use_grammars(self._core, watch)
         if hasattr(runner, "input_batch"):
             watch_rows(watch, type(runner.input_batch))
 
@@ -173,8 +190,15 @@ class Driver:
         self, scenario: Scenario, *, plant: Observed | None = None
     ) -> dict[str, tuple[int, ...]]:
         """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it"""
-        self._script = Script(scenario, draft_len=DRAFT_LEN, lies=plant is Observed.TOKENS)
+        self._script = Script(
+            scenario,
+            draft_len=DRAFT_LEN,
+            lies=plant is Observed.TOKENS,
+            device="cuda" if self._session.kind is DeviceKind.CUDA else "cpu",
+        )
         self.watch.plant = plant
+        self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
+        leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
@@ -189,6 +213,7 @@ class Driver:
                 continue
             if plant is not None and watch.step > plants.STEP:
                 break
+            limit_drafts(self._core.scheduler, scenario, watch.step + 1)
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:
@@ -196,14 +221,17 @@ class Driver:
                 self._abort(event.request, delivered)
         return delivered
 
-    def _add(self, index: int, request: Request) -> None:
-        from vllm import SamplingParams
+    def drain(self) -> None:
+        """Takes in the steps that are still in flight when all requests are done."""
+        while self._core.batch_queue:
+            self._engine.step()
 
-        params = SamplingParams(
-            max_tokens=request.max_tokens, temperature=0, detokenize=False, ignore_eos=True
-        )
+    def _add(self, index: int, request: Request) -> None:
         prompt = {"prompt_token_ids": self.script.prompt(index)}
-        self._engine.add_request(request.name, prompt, params)
+        try:
+            self._engine.add_request(request.name, prompt, params_of(request))
+        except ValueError as error:
+            raise NotTaken(f"this release does not take request {request.name}: {error}") from error
 
     def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
         """The client gives up; what it got until then has to be the beginning of plain decoding."""

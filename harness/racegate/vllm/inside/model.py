@@ -8,14 +8,19 @@ accepted counts end.
 
 from __future__ import annotations
 
-from itertools import accumulate, cycle
+from itertools import accumulate, cycle, takewhile
+from operator import eq
 from typing import Any
 
+import torch
+
 from racegate.scenario.spec import Scenario
-from racegate.vllm.wire import REQUESTS_MAX
+from racegate.vllm.wire import REQUESTS_MAX, TOKENS_MAX
 
 WIDTH = 64
 VOCAB = 2048
+PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wrong in the last
+Tensor = Any  # torch is untyped here
 
 
 def config() -> dict[str, Any]:
@@ -59,27 +64,40 @@ def config() -> dict[str, Any]:
 
 
 class Script:
-    """What the model says in one scenario. draft_len: drafts per round; lies: its target too"""
+    """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
+    device: where tokens are asked for
+    """
 
-    def __init__(self, scenario: Scenario, *, draft_len: int, lies: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, *, draft_len: int, lies: bool = False, device: str = "cpu"
+    ) -> None:
         self.scenario = scenario
         self._lies = lies
         self._lengths: dict[int, int] = {}  # of requests that were given up
-        self._wrong = [
-            frozenset(_ends(len(r.prompt), r.accepts, draft_len, r.max_tokens))
-            for r in scenario.requests
-        ]
+        wrong = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
+        for index, r in enumerate(scenario.requests):
+            wrong[index, _ends(len(r.prompt), r.accepts, draft_len, r.max_tokens)] = 1
+        self._wrong = wrong.to(device)  # where drafts are wrong, as 1
 
     def prompt(self, index: int) -> list[int]:
-        """The prompt of a request, in its own tokens."""
-        return [index * WIDTH + token % WIDTH for token in self.scenario.requests[index].prompt]
+        """The prompt of a request, in its own tokens: but for the beginning that it has in common
+        with an earlier one, which is that one's. Its last token is its own.
+        """
+        requests = self.scenario.requests
+        own = requests[index].prompt
+        tokens = [index * WIDTH + token % WIDTH for token in own]
+        shared = [_shared(requests[earlier].prompt, own[:-1]) for earlier in range(index)]
+        if any(shared):
+            count = max(shared)
+            tokens[:count] = self.prompt(shared.index(count))[:count]
+        return tokens
 
     def plain(self, index: int) -> tuple[int, ...]:
         """What plain decoding gives."""
         request = self.scenario.requests[index]
         first = len(request.prompt)
         count = self._lengths.get(index, request.max_tokens)
-        return tuple(self._token(index, first + i) for i in range(count))
+        return tuple(_token(index, first + i) for i in range(count))
 
     def cut(self, name: str, length: int) -> bool:
         """The request is given up after so many tokens; False if it was done by then."""
@@ -89,19 +107,28 @@ class Script:
         self._lengths[index] = length
         return True
 
-    def target(self, token: int, position: int) -> int:
-        """The token behind this one."""
-        return self._token(token // WIDTH, position + (2 if self._lies else 1))
+    def target(self, token: Tensor, position: Tensor) -> Tensor:
+        """The tokens behind these. token, position: int64 [n]; so is what is returned"""
+        return _token(token // WIDTH, position + (2 if self._lies else 1))
 
-    def draft(self, token: int, position: int) -> int:
-        """What the drafter says follows. Its token stands one place behind its position."""
-        index = token // WIDTH
-        place = position + 2
-        is_wrong = 0 <= index < len(self._wrong) and place in self._wrong[index]
-        return self._token(index, place + 1 if is_wrong else place)
+    def draft(self, token: Tensor, position: Tensor) -> Tensor:
+        """What the drafter says follows. Its tokens stand one place behind their positions.
 
-    def _token(self, index: int, place: int) -> int:
-        return index * WIDTH + (7 * place + 3) % WIDTH if 0 <= index < REQUESTS_MAX else 0
+        token, position: int64 [n]; so is what is returned
+        """
+        index, place = token // WIDTH, position + 2
+        rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
+        return _token(index, place + self._wrong[rows, columns])
+
+
+def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:
+    """How many tokens two prompts have in common at their beginning."""
+    return sum(1 for _ in takewhile(bool, map(eq, some, others)))
+
+
+def _token(index: Any, place: Any) -> Any:
+    """The token of a request at a place, 0 of nobody: of integers, or of tensors of them."""
+    return ((index >= 0) & (index < REQUESTS_MAX)) * (index * WIDTH + (7 * place + 3) % WIDTH)
 
 
 def _ends(first: int, accepts: tuple[int, ...], draft_len: int, most: int) -> list[int]:

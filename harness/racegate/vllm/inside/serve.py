@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Protocol
@@ -24,11 +25,11 @@ import torch
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.launch import ANSWER
-from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.interpose.program.install import Installed, enter
+from racegate.interpose.launch import ANSWER, DEVICE
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.program.install import Installed, enter, watching
 from racegate.vllm.inside import standins
-from racegate.vllm.inside.engine import Driver, check_started, start
+from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
 from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.watch import Watch, find_wrong
 from racegate.vllm.wire import FAILED, Runner, StateMode, Task, Told
@@ -41,6 +42,7 @@ class Failure:
 
     def __init__(self) -> None:
         self.message = ""
+        self.ending = Ending.FINISHED
 
     def __enter__(self) -> Failure:
         return self
@@ -54,16 +56,20 @@ class Failure:
         if not isinstance(error, Exception):
             return False
         traceback.print_exception(error)
-        self.message = f"{type(error).__name__}: {error}"
+        is_refused = isinstance(error, NotTaken)
+        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
+        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
         return True
 
 
 class Host:
     """A started engine, and the runs that it is forked for."""
 
-    def __init__(self, library: Path, folder: Path, runner: Runner, mode: StateMode) -> None:
-        self._session = EngineSession()
-        self._child = Child(library, self._session)
+    def __init__(
+        self, library: Path, folder: Path, runner: Runner, mode: StateMode, kind: DeviceKind
+    ) -> None:
+        self._session = EngineSession(kind)
+        self._child = Child(library, self._session, kind=kind)
         self._session.is_recording = False
         enter(self._child.installed)
         self._kept = standins.prepare(self._session, runner=runner)
@@ -73,30 +79,29 @@ class Host:
         self._memo = Memo()
         self._learnt = folder / "learnt"
         installed = self._child.installed
-        assert isinstance(installed, Installed)  # the virtual device
-        installed.triton.memo = self._memo
+        if isinstance(installed, Installed):  # on a GPU kernels run
+            installed.triton.memo = self._memo
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
         self._driver = Driver(engine, self._session)
         self._modules = frozenset(sys.modules)
 
     def run(self, task: Task) -> None:
-        """In the forked process."""
+        """In the forked process; on a GPU, which cannot be forked, in the only one."""
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
         session, driver = self._session, self._driver
         result = Path(task.result)
         self._child.arm(task.plan, result)
-        session.engine_recorder.begin()
+        session.begin()
+        driver.watch.begin()
         self._memo.is_open = not task.plan.holds
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
-        with Failure() as failure:
+        with Failure() as failure, watching(self._child.installed):
             delivered = driver.run(task.scenario, plant=task.plant)
-        if failure.message:
-            self._child.finish(Ending.FAILED, 1, failure.message)
-        else:
-            self._child.finish(Ending.FINISHED, 0)
+        self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
+        driver.watch.read()
         outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
         told = Told(
             outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
@@ -109,9 +114,16 @@ class Host:
             cpu_s=round(time.process_time(), 3),
         )
         result.write_bytes(msgspec.json.encode(told))
-        if self._memo.is_open:
+        if self._memo.is_open and session.kind is DeviceKind.VIRTUAL:
             new = sorted(sys.modules.keys() - self._modules)
             self._learnt.write_bytes(msgspec.msgpack.encode((self._memo.dump(), new)))
+
+    def rehearse(self, task: Task) -> None:
+        """The run once before, unwatched: on a GPU to compile and load a kernel may wait for the
+        device, and so for a latch.
+        """
+        self._driver.run(task.scenario)
+        self._driver.drain()
 
     def learn(self) -> None:
         """In the process that forks: what kernels did in the last run without holds, and what was
@@ -152,6 +164,19 @@ class Runs(Protocol):
         ...
 
 
+def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+    """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
+    does.
+    """
+    os.write(answers, ANSWER.pack(0))  # started
+    for line in islice(jobs, 1):
+        os.write(answers, ANSWER.pack(os.getpid()))
+        task = msgspec.json.decode(line, type=Task)
+        host.rehearse(task)
+        host.run(task)
+        os.write(answers, ANSWER.pack(ExitCode.CLEAN))
+
+
 def serve(host: Runs, jobs: BinaryIO, answers: int) -> None:
     """One forked process per task; answers with its number, then with its exit code."""
     os.write(answers, ANSWER.pack(0))  # started
@@ -172,20 +197,22 @@ def serve(host: Runs, jobs: BinaryIO, answers: int) -> None:
 
 def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
-    library = Path(os.environ.pop("LD_PRELOAD"))
+    library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
+    kind = DeviceKind(os.environ.pop(DEVICE))
     folder, runner, mode, job_end, answer_end = sys.argv[1:6]
     for end in (job_end, answer_end):
         os.set_inheritable(int(end), False)
     os.dup2(2, 1)
     with Failure() as failure:
-        host = Host(library, Path(folder), Runner(runner), StateMode(mode))
+        host = Host(library, Path(folder), Runner(runner), StateMode(mode), kind)
     if failure.message:
         Path(folder, FAILED).write_text(failure.message)
         sys.exit(1)
     gc.collect()
     gc.freeze()
     with os.fdopen(int(job_end), "rb") as jobs:
-        serve(host, jobs, int(answer_end))
+        serves = serve if kind is DeviceKind.VIRTUAL else serve_one
+        serves(host, jobs, int(answer_end))
 
 
 if __name__ == "__main__":

@@ -7,13 +7,22 @@ operation in the next release, where the line is another.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+import torch
 
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.session import Session
+from racegate.interpose.gpu.queue import LatchQueue
+from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack
+from racegate.interpose.outcome import DeviceKind
+
+Tensor = Any  # torch is untyped here
 
 _OURS = str(Path(__file__).parents[1])
 # Functions that copy on somebody's behalf: their caller says more.
@@ -48,16 +57,25 @@ class EngineRecorder(Recorder):
 class EngineSession(Session):
     """Copies and host accesses are named with their buffer.
 
+    kind: whether device memory can be computed on from here, or only by the GPU
     gaps: per held operation, the accesses to its bytes that came while it was held
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
+        self.kind = kind
         self.engine_recorder = EngineRecorder()
         self.gaps: dict[str, list[str]] = {}
         self._held: dict[str, tuple[Ranges, Ranges]] = {}
         self._lows: list[int] = []
         self._named: list[tuple[int, str]] = []
         super().__init__(Queue(), self.engine_recorder)
+
+    def begin(self) -> None:
+        """A run begins: nothing of another one is told with it."""
+        self.is_over = False
+        self.engine_recorder.begin()
+        self._held.clear()
+        self.gaps.clear()
 
     def name_buffers(self, found: list[tuple[int, int, str]]) -> None:
         """(first byte, one past the last, name) of memory that has a name in the engine."""
@@ -72,6 +90,34 @@ class EngineSession(Session):
             return self._named[index][1]
         return "temporary"
 
+    def memory_of(self, tensor: Tensor) -> Tensor:
+        """What the device's work on a tensor is done with: itself, or a CPU alias of its bytes."""
+        return tensor if self.kind is DeviceKind.CUDA else alias_of(self, tensor)
+
+    def launch(
+        self,
+        kind: str,
+        reads: list[Tensor],
+        writes: list[Tensor],
+        work: Callable[[list[Tensor], list[Tensor]], None],
+    ) -> None:
+        """An operation of ours on the current stream. work: gets the memory of reads and writes,
+        when the device comes to it.
+        """
+        with self.own():
+            given = [self.memory_of(tensor) for tensor in reads]
+            made = [self.memory_of(tensor) for tensor in writes]
+            read = tuple(r for tensor in reads for r in bytes_of(self, tensor))
+            written = tuple(r for tensor in writes for r in bytes_of(self, tensor))
+
+        def run() -> None:
+            with self.own(), torch.no_grad():
+                work(given, made)
+
+        self.issue(kind, torch._C._cuda_getCurrentRawStream(0), read, written, run)
+        if isinstance(self.queue, LatchQueue):
+            self.queue.issued()
+
     def issue(
         self,
         kind: str,
@@ -82,19 +128,21 @@ class EngineSession(Session):
         *,
         stack: Stack | None = None,
     ) -> str:
+        if self.is_bare:
+            return super().issue(kind, stream, reads, writes, run, stack=stack)
         if kind in ("d2h", "h2d", "h2h"):
             kind = f"{kind} {self._host_side(kind, reads, writes)}"
         was_pending = self.queue.has_pending()
         label = super().issue(kind, stream, reads, writes, run, stack=stack)
         if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
             self._note_gap(label, reads, writes)
-        if any(hold.matches(label) for hold in self.queue.holds):
+        if self.queue.has_pending() and any(h.matches(label) for h in self.queue.holds):
             self._held[label] = (reads, writes)
             self.gaps[label] = []
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
-        if self.is_own or not (reads or writes):
+        if self.is_own or self.is_bare or not (reads or writes):
             return
         low = (writes or reads)[0][0]
         was_pending = self.queue.has_pending()

@@ -19,7 +19,8 @@ from typing import Any
 
 import torch
 
-from racegate.interpose.device.session import Session
+from racegate.interpose.outcome import DeviceKind
+from racegate.vllm.inside.session import EngineSession
 
 COMPILED = (
     "vllm._C",
@@ -67,7 +68,7 @@ class NotCompiled:
         raise RuntimeError(f"racegate: vLLM called {self.__name__}, a compiled operator")
 
 
-def prepare(session: Session, *, runner: str) -> list[object]:
+def prepare(session: EngineSession, *, runner: str) -> list[object]:
     """Before vLLM is imported. runner: `v1` or `v2`. Returns what must live with the process."""
     os.environ.update(SETTINGS)
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "v2" else "0"
@@ -82,13 +83,14 @@ def prepare(session: Session, *, runner: str) -> list[object]:
     library.impl("get_cuda_view_from_cpu_tensor", _device_view(session), "CPU")
     _name_missing_operators()
     _answer_for_the_build()
-    answer_for_triton()
+    if session.kind is DeviceKind.VIRTUAL:
+        answer_for_triton()
     _answer_for_numba()
     _answer_for_flash_attention()
     return [library]
 
 
-def _device_view(session: Session) -> Any:
+def _device_view(session: EngineSession) -> Any:
     """Zero copy: a CUDA tensor over the bytes of a pinned one, as the device addresses them."""
 
     class Bytes:
@@ -223,6 +225,15 @@ def answer_for_triton() -> None:
 
     backends.pop("cpu", None)
     driver.set_active(Driver())
+    _compute_libdevice()
+
+
+def _compute_libdevice() -> None:
+    """NVIDIA's own functions, of which the interpreter has none, by those of the language."""
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    libdevice.log1p = lambda x: tl.log(x + 1.0)
 
 
 def use_cuda_platform() -> None:
@@ -279,6 +290,11 @@ def fit_engine() -> None:
     from vllm.v1.worker.gpu_worker import Worker
 
     registry._run_in_subprocess = lambda function: function()
+    import vllm._custom_ops as operators
+
+    plain = getattr(operators, "apply_repetition_penalties_torch", None)
+    if plain is not None:  # the release's own twin of a compiled operator
+        operators.apply_repetition_penalties_cuda = plain
     from vllm.model_executor.models import qwen3_next
 
     def no_experts(model: Any) -> None:

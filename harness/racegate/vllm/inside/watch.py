@@ -12,10 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import Tensor, alias_of
+from racegate.vllm.inside.session import EngineSession, Tensor
 from racegate.vllm.wire import Observed, Wrong
 
 Values = dict[str, object]
@@ -26,8 +23,13 @@ _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 class Watch:
     """Observations of one run. rows: names of the requests in the rows of the present batch"""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: EngineSession) -> None:
         self._session = session
+        self._unread: list[tuple[Values, dict[str, Tensor]]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A run begins; what was observed before is another's."""
         self.step = 0
         self.seen: list[tuple[int, str, Values]] = []
         self.accepted: dict[int, dict[str, int]] = {}
@@ -44,13 +46,19 @@ class Watch:
         values: Values = dict(known)
         self.seen.append((self.step, name, values))
         with session.own():
-            aliases = {key: alias_of(session, tensor) for key, tensor in tensors.items()}
+            given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
 
-        def run() -> None:
-            with session.own():
-                values.update({key: alias.tolist() for key, alias in aliases.items()})
+        def work(*_: object) -> None:
+            copies = {key: memory.clone() for key, memory in given.items()}
+            self._unread.append((values, copies))
 
-        session.issue(f"observe {name}", torch._C._cuda_getCurrentRawStream(0), (), (), run)
+        session.launch(f"observe {name}", [], [], work)
+
+    def read(self) -> None:
+        """Fetches what was observed on the device: when the run is over, or it would be a wait."""
+        for values, copies in self._unread:
+            values.update({key: copy.tolist() for key, copy in copies.items()})
+        self._unread.clear()
 
     def on_host(self, name: str, **values: object) -> None:
         """Values that the host knows without touching memory that the device uses."""
@@ -105,7 +113,7 @@ def watch_scheduler(watch: Watch, scheduler: Any) -> None:
         rows = output.req_id_to_index
         watch.counters["preemptions"] += len(getattr(scheduled, "preempted_req_ids", None) or ())
         tokens = {
-            name_of(r): list(output.sampled_token_ids[i])
+            name_of(r): list(map(int, output.sampled_token_ids[i]))  # some are NumPy's
             for r, i in rows.items()
             if output.sampled_token_ids
         }
