@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from racegate.interpose.native.compiler import compiled
 
@@ -80,7 +80,7 @@ def _union() -> Callable[[list[tuple[int, int]]], Ranges]:
 
 
 @cache
-def _library() -> Any:
+def _library() -> ctypes.PyDLL:
     library = ctypes.PyDLL(str(build_recording()))
     library.racegate_order.restype = ctypes.py_object
     library.racegate_frames.restype = ctypes.py_object
