@@ -55,7 +55,12 @@ def offered(line: str, operator: SourceOperator) -> list[str]:
     return [edit.shown(source)[1] for edit in edits_of(source) if edit.operator is operator]
 
 
-@pytest.mark.parametrize(("operator", "line", "others"), OFFERED, ids=lambda value: str(value))
+def _name(value: object) -> str:
+    """The same in every process: a set has no order."""
+    return " | ".join(sorted(value)) if isinstance(value, set) else str(value)
+
+
+@pytest.mark.parametrize(("operator", "line", "others"), OFFERED, ids=_name)
 def test_an_operator_offers(operator: SourceOperator, line: str, others: set[str]) -> None:
     found = offered(line, operator)
     assert set(found) == others
