@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from racegate.device.protocol import DeviceBuffer, HostBuffer, Stream
 from racegate.device.virtual.device import VirtualDevice
+from racegate.device.virtual.memo import OpMemo
 from racegate.history.trace import HostAccess, OpRecord, rows_of
 
 LANES = ("main",)
@@ -32,6 +33,11 @@ class Pair:
     main: Stream
     cpu: HostBuffer
     gpu: DeviceBuffer
+
+    @property
+    def buffers(self) -> dict[str, HostBuffer | DeviceBuffer]:
+        """By name."""
+        return {"cpu": self.cpu, "gpu": self.gpu}
 
 
 Way = Callable[[Pair], Any]
@@ -114,6 +120,24 @@ def test_an_access_is_recorded_as_what_it_does(way: Way) -> None:
     assert declared == (read, written)
 
 
+@given(st.one_of(*WAYS.values()), row, st.sampled_from((0, 10_000)))
+def test_who_holds_the_same_number_holds_the_same_content(way: Way, at: int, more: int) -> None:
+    memo = OpMemo()
+    before = {name: base + NEW for name, base in (("cpu", 100), ("gpu", 500))}
+    other = {name: values.copy() for name, values in before.items()}
+    other["cpu"][at] += more
+    pairs = [_pair(values, memo) for values in (before, before, other)]
+    unchanged = {name: buffer.storage.content for name, buffer in pairs[0].buffers.items()}
+    for pair in pairs[1:]:
+        way(pair)
+        pair.device.finish()
+    for name in before:
+        first, one, two = (pair.buffers[name].storage for pair in pairs)
+        assert first.content == unchanged[name]
+        for a, b in ((first, one), (one, two)):
+            assert np.array_equal(a.array, b.array) or a.content != b.content
+
+
 def _cells() -> list[Cell]:
     return [(name, at) for name in ("cpu", "gpu") for at in range(ROWS)]
 
@@ -127,20 +151,10 @@ def _outcome(
     way: Way, values: dict[str, np.ndarray]
 ) -> tuple[Any, dict[str, np.ndarray], tuple[set[Cell], set[Cell]]]:
     """(what came back, what stands there afterwards, (rows read, rows written) by the record)."""
-    device = VirtualDevice(LANES)
-    main = device.stream("main")
-    pair = Pair(
-        device,
-        main,
-        device.host_buffer("cpu", (ROWS, COLUMNS), np.int32),
-        device.device_buffer("gpu", (ROWS, COLUMNS), np.int32, stream=main),
-    )
-    buffers = {"cpu": pair.cpu, "gpu": pair.gpu}
-    for name, buffer in buffers.items():
-        buffer.storage.array[...] = values[name]
+    pair = _pair(values)
     came = way(pair)
-    trace = device.finish()
-    after = {name: buffer.storage.array.copy() for name, buffer in buffers.items()}
+    trace = pair.device.finish()
+    after = {name: buffer.storage.array.copy() for name, buffer in pair.buffers.items()}
     found: tuple[set[Cell], set[Cell]] = (set(), set())
     for event in trace.events:
         if isinstance(event, HostAccess | OpRecord):
@@ -148,3 +162,18 @@ def _outcome(
             for access in accesses:
                 found[access.is_write].update((access.buffer, at) for at in rows_of(access.rows))
     return came, after, found
+
+
+def _pair(values: dict[str, np.ndarray], memo: OpMemo | None = None) -> Pair:
+    device = VirtualDevice(LANES, memo=memo)
+    main = device.stream("main")
+    pair = Pair(
+        device,
+        main,
+        device.host_buffer("cpu", (ROWS, COLUMNS), np.int32),
+        device.device_buffer("gpu", (ROWS, COLUMNS), np.int32, stream=main),
+    )
+    for name, buffer in pair.buffers.items():
+        buffer.storage.array[...] = values[name]
+        buffer.storage.changed(0, ROWS)
+    return pair

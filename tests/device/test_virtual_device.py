@@ -74,6 +74,11 @@ class TestMemory:
         with pytest.raises(AssertionError, match="after it was freed"):
             launch_fill(device, buffer, 1)
         host = device.host_buffer("h", (2,), np.int32)
+        main, alive = device.stream("main"), device.host_buffer("a", (2,), np.int32)
+        with pytest.raises(AssertionError, match="a copy from a to d, which is free"):
+            device.upload_blocks(main, buffer, alive, "d", step=0, blocks=[1])
+        with pytest.raises(AssertionError, match="a copy to a from d, which is free"):
+            device.download_blocks(main, alive, buffer, "d", step=0, blocks=[1])
         device.free_host(host)
         with pytest.raises(AssertionError, match="after it was freed"):
             host.read()
