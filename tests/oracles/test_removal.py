@@ -144,8 +144,14 @@ def test_only_the_losslessness_oracle_sees_a_wrong_draw_that_the_reference_makes
 def with_the_defect_in_the_reference(right: Checker, fault: Fault) -> Checker:
     """A checker whose reference does, step by step, what the faulty engine does."""
     wrong = copy.copy(right)
-    observed = right.execute(fault=fault).observations
-    reference = msgspec.structs.replace(right.reference, observations=observed)
+    run = right.execute(fault=fault)
+    assert run.result is not None
+    reference = msgspec.structs.replace(
+        right.reference,
+        observations=run.observations,
+        steps=run.result.steps,
+        finished=run.result.finished,
+    )
     expected = dataclasses.replace(right._expected, reference=reference)
     wrong._judge = Judge(expected, right._command, device="virtual")
     return wrong

@@ -17,6 +17,8 @@ from racegate.oracles.findings import signature
 from racegate.oracles.invariants import Violation
 from racegate.oracles.stepwise import Divergence
 
+_END = "end."
+
 
 def from_divergence(divergence: Divergence | None) -> list[Finding]:
     """The first place where a run leaves the reference, if it does."""
@@ -54,15 +56,20 @@ def from_end(
     return [
         Finding(
             kind=FindingKind.DIVERGENCE,
-            signature=signature("divergence", f"end.{name}"),
-            message=f"end.{name} is {actual}, the reference has {expected}",
-            field=f"end.{name}",
+            signature=signature("divergence", f"{_END}{name}"),
+            message=f"{_END}{name} is {actual}, the reference has {expected}",
+            field=f"{_END}{name}",
             expected=expected,
             actual=actual,
         )
         for name, (actual, expected) in pairs.items()
         if actual != expected
     ][:1]
+
+
+def is_of_the_end(finding: Finding) -> bool:
+    """Whether it says how a run ended, not what it did."""
+    return finding.field is not None and finding.field.startswith(_END)
 
 
 def from_violations(violations: Sequence[Violation]) -> list[Finding]:

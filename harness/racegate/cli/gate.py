@@ -205,6 +205,8 @@ def _first_seen(given: GateSpec, result: GateResult) -> Examined | None:
     """The first scenario with a finding, run again to be looked at: one defect shows in many. One
     in which it matters comes before one in which it does not.
     """
+    if result.verdict is Verdict.BROKEN_HARNESS:
+        return None  # what it would run again may be what is broken
     found = [run for run in result.scenarios if run.findings]
     matter = [run for run in found if run.verdict is not Verdict.BENIGN]
     if not found:
