@@ -156,8 +156,8 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
             found = run(on_done=lambda name: progress.update(task, advance=1, description=name))
         except StoppedError as error:
             progress.stop()
-            # Half a gate is no baseline, nor beside one.
-            half = replace(shown, ci=shown.ci._replace(baseline=None))
+            # Half a gate is no baseline, nor beside one, and nobody looked for what to draw.
+            half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=Wanted())
             half.show(known_result(error, GateResult), given, None)
             raise
     return shown.show(found, given, _first_seen(given, found))
