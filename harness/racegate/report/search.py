@@ -214,7 +214,7 @@ def print_operations(console: Console, found: OpsObject, command: str) -> None:
         edges.add_row(edge.name, edge.before, edge.after, f"{', '.join(edge.lanes)}: {edge.waits}")
     console.print(edges)
     console.print("useful holds, to be put behind the command:")
-    console.print(f"  {command} --hold '...'")
+    console.print(f"  {command} --hold '...'", soft_wrap=True)
     for hold in found.holds[:HOLDS_SHOWN_MAX]:
         console.print(f"  --hold {quote(hold)}", soft_wrap=True)
     if len(found.holds) > HOLDS_SHOWN_MAX:
