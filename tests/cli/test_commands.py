@@ -43,6 +43,12 @@ def test_the_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"racegate {racegate.__version__}\n"
 
 
+def test_the_package_is_the_command() -> None:
+    command = [sys.executable, "-m", "racegate", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == f"racegate {racegate.__version__}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
