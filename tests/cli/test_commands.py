@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import racegate
 from racegate.cli.app import COMMANDS, app, main
-from racegate.jobs.pool import PoolError
+from racegate.jobs.pools.pool import PoolError
 from racegate.scenario.errors import BadInputError
 from support import NAMES, SCENARIOS
 

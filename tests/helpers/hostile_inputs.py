@@ -56,8 +56,8 @@ from racegate.interpose.workflow.suppressions import load_suppressions
 from racegate.interpose.workflow.witness import Operation, ProgramWitness, load_program_witness
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.generated import CampaignSpec
+from racegate.jobs.pools.time_limit import TimeLimitError, limited_time
 from racegate.jobs.selection import nothing_selected, parse_selection
-from racegate.jobs.time_limit import TimeLimitError, limited_time
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import explicit, load
 from racegate.scenario.outside.console import PrintableConsole, line

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 
-from racegate.jobs.pool import Task
+from racegate.jobs.pools.pool import Task
 from racegate.scenario.errors import BadInputError
 
 
@@ -69,10 +69,11 @@ def numbered(numbers: Iterator[int] | range | None = None) -> Iterator[Task[int]
 
 def drive() -> None:
     """A driver with two workers and tasks without end: says when both have done something."""
-    from racegate.jobs.pool import Done, ProcessPool, spread
+    from racegate.jobs.pools.pool import Done, spread
+    from racegate.jobs.pools.processes import process_pool
 
     seen: set[int] = set()
-    for event in ProcessPool().run(Squarer, spread(numbered(), 2)):
+    for event in process_pool().run(Squarer, spread(numbered(), 2)):
         if isinstance(event, Done):
             seen.add(event.worker)
         if len(seen) == 2:

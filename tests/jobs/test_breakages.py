@@ -25,7 +25,7 @@ from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.witness import load_witness
 from racegate.jobs.gate import GateJudge, GateSpec, run_gate
-from racegate.jobs.time_limit import TimeLimitError, limited_time
+from racegate.jobs.pools.time_limit import TimeLimitError, limited_time
 from support import SCENARIOS, scenario
 
 FINISH = SCENARIOS / "finish_and_condense.toml"

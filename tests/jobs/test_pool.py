@@ -21,19 +21,20 @@ import pytest
 import pool_workers
 from pool_workers import Doomed, Squarer, make_uneven, numbered
 from racegate.jobs.gather import run_all
-from racegate.jobs.pool import (
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.driver import DrivenPool
+from racegate.jobs.pools.pool import (
     Done,
     Ended,
     InProcessPool,
     Lost,
     PoolError,
-    ProcessPool,
     RefusedError,
     Tick,
     in_order,
-    pool_of,
     spread,
 )
+from racegate.jobs.pools.processes import process_pool
 
 
 def is_alive(process: int) -> bool:
@@ -65,13 +66,13 @@ def test_results_are_in_the_order_of_the_tasks_for_any_number_of_workers(workers
 
 def test_one_worker_needs_no_process() -> None:
     assert isinstance(pool_of(1), InProcessPool)
-    assert isinstance(pool_of(2), ProcessPool)
+    assert isinstance(pool_of(2), DrivenPool)
 
 
 def test_what_is_done_later_is_given_later(tmp_path: Path) -> None:
     # Number 0 is done only after number 1.
     make = partial(make_uneven, str(tmp_path / "x"))
-    with closing(ProcessPool().run(make, spread(numbered(range(2)), 2))) as events:
+    with closing(process_pool().run(make, spread(numbered(range(2)), 2))) as events:
         done = [event.number for event in in_order(events) if isinstance(event, Done)]
     assert done == [0, 1]
 
@@ -88,7 +89,7 @@ def test_what_is_handed_out_is_put_in_order() -> None:
 
 def test_shares_pin_tasks_to_workers() -> None:
     shares = [numbered(range(0, 6, 2)), numbered(range(1, 6, 2))]
-    with closing(ProcessPool().run(Squarer, shares)) as events:
+    with closing(process_pool().run(Squarer, shares)) as events:
         done = [(event.worker, event.name) for event in events if isinstance(event, Done)]
     assert sorted(done) == sorted((number % 2, f"number {number}") for number in range(6))
 
@@ -105,7 +106,7 @@ def test_what_breaks_a_task_or_a_worker_is_reported_with_it(number: int, why: st
 
 def test_the_other_workers_go_on() -> None:
     shares = [numbered(range(3, 4)), numbered(range(8, 12))]
-    with closing(ProcessPool().run(Doomed, shares)) as events:
+    with closing(process_pool().run(Doomed, shares)) as events:
         heard = [event for event in events if not isinstance(event, Tick)]
     assert [event.doing for event in heard if isinstance(event, Lost)] == ["number 3"]
     assert [event.result for event in heard if isinstance(event, Done)] == [64, 81, 100, 121]
@@ -118,7 +119,7 @@ def test_bad_input_is_told_by_the_driver() -> None:
 
 
 def test_a_worker_that_says_nothing_is_lost() -> None:
-    with closing(ProcessPool(silent_s=0.5).run(Doomed, [numbered(range(6, 8))])) as events:
+    with closing(process_pool(silent_s=0.5).run(Doomed, [numbered(range(6, 8))])) as events:
         heard = [event for event in events if not isinstance(event, Tick)]
     (lost,) = heard
     assert isinstance(lost, Lost)
@@ -126,7 +127,7 @@ def test_a_worker_that_says_nothing_is_lost() -> None:
 
 
 def test_a_pool_that_is_closed_leaves_no_process() -> None:
-    events = ProcessPool().run(Squarer, spread(numbered(), 2))
+    events = process_pool().run(Squarer, spread(numbered(), 2))
     assert len(list(islice((event for event in events if isinstance(event, Done)), 5))) == 5
     assert len(multiprocessing.active_children()) == 2
     events.close()

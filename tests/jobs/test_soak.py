@@ -21,7 +21,7 @@ from racegate.cli.measure.soak import exit_code_of
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.schedule import LATE
-from racegate.jobs.pool import Done, Ended, InProcessPool, Lost, Tick
+from racegate.jobs.pools.pool import Done, Ended, InProcessPool, Lost, Tick
 from racegate.jobs.soak import (
     SoakResult,
     SoakSpec,

@@ -19,7 +19,7 @@ from racegate.cli.app import app
 from racegate.device.cuda.pacing import Pacing
 from racegate.history.finding import Verdict
 from racegate.jobs.gather import gather, run_all
-from racegate.jobs.pool import Done, Task
+from racegate.jobs.pools.pool import Done, Task
 from racegate.jobs.soak import SoakResult, SoakSpec, Tally, soak
 from racegate.jobs.stopping import (
     StoppedError,
@@ -88,7 +88,7 @@ def test_a_stop_in_words() -> None:
 @pytest.fixture
 def stops_at_third(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C comes with the third task, whatever the job."""
-    from racegate.jobs.pool import InProcessPool
+    from racegate.jobs.pools.pool import InProcessPool
 
     work = InProcessPool._done
     seen: list[int] = []
@@ -153,7 +153,7 @@ def test_a_soak_has_what_it_heard(monkeypatch: pytest.MonkeyPatch) -> None:
         yield Done(worker=0, number=0, name="length-limit", result=tally)
         raise TerminatedError
 
-    monkeypatch.setattr("racegate.jobs.soak.ProcessPool.run", events)
+    monkeypatch.setattr("racegate.jobs.pools.driver.DrivenPool.run", events)
     monkeypatch.setattr("racegate.jobs.soak.environment_of", lambda device: {})
     plan = SoakSpec(runs=9, seconds=None, workers=1, seed=1, pacing=Pacing.EAGER)
     with pytest.raises(StoppedError, match="1 of 9 runs made") as caught:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hostile_inputs import LOADERS, Loader, feed
-from racegate.jobs.time_limit import limited_time
+from racegate.jobs.pools.time_limit import limited_time
 from racegate.scenario.errors import BadInputError
 
 # Nothing here takes a tenth of it; a machine may be busy.

@@ -28,7 +28,8 @@ from racegate.ab.waves import (
 from racegate.ab.workload import AbError, Arm
 from racegate.device.cuda.torch import gpu_count, open_cuda
 from racegate.jobs.environment import environment_of
-from racegate.jobs.pool import Done, Lost, MakeWorker, PoolError, Task, pool_of
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.pool import Done, Lost, MakeWorker, PoolError, Task
 from racegate.scenario.outside.text import quoted
 
 

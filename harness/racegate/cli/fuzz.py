@@ -28,8 +28,8 @@ from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
-from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 

@@ -59,9 +59,9 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
+from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
-from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.report.text import print_gate
 from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths

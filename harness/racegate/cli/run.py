@@ -48,8 +48,8 @@ from racegate.history.finding import exit_code, signature_of
 from racegate.history.outcome import RunResult, run_object, unaudited
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
-from racegate.jobs.time_limit import TIMEOUT_S, limited_time
 from racegate.report.text import print_run
 from racegate.repro.search import BUDGET, search
 from racegate.repro.unrealised import with_reasons

@@ -27,7 +27,7 @@ from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
 from racegate.jobs.environment import environment
 from racegate.jobs.gather import run_all
-from racegate.jobs.pool import Task
+from racegate.jobs.pools.pool import Task
 from racegate.jobs.stopping import StoppedError
 from racegate.repro.search import BUDGET
 from racegate.scenario.errors import BadInputError

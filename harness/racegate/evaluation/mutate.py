@@ -21,7 +21,7 @@ from racegate.faults.mutations import Mutation, Operator
 from racegate.history.finding import signature_of
 from racegate.history.trace import OpRecord, Recorded, Trace, Waited
 from racegate.jobs.gather import run_all
-from racegate.jobs.pool import Task
+from racegate.jobs.pools.pool import Task
 from racegate.jobs.stopping import StoppedError
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered

@@ -28,18 +28,9 @@ from racegate.jobs.generated import (
     Report,
     ScenarioWorker,
 )
-from racegate.jobs.pool import (
-    Done,
-    Ended,
-    Event,
-    Failed,
-    Lost,
-    Task,
-    Worker,
-    in_order,
-    pool_of,
-)
-from racegate.jobs.time_limit import TIMEOUT_S
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.pool import Done, Ended, Event, Failed, Lost, Task, Worker, in_order
+from racegate.jobs.pools.time_limit import TIMEOUT_S
 
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.

@@ -31,11 +31,11 @@ from racegate.history.outcome import SCHEMA, RunResult, unaudited
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
-from racegate.jobs.pool import Task
+from racegate.jobs.pools.pool import Task
+from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.ratchet import Ratchet
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.stopping import StoppedError, done_of
-from racegate.jobs.time_limit import TIMEOUT_S
 from racegate.repro.replay import replay
 from racegate.repro.search import search
 from racegate.scenario.spec import Scenario

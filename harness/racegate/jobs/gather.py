@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from racegate.history.breakage import Breakage
-from racegate.jobs.pool import Done, Ended, Failed, Lost, MakeWorker, PoolError, Task, pool_of
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.pool import Done, Ended, Failed, Lost, MakeWorker, PoolError, Task
 from racegate.jobs.stopping import StoppedError, done_of
 
 T = TypeVar("T")

@@ -29,7 +29,8 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 from racegate.jobs.environment import environment_of
-from racegate.jobs.pool import Done, Event, Lost, ProcessPool, Task
+from racegate.jobs.pools.pool import Done, Event, Lost, Task
+from racegate.jobs.pools.processes import process_pool
 from racegate.jobs.stopping import StoppedError
 from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
@@ -201,7 +202,7 @@ def soak(paths: Sequence[Path], plan: SoakSpec, on_run: Callable[[int], None]) -
         heard.tasks_of(worker, names, workers=plan.workers, runs_each=runs_each, end=end)
         for worker in range(plan.workers)
     ]
-    pool = ProcessPool(silent_s=SILENT_S_MAX)
+    pool = process_pool(silent_s=SILENT_S_MAX)
     try:
         with closing(pool.run(partial(make_worker, list(paths), plan), shares)) as events:
             for event in events:

@@ -41,7 +41,8 @@ from racegate.evaluation.source.sources import (
 )
 from racegate.history.breakage import Caught
 from racegate.history.finding import Verdict
-from racegate.jobs.pool import Done, Failed, Lost, PoolError, Task, pool_of, spread
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.pool import Done, Failed, Lost, PoolError, Task, spread
 from racegate.jobs.stopping import StoppedError
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.strict import StrictStruct

@@ -1,0 +1,46 @@
+"""Which pool a job gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from racegate.jobs.pools.driver import DrivenPool
+from racegate.jobs.pools.pool import InProcessPool, Pool
+from racegate.jobs.pools.processes import process_pool
+
+
+class Backend(StrEnum):
+    """Where workers are."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job's workers are. address: of a Ray cluster, None for one that is started here"""
+
+    backend: Backend = Backend.LOCAL
+    address: str | None = None
+
+
+HERE = Place()
+
+
+def pool_of(
+    workers: int, *, timeout_s: float = 0.0, place: Place = HERE, losses_max: int = 1
+) -> Pool:
+    """One worker needs no process of its own. timeout_s: for each task; 0 is no limit; losses_max:
+    see DrivenPool
+
+    Raises ClusterError.
+    """
+    if place.backend is Backend.RAY:
+        from racegate.jobs.pools.cluster import RayTransport
+
+        cluster = RayTransport(place.address, workers=workers)
+        return DrivenPool(cluster, silent_s=timeout_s or None, losses_max=losses_max)
+    if workers == 1:
+        return InProcessPool(timeout_s=timeout_s)
+    return process_pool(silent_s=timeout_s or None, losses_max=losses_max)

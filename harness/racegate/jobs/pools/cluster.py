@@ -1,0 +1,160 @@
+"""Workers on a Ray cluster: an actor each, on whichever node has a core for it.
+
+The cluster is one that runs already, by its address, or one of this machine that is started for the
+job and ends with it. Every node has to have the same racegate: workers are told what to do by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from racegate.jobs.pools.driver import GoneError, Ready, said_of
+from racegate.jobs.pools.pool import MakeWorker, Task, Worker
+from racegate.scenario.errors import BadInputError
+
+if TYPE_CHECKING:
+    import ray
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+NEEDED = "Ray is not installed: pip install 'racegate[campaign]'"
+# Of a killed actor's death, as Ray tells it.
+REASON_LENGTH_MAX = 200
+
+
+class ClusterError(BadInputError):
+    """A cluster that cannot be used, and why."""
+
+
+class _Served:
+    """The actor: a worker of a pool, in a process of the cluster."""
+
+    def __init__(self) -> None:
+        self._worker: Worker[Any, Any] | None = None
+
+    def start(self, make: MakeWorker[T, R], number: int) -> object:
+        """Makes the worker."""
+
+        def made() -> Ready:
+            self._worker = make(number)
+            return Ready()
+
+        return said_of(made)
+
+    def say(self, task: Task[T] | None) -> object:
+        """One task; None: the end."""
+        worker = self._worker
+        assert worker is not None
+        return said_of(worker.end if task is None else lambda: worker.work(task.content))
+
+
+class RayLink:
+    """See driver.Link. answer: what is heard next"""
+
+    def __init__(self, actor: Any, answer: Any) -> None:
+        self._actor = actor
+        self.answer = answer
+
+    def send(self, task: Task[T] | None) -> None:
+        """One call of the actor."""
+        self.answer = self._actor.say.remote(task)
+
+    def hear(self) -> object:
+        """Raises GoneError."""
+        import ray
+
+        try:
+            return ray.get(self.answer)
+        except ray.exceptions.RayActorError as error:
+            raise GoneError(f"is gone: {_reason_of(error)}") from None
+
+    def kill(self) -> None:
+        """Ends the actor's process."""
+        import ray
+
+        with suppress(ray.exceptions.RayError):
+            ray.kill(self._actor)
+
+    def close(self) -> None:
+        """Ray waits for nobody."""
+
+
+class RayTransport:
+    """See driver.Transport. address: of a cluster, None starts one here; workers: at most so many
+
+    Raises ClusterError.
+    """
+
+    def __init__(self, address: str | None, *, workers: int) -> None:
+        _join(address, workers)
+        import ray
+
+        cores = ray.cluster_resources().get("CPU", 0.0)
+        if cores < workers:
+            ray.shutdown()
+            raise ClusterError(
+                f"the cluster has {cores:g} cores for {workers} workers: give --workers {cores:g}, "
+                "or add nodes"
+            )
+        self._actor = ray.remote(_Served).options(num_cpus=1, max_restarts=0, max_task_retries=0)
+
+    def open(self, make: MakeWorker[T, R], number: int) -> RayLink:
+        """Starts an actor, wherever there is a core for it."""
+        actor = self._actor.remote()
+        return RayLink(actor, actor.start.remote(make, number))
+
+    def has_room(self) -> bool:
+        """Whether a node has a core that nobody uses."""
+        import ray
+
+        return float(ray.available_resources().get("CPU", 0.0)) >= 1.0
+
+    def wait(self, links: Sequence[RayLink], timeout_s: float) -> Sequence[RayLink]:
+        """Those whose answer is there, or whose actor is gone."""
+        import ray
+
+        answers = [link.answer for link in links]
+        ready, _ = ray.wait(answers, num_returns=1, timeout=timeout_s)
+        return [link for link in links if link.answer in ready]
+
+    def close(self) -> None:
+        """Leaves the cluster; one that was started for this ends."""
+        import ray
+
+        ray.shutdown()
+
+
+def _join(address: str | None, workers: int) -> None:
+    """Raises ClusterError."""
+    try:
+        import ray
+    except ImportError:
+        raise ClusterError(NEEDED) from None
+    stopped_by = signal.getsignal(signal.SIGTERM)
+    size = {"num_cpus": workers} if address is None else {}
+    try:
+        ray.init(
+            address="local" if address is None else address,
+            include_dashboard=False if address is None else None,
+            configure_logging=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **size,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = "here" if address is None else f"at {address}"
+        raise ClusterError(f"no Ray cluster {where}: {str(error)[:500]}") from error
+    finally:
+        # Ray has its own idea of what SIGTERM does.
+        signal.signal(signal.SIGTERM, stopped_by)
+
+
+def _reason_of(error: ray.exceptions.RayActorError) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = next((line for line in lines if line.startswith("The actor is dead")), lines[0])
+    return told[:REASON_LENGTH_MAX]

@@ -1,0 +1,294 @@
+"""The driver: hands tasks to workers elsewhere, hears what they say, and what becomes of a worker
+that is gone. How a worker is started and reached is a `Transport`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Generic, Protocol, TypeVar, cast
+
+import msgspec
+
+from racegate.history.breakage import Breakage, Caught
+from racegate.jobs.pools.pool import (
+    Done,
+    Ended,
+    Events,
+    Failed,
+    HandedBack,
+    Lost,
+    MakeWorker,
+    RefusedError,
+    SetAside,
+    Shares,
+    Task,
+    Tick,
+    broke,
+)
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.signals import stops_later
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# How often a driver hears something, if only that nothing has happened.
+TICK_S = 0.25
+
+
+class GoneError(Exception):
+    """From a link: its worker is gone; says how it went."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """From a worker: it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """From a worker: bad input, in its words (an error itself need not survive pickling)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """From a worker: an error of the harness at its task, its start or its end."""
+
+    breakage: Breakage
+
+
+class Link(Protocol):
+    """The way to one worker, which begins by saying that it is ready."""
+
+    def send(self, task: Task[T] | None) -> None:
+        """The next task; None: there are no more. If the worker is gone, `hear` says so."""
+        ...
+
+    def hear(self) -> object:
+        """What the worker says next: of its start, of a task or of its end. Raises GoneError."""
+        ...
+
+    def kill(self) -> None:
+        """Ends the worker, wherever it is."""
+        ...
+
+    def close(self) -> None:
+        """After `kill`: waits until nothing is left of it."""
+        ...
+
+
+L = TypeVar("L", bound=Link)
+
+
+class Transport(Protocol[L]):
+    """Where workers are."""
+
+    def open(self, make: MakeWorker[T, R], number: int) -> L:
+        """Starts a worker."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether another worker could be started now."""
+        ...
+
+    def wait(self, links: Sequence[L], timeout_s: float) -> Sequence[L]:
+        """Those that have something to hear, as soon as one has."""
+        ...
+
+    def close(self) -> None:
+        """When all links are closed."""
+        ...
+
+
+class _At(Enum):
+    START = auto()
+    TASK = auto()
+    END = auto()
+
+
+@dataclass(slots=True)
+class _Member(Generic[T, L]):
+    """A worker as its driver sees it. task, task_number: what it does, while it does one"""
+
+    number: int
+    share: Iterator[Task[T]]
+    link: L
+    at: _At = _At.START
+    task: Task[T] | None = None
+    task_number: int = 0
+    since: float = math.inf
+
+    @property
+    def doing(self) -> str:
+        if self.task is not None:
+            return self.task.name
+        return "its end" if self.at is _At.END else "its start"
+
+    def lost(self, why: str) -> Lost:
+        command = "" if self.task is None else self.task.command
+        return Lost(worker=self.number, doing=self.doing, why=why, command=command)
+
+
+class DrivenPool(Generic[L]):
+    """Workers behind links.
+
+    silent_s: a worker that is at one task for longer is lost; None is no bound
+    losses_max: a task that took so many workers with it is not handed out again. At 1 its worker is
+    lost and its share with it, as tasks that are pinned to workers need it; above, another worker
+    takes its place, where there is room for one
+    """
+
+    def __init__(
+        self, transport: Transport[L], *, silent_s: float | None = None, losses_max: int = 1
+    ) -> None:
+        self._transport = transport
+        self._silent_s = math.inf if silent_s is None else silent_s
+        self._losses_max = losses_max
+
+    def run(self, make: MakeWorker[T, R], shares: Shares[T]) -> Events[R]:
+        """See Pool."""
+        run = _Run(self._transport, make, silent_s=self._silent_s, losses_max=self._losses_max)
+        try:
+            for number, share in enumerate(shares):
+                with stops_later():
+                    run.start(number, share)
+            yield from run.events()
+        finally:
+            run.close()
+
+
+class _Run(Generic[T, R, L]):
+    """One run of a pool. handed: tasks so far"""
+
+    def __init__(
+        self,
+        transport: Transport[L],
+        make: MakeWorker[T, R],
+        *,
+        silent_s: float,
+        losses_max: int,
+    ) -> None:
+        self._transport = transport
+        self._make = make
+        self._silent_s = silent_s
+        self._losses_max = losses_max
+        self._members: list[_Member[T, L]] = []
+        self._handed = 0
+        self._back: deque[tuple[int, Task[T]]] = deque()
+        self._losses: Counter[int] = Counter()
+
+    def start(self, number: int, share: Iterator[Task[T]]) -> None:
+        """One more worker."""
+        link = self._transport.open(self._make, number)
+        self._members.append(_Member(number=number, share=share, link=link, since=_now()))
+
+    def events(self) -> Events[R]:
+        """Until no worker is left."""
+        while self._members:
+            ready = self._transport.wait([member.link for member in self._members], TICK_S)
+            for member in [member for member in self._members if member.link in ready]:
+                yield from self._heard(member)
+            for member in list(self._members):
+                if _now() - member.since > self._silent_s:
+                    yield from self._gone(member, f"has said nothing for {self._silent_s:g} s")
+            if not ready:
+                yield Tick()
+        for number, task in self._back:
+            lost = Breakage(at=task.name, error="no worker was left", command=task.command)
+            yield Failed(worker=0, number=number, name=task.name, breakage=lost)
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        for member in self._members:
+            member.link.kill()
+        for member in self._members:
+            member.link.close()
+        self._transport.close()
+
+    def _heard(self, member: _Member[T, L]) -> Events[R]:
+        """What a member says, or that it is gone; then its next task. Raises RefusedError."""
+        try:
+            said = member.link.hear()
+        except GoneError as error:
+            yield from self._gone(member, str(error))
+            return
+        member.since = math.inf
+        if isinstance(said, Refused):
+            raise RefusedError(said.reason)
+        if member.at is _At.START and isinstance(said, Ready):
+            self._hand_out(member)
+            return
+        event = _event_of(member, cast("R | Broke", said))
+        # First the event: what it says may decide what there is to do next.
+        yield event
+        if isinstance(event, Done | Failed):
+            self._hand_out(member)
+        else:
+            self._drop(member)
+
+    def _hand_out(self, member: _Member[T, L]) -> None:
+        """The next task, or that there is none."""
+        if self._back:
+            member.task_number, member.task = self._back.popleft()
+        else:
+            member.task, member.task_number = next(member.share, None), self._handed
+            self._handed += member.task is not None
+        member.at = _At.END if member.task is None else _At.TASK
+        member.since = _now()
+        member.link.send(member.task)
+
+    def _gone(self, member: _Member[T, L], why: str) -> Events[R]:
+        """A worker is lost, and perhaps what it was doing."""
+        self._drop(member)
+        task, number = member.task, member.task_number
+        if task is None or self._losses_max == 1:
+            yield member.lost(why)
+            return
+        self._losses[number] += 1
+        if self._losses[number] < self._losses_max:
+            self._back.append((number, task))
+            yield HandedBack(worker=member.number, doing=task.name, why=why)
+        else:
+            error = f"{self._losses_max} workers were lost with it: the last one {why}"
+            poison = Breakage(at=task.name, error=error, command=task.command)
+            yield SetAside(worker=member.number, number=number, name=task.name, breakage=poison)
+        if self._transport.has_room():
+            self.start(member.number, member.share)
+
+    def _drop(self, member: _Member[T, L]) -> None:
+        self._members.remove(member)
+        member.link.kill()
+        member.link.close()
+
+
+def _event_of(member: _Member[T, L], said: R | Broke) -> Done[R] | Failed | Ended[R] | Lost:
+    task, worker = member.task, member.number
+    if isinstance(said, Broke):
+        if task is None:
+            return member.lost(broke(said.breakage))
+        breakage = msgspec.structs.replace(said.breakage, at=task.name, command=task.command)
+        return Failed(worker=worker, number=member.task_number, name=task.name, breakage=breakage)
+    if task is None:
+        return Ended(worker=worker, result=said)
+    return Done(worker=worker, number=member.task_number, name=task.name, result=said)
+
+
+def said_of(work: Callable[[], object]) -> object:
+    """In a worker: what comes of its work, or what broke it, as a link carries it."""
+    try:
+        with Caught("its work") as caught:
+            return work()
+    except BadInputError as error:
+        return Refused(str(error))
+    assert caught.breakage is not None
+    return Broke(caught.breakage)
+
+
+def _now() -> float:
+    return time.monotonic()

@@ -1,0 +1,132 @@
+"""Workers in processes of this machine, behind pipes. They leave Ctrl-C to their driver, which ends
+them, and end by themselves if the driver is gone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import TypeVar
+
+from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
+from racegate.jobs.pools.pool import MakeWorker, Task, Worker
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ProcessLink:
+    """See driver.Link."""
+
+    def __init__(self, process: SpawnProcess, pipe: Connection) -> None:
+        self._process = process
+        self.pipe = pipe
+
+    def send(self, task: Task[T] | None) -> None:
+        """If the worker is gone, `hear` says so too, and how it went."""
+        with suppress(OSError):
+            self.pipe.send(task)
+
+    def hear(self) -> object:
+        """Raises GoneError."""
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            raise GoneError(_how_it_ended(self._process.exitcode)) from None
+
+    def kill(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Waits for its end."""
+        self._process.join()
+        self.pipe.close()
+
+
+class ProcessTransport:
+    """See driver.Transport."""
+
+    def open(self, make: MakeWorker[T, R], number: int) -> ProcessLink:
+        """Starts a process."""
+        context = multiprocessing.get_context("spawn")
+        pipe, its_end = context.Pipe()
+        process = context.Process(
+            target=_serve, args=(make, number, its_end), name=f"worker {number}", daemon=True
+        )
+        # A worker leaves Ctrl-C to its driver from its first moment, also while it is imported.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        # Or nobody would notice that the worker has closed it.
+        its_end.close()
+        return ProcessLink(process, pipe)
+
+    def has_room(self) -> bool:
+        """Always: the machine had room for the one that is gone."""
+        return True
+
+    def wait(self, links: Sequence[ProcessLink], timeout_s: float) -> Sequence[ProcessLink]:
+        """Those whose pipe has something, or is closed."""
+        ready = set(map(id, wait([link.pipe for link in links], timeout=timeout_s)))
+        return [link for link in links if id(link.pipe) in ready]
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def process_pool(*, silent_s: float | None = None, losses_max: int = 1) -> DrivenPool[ProcessLink]:
+    """A process for each worker. silent_s, losses_max: see DrivenPool"""
+    return DrivenPool(ProcessTransport(), silent_s=silent_s, losses_max=losses_max)
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code} (its error is above)"
+
+
+def _serve(make: MakeWorker[T, R], number: int, pipe: Connection) -> None:
+    """In a worker process: tasks until there are no more, or the driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+    made: list[Worker[T, R]] = []
+
+    def start() -> Ready:
+        made.append(make(number))
+        return Ready()
+
+    pipe.send(said_of(start))
+    if not made:
+        return
+    tasks: Iterator[Task[T]] = iter(partial(_next_task, pipe), None)
+    for task in tasks:
+        pipe.send(said_of(partial(made[0].work, task.content)))
+    pipe.send(said_of(made[0].end))
+
+
+def _next_task(pipe: Connection) -> Task[T] | None:
+    """None if there are no more. Ends the process if the driver is gone."""
+    try:
+        task: Task[T] | None = pipe.recv()
+    except EOFError:
+        raise SystemExit(1) from None
+    return task
+
+
+def _end_with_driver() -> None:
+    """Ends this process, wherever it is, when the one that started it is gone."""
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)
