@@ -28,6 +28,7 @@ from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
+from racegate.jobs.pools.choice import Backend, Place
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
 from racegate.report.objects import FuzzObject, NewFinding
@@ -52,12 +53,21 @@ def fuzz(
     ] = 0,
     fault: FaultOption = None,
     strict: StrictOption = None,
+    backend: Annotated[
+        Backend, typer.Option(help="Where workers are: processes here, or a Ray cluster.")
+    ] = Backend.LOCAL,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started here."),
+    ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
     """Search generated scenarios; minimise each new finding and write it as a witness."""
     if seconds is None and scenarios is None:
         fail("give --seconds or --scenarios, or both")
+    if address is not None and backend is not Backend.RAY:
+        fail("--address is of a Ray cluster: give --backend ray")
     if fault is not None:
         find_fault(fault)
     spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
@@ -68,6 +78,7 @@ def fuzz(
             campaign,
             bounds,
             workers=workers,
+            place=Place(backend=backend, address=address),
             on_progress=lambda live: display.update(live_line(live)),
         )
     shown = campaign_object(campaign, state)
@@ -85,7 +96,7 @@ def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
 
     A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.
     """
-    if not campaign.selfcheck.is_sound or campaign.breakages:
+    if not campaign.selfcheck.is_sound or campaign.breakages or campaign.set_aside:
         return ExitCode.BROKEN_HARNESS
     verdicts = {Verdict(name) for name, count in state.verdicts.items() if count}
     seen = exit_code(verdicts, benign=campaign.spec.benign)
@@ -94,7 +105,7 @@ def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
     is_idle = not state.exercised.get("overlapped_ops")
     inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
     is_open = inconclusive > state.scenarios_with.get(NOTHING_HAPPENED, 0)
-    return 4 if is_idle or is_open or campaign.unchecked else 0
+    return 4 if is_idle or is_open or campaign.unchecked or state.set_aside else 0
 
 
 def live_line(live: CampaignProgress) -> str:
@@ -114,7 +125,8 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
         campaign=state,
         selfcheck=campaign.selfcheck,
         unchecked=tuple(sorted(campaign.unchecked)),
-        breakages=tuple(campaign.breakages),
+        breakages=(*campaign.breakages, *campaign.set_aside),
+        replaced=campaign.replaced,
         known=tuple(sorted(campaign.known)),
         new=tuple(
             NewFinding(

@@ -29,7 +29,7 @@ from racegate.scenario.strict import StrictStruct
 
 STATE_FILE = "campaign.json"
 RAW = ".raw.witness.json"
-STATE_SCHEMA = "racegate.campaign/3"
+STATE_SCHEMA = "racegate.campaign/4"
 STATE_BYTES_MAX = 1 << 24
 
 
@@ -45,6 +45,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
         at all, and how many had each setting
     features: pairs of features, of scenarios without fault
+    set_aside: scenarios that took their workers with them, and how; nothing is known of them
     """
 
     schema: str
@@ -57,6 +58,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     scenarios_with: dict[str, int]
     features: FeatureTable
     seconds: float
+    set_aside: dict[int, str]
     selfcheck: SelfCheck = SelfCheck()
 
 
@@ -86,6 +88,7 @@ class _Totals:
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
     features: FeatureTotals = field(default_factory=FeatureTotals)
+    set_aside: dict[int, str] = field(default_factory=dict)
     selfcheck: SelfCheck = field(default_factory=SelfCheck)
 
     def add(self, report: Report) -> None:
@@ -105,7 +108,9 @@ class Campaign:
     new: findings of this run, by signature; known: signatures from before
     to_minimise: findings that are written as they were found, the next first
     selfcheck: of this run; unchecked: workers that ended without their last canaries
-    breakages: errors of the harness in this run; stop: what ended it, if it was told to stop
+    replaced: how many workers were lost and what they did was handed to another
+    breakages: errors of the harness in this run, and set_aside: those that do not end it
+    stop: what ended it, if it was told to stop
 
     Raises CampaignError.
     """
@@ -117,6 +122,8 @@ class Campaign:
         self.new: dict[str, Found] = {}
         self.to_minimise: deque[Found] = deque()
         self.breakages: list[Breakage] = []
+        self.set_aside: list[Breakage] = []
+        self.replaced = 0
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
         self.stop: KeyboardInterrupt | None = None
@@ -149,6 +156,7 @@ class Campaign:
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
             features=features,
+            set_aside=dict(state.set_aside),
             selfcheck=state.selfcheck,
         )
 
@@ -172,6 +180,15 @@ class Campaign:
         if not report.breakages:
             self._totals.add(report)
         return is_new
+
+    def put_aside(self, task: int | Found, breakage: Breakage) -> None:
+        """Goes on without a scenario, or without the minimal form of a finding, whose next run may
+        have more luck.
+        """
+        self.set_aside.append(breakage)
+        if isinstance(task, int):
+            self._totals.done += 1
+            self._totals.set_aside[task] = breakage.error
 
     def heard(self, report: Report) -> None:
         """Writes what a scenario showed, before those that come before it are done."""
@@ -234,6 +251,7 @@ class Campaign:
             scenarios_with=dict(sorted(totals.scenarios_with.items())),
             features=totals.features.table(),
             seconds=totals.seconds + seconds,
+            set_aside=dict(totals.set_aside),
             selfcheck=totals.selfcheck,
         )
 

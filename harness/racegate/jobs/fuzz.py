@@ -3,7 +3,8 @@ then minimised.
 
 The same seed gives the same findings as far as two runs got, with any number of workers. A worker
 that has lost a canary ends the campaign, and so does every error of the harness: the scenario that
-shows it is not counted, so that the same command begins with it.
+shows it is not counted, so that the same command begins with it. What was done by a worker that is
+gone is done by another one; a scenario that takes this one with it too is set aside.
 """
 
 from __future__ import annotations
@@ -28,13 +29,26 @@ from racegate.jobs.generated import (
     Report,
     ScenarioWorker,
 )
-from racegate.jobs.pools.choice import pool_of
-from racegate.jobs.pools.pool import Done, Ended, Event, Failed, Lost, Task, Worker, in_order
+from racegate.jobs.pools.choice import HERE, Place, pool_of
+from racegate.jobs.pools.pool import (
+    Done,
+    Ended,
+    Event,
+    Failed,
+    HandedBack,
+    Lost,
+    SetAside,
+    Task,
+    Worker,
+    in_order,
+)
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.
 END_WITHIN_S = 120.0
+# Workers that one scenario may take with it.
+LOSSES_MAX = 2
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +66,17 @@ def fuzz(
     bounds: Bounds,
     *,
     workers: int,
+    place: Place = HERE,
     on_progress: Callable[[CampaignProgress], None] = lambda live: None,
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
 
     Errors of the harness end it, and are among the campaign's breakages; told to stop it ends as
-    well, and the campaign has what stopped it.
+    well, and the campaign has what stopped it. place: where the workers are
+
+    Raises ClusterError.
     """
-    return _Run(campaign, bounds, on_progress).run(workers)
+    return _Run(campaign, bounds, on_progress).run(workers, place)
 
 
 class _Run:
@@ -77,12 +94,13 @@ class _Run:
         self._indices = self._left()
         self._is_broken = False
 
-    def run(self, workers: int) -> CampaignState:
+    def run(self, workers: int, place: Place) -> CampaignState:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
         make = partial(make_worker, campaign.spec, frozenset(campaign.known))
         shares = [self._tasks() for _ in range(workers)]
-        pool = pool_of(workers, timeout_s=self._bounds.timeout_s)
+        timeout_s = self._bounds.timeout_s
+        pool = pool_of(workers, timeout_s=timeout_s, place=place, losses_max=LOSSES_MAX)
         command = f"the same command: it begins with scenario {campaign.done} of {campaign.folder}"
         try:
             with (
@@ -142,8 +160,16 @@ class _Run:
                     self._last_new = now
             case Done(result=Minimised() as answer):
                 campaign.minimised(answer.signature, answer.small)
+            case SetAside(content=int() | Found() as task) if not self._is_broken:
+                campaign.put_aside(task, event.breakage)
             case Ended(worker=worker, result=SelfCheck() as check):
                 campaign.check(check)
+                campaign.unchecked.discard(worker)
+        match event:
+            case Done(worker=worker):
+                campaign.unchecked.add(worker)
+            case HandedBack(worker=worker) | SetAside(worker=worker):
+                campaign.replaced += 1
                 campaign.unchecked.discard(worker)
         if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)

@@ -39,7 +39,8 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     campaign: what all runs with its folder have done, as in `campaign.json`
     selfcheck: of this run; unchecked: workers that ended without their last canaries
     known: signatures found before this run; new: those found in it
-    breakages: errors of the harness in this run
+    breakages: errors of the harness in this run, and what was set aside in it
+    replaced: workers that were lost, and what they did handed to another
     """
 
     schema: str
@@ -49,6 +50,7 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
     new: tuple[NewFinding, ...]
     breakages: tuple[Breakage, ...] = ()
+    replaced: int = 0
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -138,7 +138,10 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
         table.add_row(name, str(count), str(state.exercised.get(name, "")))
     console.print(table)
     print_pairs(console, summarise(state.features))
-    print_breakages(console, campaign.breakages)
+    print_breakages(console, (*campaign.breakages, *campaign.set_aside))
+    if campaign.replaced:
+        text = f"{campaign.replaced} workers were lost; others did what they were doing"
+        console.print(line((text, "yellow")))
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):
         text = f"worker {worker} ended without its last canaries"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from racegate.jobs.pools.driver import GoneError, Ready, said_of
+from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker
 from racegate.scenario.errors import BadInputError
 
@@ -25,6 +27,7 @@ R = TypeVar("R")
 NEEDED = "Ray is not installed: pip install 'racegate[campaign]'"
 # Of a killed actor's death, as Ray tells it.
 REASON_LENGTH_MAX = 200
+REACHED_WITHIN_S = 10.0
 
 
 class ClusterError(BadInputError):
@@ -72,6 +75,9 @@ class RayLink:
             return ray.get(self.answer)
         except ray.exceptions.RayActorError as error:
             raise GoneError(f"is gone: {_reason_of(error)}") from None
+        except ray.exceptions.RayTaskError as error:
+            # Not of the work, whose errors are said: the node did not understand the call.
+            return Refused(f"a node of the cluster needs the same racegate: {_last_line(error)}")
 
     def kill(self) -> None:
         """Ends the actor's process."""
@@ -91,16 +97,21 @@ class RayTransport:
     """
 
     def __init__(self, address: str | None, *, workers: int) -> None:
-        _join(address, workers)
-        import ray
+        self._left = ExitStack()
+        with ExitStack() as undone:
+            # Where results go, Ray tells of workers that died.
+            undone.enter_context(redirect_stdout(sys.stderr))
+            _join(address, workers)
+            import ray
 
-        cores = ray.cluster_resources().get("CPU", 0.0)
-        if cores < workers:
-            ray.shutdown()
-            raise ClusterError(
-                f"the cluster has {cores:g} cores for {workers} workers: give --workers {cores:g}, "
-                "or add nodes"
-            )
+            undone.callback(ray.shutdown)
+            cores = ray.cluster_resources().get("CPU", 0.0)
+            if cores < workers:
+                raise ClusterError(
+                    f"the cluster has {cores:g} cores for {workers} workers: --workers {cores:g}, "
+                    "or another node"
+                )
+            self._left = undone.pop_all()
         self._actor = ray.remote(_Served).options(num_cpus=1, max_restarts=0, max_task_retries=0)
 
     def open(self, make: MakeWorker[T, R], number: int) -> RayLink:
@@ -124,9 +135,7 @@ class RayTransport:
 
     def close(self) -> None:
         """Leaves the cluster; one that was started for this ends."""
-        import ray
-
-        ray.shutdown()
+        self._left.close()
 
 
 def _join(address: str | None, workers: int) -> None:
@@ -135,6 +144,8 @@ def _join(address: str | None, workers: int) -> None:
         import ray
     except ImportError:
         raise ClusterError(NEEDED) from None
+    if address is not None:
+        _reach(address)
     stopped_by = signal.getsignal(signal.SIGTERM)
     size = {"num_cpus": workers} if address is None else {}
     try:
@@ -154,7 +165,24 @@ def _join(address: str | None, workers: int) -> None:
         signal.signal(signal.SIGTERM, stopped_by)
 
 
+def _reach(address: str) -> None:
+    """Whether anybody listens there: Ray itself would ask for minutes. Raises ClusterError."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterError(
+            f"{address!r} is no address of a Ray cluster: HOST:PORT, as `ray start` says it"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=REACHED_WITHIN_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"no Ray cluster at {address}: {error}") from error
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1][:REASON_LENGTH_MAX]
+
+
 def _reason_of(error: ray.exceptions.RayActorError) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     told = next((line for line in lines if line.startswith("The actor is dead")), lines[0])
-    return told[:REASON_LENGTH_MAX]
+    return told.partition(" Worker exit type")[0][:REASON_LENGTH_MAX]

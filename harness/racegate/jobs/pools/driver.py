@@ -38,6 +38,8 @@ R = TypeVar("R")
 
 # How often a driver hears something, if only that nothing has happened.
 TICK_S = 0.25
+# How long a job without workers waits for room for one.
+ROOM_WITHIN_S = 60.0
 
 
 class GoneError(Exception):
@@ -102,7 +104,7 @@ class Transport(Protocol[L]):
         ...
 
     def close(self) -> None:
-        """When all links are closed."""
+        """When all links are closed: nothing is left."""
         ...
 
 
@@ -181,6 +183,9 @@ class _Run(Generic[T, R, L]):
         self._members: list[_Member[T, L]] = []
         self._handed = 0
         self._back: deque[tuple[int, Task[T]]] = deque()
+        self._vacant: deque[tuple[int, Iterator[Task[T]]]] = deque()
+        self._has_ended = False
+        self._heard_at = _now()
         self._losses: Counter[int] = Counter()
 
     def start(self, number: int, share: Iterator[Task[T]]) -> None:
@@ -189,9 +194,10 @@ class _Run(Generic[T, R, L]):
         self._members.append(_Member(number=number, share=share, link=link, since=_now()))
 
     def events(self) -> Events[R]:
-        """Until no worker is left."""
-        while self._members:
-            ready = self._transport.wait([member.link for member in self._members], TICK_S)
+        """Until no worker is left, and none is needed."""
+        while self._members or self._is_waited_for():
+            self._fill()
+            ready = self._wait()
             for member in [member for member in self._members if member.link in ready]:
                 yield from self._heard(member)
             for member in list(self._members):
@@ -200,8 +206,29 @@ class _Run(Generic[T, R, L]):
             if not ready:
                 yield Tick()
         for number, task in self._back:
-            lost = Breakage(at=task.name, error="no worker was left", command=task.command)
+            error = "a worker was lost with it, and there was room for no other"
+            lost = Breakage(at=task.name, error=error, command=task.command)
             yield Failed(worker=0, number=number, name=task.name, breakage=lost)
+
+    def _wait(self) -> Sequence[L]:
+        if self._members:
+            return self._transport.wait([member.link for member in self._members], TICK_S)
+        time.sleep(TICK_S)
+        return []
+
+    def _is_needed(self) -> bool:
+        """Whether a place is vacant that is worth filling: something was handed back, or nobody has
+        come to the end of the tasks.
+        """
+        return bool(self._vacant) and (bool(self._back) or not self._has_ended)
+
+    def _is_waited_for(self) -> bool:
+        return self._is_needed() and _now() - self._heard_at < ROOM_WITHIN_S
+
+    def _fill(self) -> None:
+        """A worker for each place that is worth filling, as far as there is room."""
+        while self._is_needed() and self._transport.has_room():
+            self.start(*self._vacant.popleft())
 
     def close(self) -> None:
         """Ends what still runs."""
@@ -219,6 +246,7 @@ class _Run(Generic[T, R, L]):
             yield from self._gone(member, str(error))
             return
         member.since = math.inf
+        self._heard_at = _now()
         if isinstance(said, Refused):
             raise RefusedError(said.reason)
         if member.at is _At.START and isinstance(said, Ready):
@@ -230,6 +258,7 @@ class _Run(Generic[T, R, L]):
         if isinstance(event, Done | Failed):
             self._hand_out(member)
         else:
+            self._has_ended |= isinstance(event, Ended)
             self._drop(member)
 
     def _hand_out(self, member: _Member[T, L]) -> None:
@@ -250,16 +279,21 @@ class _Run(Generic[T, R, L]):
         if task is None or self._losses_max == 1:
             yield member.lost(why)
             return
+        self._vacant.append((member.number, member.share))
         self._losses[number] += 1
         if self._losses[number] < self._losses_max:
             self._back.append((number, task))
             yield HandedBack(worker=member.number, doing=task.name, why=why)
-        else:
-            error = f"{self._losses_max} workers were lost with it: the last one {why}"
-            poison = Breakage(at=task.name, error=error, command=task.command)
-            yield SetAside(worker=member.number, number=number, name=task.name, breakage=poison)
-        if self._transport.has_room():
-            self.start(member.number, member.share)
+            return
+        error = f"{self._losses_max} workers were lost with it; the last one {why}"
+        poison = Breakage(at=task.name, error=error, command=task.command)
+        yield SetAside(
+            worker=member.number,
+            number=number,
+            name=task.name,
+            content=task.content,
+            breakage=poison,
+        )
 
     def _drop(self, member: _Member[T, L]) -> None:
         self._members.remove(member)

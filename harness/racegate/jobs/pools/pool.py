@@ -121,11 +121,14 @@ class HandedBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """A task took its worker with it as often as it was let. number: as of one done"""
+    """A task took its worker with it as often as it was let. number: as of one done; content: of
+    the task
+    """
 
     worker: int
     number: int
     name: str
+    content: object
     breakage: Breakage
 
 

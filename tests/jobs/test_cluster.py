@@ -1,0 +1,135 @@
+"""A Ray cluster in place of processes: the same results, and what becomes of what is lost. The
+cluster is real: two nodes of one core each, on this machine's loopback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pool_workers import Doomed, Squarer, numbered
+from racegate.cli.app import app
+from racegate.jobs.campaign import Campaign
+from racegate.jobs.fuzz import Bounds, fuzz
+from racegate.jobs.generated import CampaignSpec
+from racegate.jobs.pools.choice import Backend, Place, pool_of
+from racegate.jobs.pools.cluster import ClusterError
+from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'racegate[campaign]'")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers of tests are known by name on every node.
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        nodes = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
+        nodes.add_node(num_cpus=1)
+        try:
+            yield nodes
+        finally:
+            nodes.shutdown()
+
+
+def place_of(cluster: Any) -> Place:
+    return Place(backend=Backend.RAY, address=cluster.address)
+
+
+def heard(place: Place, make: type[Squarer], numbers: Iterator[int]) -> list[Event[Any]]:
+    pool = pool_of(2, place=place, losses_max=2)
+    with closing(pool.run(make, spread(numbered(numbers), 2))) as events:
+        return [event for event in events if not isinstance(event, Tick)]
+
+
+def test_tasks_are_done_on_both_nodes(cluster: Any) -> None:
+    events = heard(place_of(cluster), Squarer, iter(range(20)))
+    done = {event.number: event.result for event in events if isinstance(event, Done)}
+    assert done == {number: number * number for number in range(20)}
+    processes = {event.result[1] for event in events if isinstance(event, Ended)}
+    assert len(processes) == 2 and os.getpid() not in processes
+
+
+def test_a_task_that_takes_two_workers_with_it_is_set_aside(
+    cluster: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    events = heard(place_of(cluster), Doomed, iter([1, 3, 4, 8]))
+    (back,) = [event for event in events if isinstance(event, HandedBack)]
+    (aside,) = [event for event in events if isinstance(event, SetAside)]
+    assert (back.doing, aside.name, aside.content) == ("number 3", "number 3", 3)
+    assert "2 workers were lost with it" in aside.breakage.error
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert "ValueError: planted" in failed.breakage.error
+    assert sorted(event.result for event in events if isinstance(event, Done)) == [1, 64]
+    assert capfd.readouterr().out == ""  # where results go
+
+
+def test_a_node_that_is_lost_takes_no_task_with_it(cluster: Any) -> None:
+    """The others do what it was doing, and all that comes after."""
+    node = cluster.add_node(num_cpus=1)
+    pool = pool_of(3, place=place_of(cluster), losses_max=2)
+    found: dict[int, int] = {}
+    with closing(pool.run(Squarer, spread(numbered(iter(range(400))), 3))) as events:
+        for event in events:
+            if isinstance(event, Done):
+                found[event.number] = event.result
+            if len(found) == 20 and node is not None:
+                cluster.remove_node(node, allow_graceful=False)
+                node = None
+    assert found == {number: number * number for number in range(400)}
+
+
+def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]:
+    campaign = Campaign(CampaignSpec(seed=3, fault="correction-partial-fields"), folder)
+    state = fuzz(campaign, Bounds(scenarios=4), workers=workers, place=place)
+    assert (state.done, campaign.breakages, campaign.unchecked) == (4, [], set())
+    return {found.signature: found.index for found in campaign.new.values()}
+
+
+def test_a_seed_shows_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    here = signatures_of(tmp_path / "here", Place(), workers=1)
+    assert here == signatures_of(tmp_path / "there", place_of(cluster), workers=2) != {}
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:9", "no Ray cluster at 127.0.0.1:9"),
+        ("nowhere", "'nowhere' is no address of a Ray cluster: HOST:PORT"),
+    ],
+)
+def test_a_cluster_that_is_not_there(address: str, said: str) -> None:
+    with pytest.raises(ClusterError, match=said):
+        pool_of(2, place=Place(backend=Backend.RAY, address=address))
+
+
+def test_a_cluster_that_is_too_small(cluster: Any) -> None:
+    with pytest.raises(ClusterError, match=r"2 cores for 3 workers: --workers 2, or another node"):
+        pool_of(3, place=place_of(cluster))
+
+
+def test_without_ray_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    asked = ["fuzz", "--out", str(tmp_path), "--scenarios", "1", "--backend", "ray"]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, ClusterError)
+    assert "pip install 'racegate[campaign]'" in str(result.exception)
+
+
+def test_an_address_is_of_a_cluster(tmp_path: Path) -> None:
+    asked = ["fuzz", "--out", str(tmp_path), "--scenarios", "1", "--address", "127.0.0.1:9"]
+    result = CliRunner().invoke(app, asked)
+    assert (result.exit_code, "give --backend ray" in result.output) == (2, True)
