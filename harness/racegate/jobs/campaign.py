@@ -37,6 +37,13 @@ class CampaignError(BadInputError):
     """A folder that belongs to another campaign, or cannot be used."""
 
 
+class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
+    """A scenario, by its index, that took its workers with it, and how the last one went."""
+
+    scenario: int
+    why: str
+
+
 class CampaignState(StrictStruct, frozen=True, kw_only=True):
     """What a folder's campaign has done.
 
@@ -45,7 +52,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
         at all, and how many had each setting
     features: pairs of features, of scenarios without fault
-    set_aside: scenarios that took their workers with them, and how; nothing is known of them
+    set_aside: scenarios of which nothing is known
     """
 
     schema: str
@@ -58,7 +65,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     scenarios_with: dict[str, int]
     features: FeatureTable
     seconds: float
-    set_aside: dict[int, str]
+    set_aside: tuple[ScenarioAside, ...]
     selfcheck: SelfCheck = SelfCheck()
 
 
@@ -88,7 +95,7 @@ class _Totals:
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
     features: FeatureTotals = field(default_factory=FeatureTotals)
-    set_aside: dict[int, str] = field(default_factory=dict)
+    set_aside: list[ScenarioAside] = field(default_factory=list)
     selfcheck: SelfCheck = field(default_factory=SelfCheck)
 
     def add(self, report: Report) -> None:
@@ -156,7 +163,7 @@ class Campaign:
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
             features=features,
-            set_aside=dict(state.set_aside),
+            set_aside=list(state.set_aside),
             selfcheck=state.selfcheck,
         )
 
@@ -188,7 +195,7 @@ class Campaign:
         self.set_aside.append(breakage)
         if isinstance(task, int):
             self._totals.done += 1
-            self._totals.set_aside[task] = breakage.error
+            self._totals.set_aside.append(ScenarioAside(scenario=task, why=breakage.error))
 
     def heard(self, report: Report) -> None:
         """Writes what a scenario showed, before those that come before it are done."""
@@ -251,7 +258,7 @@ class Campaign:
             scenarios_with=dict(sorted(totals.scenarios_with.items())),
             features=totals.features.table(),
             seconds=totals.seconds + seconds,
-            set_aside=dict(totals.set_aside),
+            set_aside=tuple(totals.set_aside),
             selfcheck=totals.selfcheck,
         )
 

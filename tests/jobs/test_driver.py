@@ -1,0 +1,194 @@
+"""The driver of a pool, over links that are lost when a test says so: nothing handed out is lost
+with one, and what takes worker after worker with it is set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pool_workers import Squarer, numbered
+from racegate.cli.fuzz import exit_code_of
+from racegate.history.breakage import Breakage
+from racegate.jobs.campaign import Campaign, ScenarioAside
+from racegate.jobs.fuzz import Bounds, fuzz
+from racegate.jobs.generated import CampaignSpec, ScenarioWorker
+from racegate.jobs.pools import driver
+from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
+from racegate.jobs.pools.pool import (
+    Done,
+    Ended,
+    Event,
+    Failed,
+    HandedBack,
+    Lost,
+    SetAside,
+    Task,
+    Tick,
+    in_order,
+    spread,
+)
+
+
+class Link:
+    """A worker that is asked when its driver listens. dies_at: what it does not survive"""
+
+    def __init__(self, worker: Squarer, dies_at: Callable[[object], bool]) -> None:
+        self._worker = worker
+        self._dies_at = dies_at
+        self._next: Task[int] | None = None
+        self._is_ready = False
+
+    def send(self, task: Task[int] | None) -> None:
+        self._next = task
+
+    def hear(self) -> object:
+        if not self._is_ready:
+            self._is_ready = True
+            return Ready()
+        task = self._next
+        if task is None:
+            return said_of(self._worker.end)
+        if self._dies_at(task.content):
+            raise GoneError("was unplugged")
+        return said_of(lambda: self._worker.work(task.content))
+
+    def kill(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Bench:
+    """A transport. deaths: what each task still does to workers; room: for how many more workers
+    there is any
+    """
+
+    def __init__(self, deaths: dict[int, int], *, room: int = 99) -> None:
+        self.deaths = deaths
+        self.room = room
+        self.is_closed = False
+
+    def _dies_at(self, task: object) -> bool:
+        assert isinstance(task, int)
+        left = self.deaths.get(task, 0)
+        self.deaths[task] = left - 1
+        return left > 0
+
+    def open(self, make: Callable[[int], Any], number: int) -> Link:
+        return Link(make(number), self._dies_at)
+
+    def has_room(self) -> bool:
+        self.room -= 1
+        return self.room >= 0
+
+    def wait(self, links: Sequence[Link], timeout_s: float) -> Sequence[Link]:
+        return links[:1]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def heard(bench: Bench, numbers: Iterator[int] | range, *, losses_max: int = 2) -> list[Event[Any]]:
+    pool = DrivenPool(bench, losses_max=losses_max)
+    with closing(pool.run(Squarer, spread(numbered(iter(numbers)), 2))) as events:
+        found = [event for event in in_order(events) if not isinstance(event, Tick)]
+    assert bench.is_closed
+    return found
+
+
+def results(events: Sequence[Event[Any]]) -> list[int]:
+    return [event.result for event in events if isinstance(event, Done)]
+
+
+def kinds(events: Sequence[Event[Any]]) -> list[type]:
+    return [type(event) for event in events if not isinstance(event, Done | Ended)]
+
+
+@pytest.mark.parametrize("doomed", range(5))
+def test_another_worker_does_what_one_was_doing(doomed: int) -> None:
+    events = heard(Bench({doomed: 1}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]  # in their order
+    (back,) = [event for event in events if isinstance(event, HandedBack)]
+    assert (back.doing, back.why) == (f"number {doomed}", "was unplugged")
+    assert sum(isinstance(event, Ended) for event in events) == 2
+
+
+def test_what_takes_two_workers_with_it_is_set_aside() -> None:
+    events = heard(Bench({1: 9, 3: 1}), range(5))
+    assert results(events) == [0, 4, 9, 16]
+    (aside,) = [event for event in events if isinstance(event, SetAside)]
+    assert (aside.name, aside.content, aside.number) == ("number 1", 1, 1)
+    assert aside.breakage.error == "2 workers were lost with it; the last one was unplugged"
+
+
+def test_a_pinned_task_is_lost_with_its_worker() -> None:
+    events = heard(Bench({1: 9}), range(5), losses_max=1)
+    assert results(events) == [0]  # what comes after waits for its turn
+    assert kinds(events) == [Lost]
+
+
+def test_without_room_the_others_do_it() -> None:
+    assert results(heard(Bench({0: 1}, room=0), range(5))) == [0, 1, 4, 9, 16]
+
+
+def test_room_that_comes_later_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "TICK_S", 0.0)
+
+    class Late(Bench):
+        def has_room(self) -> bool:
+            self.room -= 1
+            return self.room < 95
+
+    assert results(heard(Late({0: 1, 1: 1}), range(3))) == [0, 1, 4]
+
+
+def test_without_any_room_what_was_handed_back_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "TICK_S", 0.0)
+    monkeypatch.setattr(driver, "ROOM_WITHIN_S", 0.01)
+    events = heard(Bench({0: 1, 1: 1}, room=0), range(2))
+    assert results(events) == [0]
+    (failed,) = [event.breakage for event in events if isinstance(event, Failed)]
+    assert (failed.at, "no other" in failed.error) == ("number 1", True)
+
+
+class _Told:
+    """A pool that says what a test tells it."""
+
+    def __init__(self, events: Sequence[Event[Any]]) -> None:
+        self._events = events
+
+    def run(self, make: object, shares: object) -> Iterator[Event[Any]]:
+        yield from self._events
+
+
+def test_a_campaign_goes_on_without_what_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = CampaignSpec(seed=3)
+    worker = ScenarioWorker(spec, frozenset())
+    poison = Breakage(at="scenario 0", error="2 workers were lost with it; the last one burnt")
+    told = [
+        HandedBack(worker=0, doing="scenario 0", why="burnt"),
+        SetAside(worker=0, number=0, name="scenario 0", content=0, breakage=poison),
+        Done(worker=1, number=1, name="scenario 1", result=worker.work(1)),
+        Ended(worker=1, result=worker.end()),
+    ]
+    monkeypatch.setattr("racegate.jobs.fuzz.pool_of", lambda *given, **more: _Told(told))
+    aside_of_0 = ScenarioAside(scenario=0, why=poison.error)
+    campaign = Campaign(spec, tmp_path)
+    state = fuzz(campaign, Bounds(scenarios=2), workers=2)
+    assert (state.done, state.set_aside) == (2, (aside_of_0,))
+    assert (campaign.set_aside, campaign.breakages, campaign.replaced) == ([poison], [], 2)
+    assert (campaign.unchecked, exit_code_of(campaign, state)) == (set(), 3)
+    # A later run does not look at it again, and does not say that all is well.
+    later = Campaign(spec, tmp_path)
+    assert (later.done, later.state(0.0).set_aside) == (2, (aside_of_0,))
+    assert exit_code_of(later, later.state(0.0)) == 4
