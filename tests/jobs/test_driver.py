@@ -1,4 +1,4 @@
-"""The driver of a pool, over links that are lost when a test says so: nothing handed out is lost
+"""The driver of a pool, over handles that are lost when a test says so: nothing handed out is lost
 with one, and what takes worker after worker with it is set aside.
 """
 
@@ -34,7 +34,7 @@ from racegate.jobs.pools.pool import (
 )
 
 
-class Link:
+class Handle:
     """A worker that is asked when its driver listens. dies_at: what it does not survive"""
 
     def __init__(self, worker: Squarer, dies_at: Callable[[object], bool]) -> None:
@@ -80,15 +80,15 @@ class Bench:
         self.deaths[task] = left - 1
         return left > 0
 
-    def open(self, make: Callable[[int], Any], number: int) -> Link:
-        return Link(make(number), self._dies_at)
+    def open(self, make: Callable[[int], Any], number: int) -> Handle:
+        return Handle(make(number), self._dies_at)
 
     def has_room(self) -> bool:
         self.room -= 1
         return self.room >= 0
 
-    def wait(self, links: Sequence[Link], timeout_s: float) -> Sequence[Link]:
-        return links[:1]
+    def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
+        return handles[:1]
 
     def close(self) -> None:
         self.is_closed = True

@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker
@@ -38,13 +38,13 @@ class _Served:
     """The actor: a worker of a pool, in a process of the cluster."""
 
     def __init__(self) -> None:
-        self._worker: Worker[Any, Any] | None = None
+        self._worker: Worker[object, object] | None = None
 
     def start(self, make: MakeWorker[T, R], number: int) -> object:
         """Makes the worker."""
 
         def made() -> Ready:
-            self._worker = make(number)
+            self._worker = cast("Worker[object, object]", make(number))
             return Ready()
 
         return said_of(made)
@@ -56,10 +56,10 @@ class _Served:
         return said_of(worker.end if task is None else lambda: worker.work(task.content))
 
 
-class RayLink:
-    """See driver.Link. answer: what is heard next"""
+class RayHandle:
+    """See driver.Handle. answer: what is heard next"""
 
-    def __init__(self, actor: Any, answer: Any) -> None:
+    def __init__(self, actor: Any, answer: object) -> None:
         self._actor = actor
         self.answer = answer
 
@@ -114,10 +114,10 @@ class RayTransport:
             self._left = undone.pop_all()
         self._actor = ray.remote(_Served).options(num_cpus=1, max_restarts=0, max_task_retries=0)
 
-    def open(self, make: MakeWorker[T, R], number: int) -> RayLink:
+    def open(self, make: MakeWorker[T, R], number: int) -> RayHandle:
         """Starts an actor, wherever there is a core for it."""
         actor = self._actor.remote()
-        return RayLink(actor, actor.start.remote(make, number))
+        return RayHandle(actor, actor.start.remote(make, number))
 
     def has_room(self) -> bool:
         """Whether a node has a core that nobody uses."""
@@ -125,13 +125,13 @@ class RayTransport:
 
         return float(ray.available_resources().get("CPU", 0.0)) >= 1.0
 
-    def wait(self, links: Sequence[RayLink], timeout_s: float) -> Sequence[RayLink]:
+    def wait(self, handles: Sequence[RayHandle], timeout_s: float) -> Sequence[RayHandle]:
         """Those whose answer is there, or whose actor is gone."""
         import ray
 
-        answers = [link.answer for link in links]
+        answers = [handle.answer for handle in handles]
         ready, _ = ray.wait(answers, num_returns=1, timeout=timeout_s)
-        return [link for link in links if link.answer in ready]
+        return [handle for handle in handles if handle.answer in ready]
 
     def close(self) -> None:
         """Leaves the cluster; one that was started for this ends."""

@@ -5,6 +5,7 @@ that is gone. How a worker is started and reached is a `Transport`'s business.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -38,12 +39,14 @@ R = TypeVar("R")
 
 # How often a driver hears something, if only that nothing has happened.
 TICK_S = 0.25
+# For a worker's start, which is no task.
+START_WITHIN_S = 300.0
 # How long a job without workers waits for room for one.
 ROOM_WITHIN_S = 60.0
 
 
 class GoneError(Exception):
-    """From a link: its worker is gone; says how it went."""
+    """From a handle: its worker is gone; says how it went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Broke:
     breakage: Breakage
 
 
-class Link(Protocol):
+class Handle(Protocol):
     """The way to one worker, which begins by saying that it is ready."""
 
     def send(self, task: Task[T] | None) -> None:
@@ -85,7 +88,7 @@ class Link(Protocol):
         ...
 
 
-L = TypeVar("L", bound=Link)
+L = TypeVar("L", bound=Handle)
 
 
 class Transport(Protocol[L]):
@@ -99,12 +102,12 @@ class Transport(Protocol[L]):
         """Whether another worker could be started now."""
         ...
 
-    def wait(self, links: Sequence[L], timeout_s: float) -> Sequence[L]:
+    def wait(self, handles: Sequence[L], timeout_s: float) -> Sequence[L]:
         """Those that have something to hear, as soon as one has."""
         ...
 
     def close(self) -> None:
-        """When all links are closed: nothing is left."""
+        """When all handles are closed: nothing is left."""
         ...
 
 
@@ -120,7 +123,7 @@ class _Member(Generic[T, L]):
 
     number: int
     share: Iterator[Task[T]]
-    link: L
+    handle: L
     at: _At = _At.START
     task: Task[T] | None = None
     task_number: int = 0
@@ -138,7 +141,7 @@ class _Member(Generic[T, L]):
 
 
 class DrivenPool(Generic[L]):
-    """Workers behind links.
+    """Workers behind handles.
 
     silent_s: a worker that is at one task for longer is lost; None is no bound
     losses_max: a task that took so many workers with it is not handed out again. At 1 its worker is
@@ -190,19 +193,22 @@ class _Run(Generic[T, R, L]):
 
     def start(self, number: int, share: Iterator[Task[T]]) -> None:
         """One more worker."""
-        link = self._transport.open(self._make, number)
-        self._members.append(_Member(number=number, share=share, link=link, since=_now()))
+        handle = self._transport.open(self._make, number)
+        self._members.append(_Member(number=number, share=share, handle=handle, since=_now()))
 
     def events(self) -> Events[R]:
         """Until no worker is left, and none is needed."""
         while self._members or self._is_waited_for():
             self._fill()
             ready = self._wait()
-            for member in [member for member in self._members if member.link in ready]:
+            for member in [member for member in self._members if member.handle in ready]:
                 yield from self._heard(member)
             for member in list(self._members):
-                if _now() - member.since > self._silent_s:
-                    yield from self._gone(member, f"has said nothing for {self._silent_s:g} s")
+                silent_s = self._silent_s
+                if member.at is _At.START:
+                    silent_s = max(silent_s, START_WITHIN_S)
+                if _now() - member.since > silent_s:
+                    yield from self._gone(member, f"has said nothing for {silent_s:g} s")
             if not ready:
                 yield Tick()
         for number, task in self._back:
@@ -212,8 +218,8 @@ class _Run(Generic[T, R, L]):
 
     def _wait(self) -> Sequence[L]:
         if self._members:
-            return self._transport.wait([member.link for member in self._members], TICK_S)
-        time.sleep(TICK_S)
+            return self._transport.wait([member.handle for member in self._members], TICK_S)
+        threading.Event().wait(TICK_S)
         return []
 
     def _is_needed(self) -> bool:
@@ -233,15 +239,15 @@ class _Run(Generic[T, R, L]):
     def close(self) -> None:
         """Ends what still runs."""
         for member in self._members:
-            member.link.kill()
+            member.handle.kill()
         for member in self._members:
-            member.link.close()
+            member.handle.close()
         self._transport.close()
 
     def _heard(self, member: _Member[T, L]) -> Events[R]:
         """What a member says, or that it is gone; then its next task. Raises RefusedError."""
         try:
-            said = member.link.hear()
+            said = member.handle.hear()
         except GoneError as error:
             yield from self._gone(member, str(error))
             return
@@ -270,7 +276,7 @@ class _Run(Generic[T, R, L]):
             self._handed += member.task is not None
         member.at = _At.END if member.task is None else _At.TASK
         member.since = _now()
-        member.link.send(member.task)
+        member.handle.send(member.task)
 
     def _gone(self, member: _Member[T, L], why: str) -> Events[R]:
         """A worker is lost, and perhaps what it was doing."""
@@ -297,8 +303,8 @@ class _Run(Generic[T, R, L]):
 
     def _drop(self, member: _Member[T, L]) -> None:
         self._members.remove(member)
-        member.link.kill()
-        member.link.close()
+        member.handle.kill()
+        member.handle.close()
 
 
 def _event_of(member: _Member[T, L], said: R | Broke) -> Done[R] | Failed | Ended[R] | Lost:
@@ -314,7 +320,7 @@ def _event_of(member: _Member[T, L], said: R | Broke) -> Done[R] | Failed | Ende
 
 
 def said_of(work: Callable[[], object]) -> object:
-    """In a worker: what comes of its work, or what broke it, as a link carries it."""
+    """In a worker: what comes of its work, or what broke it, as a handle carries it."""
     try:
         with Caught("its work") as caught:
             return work()

@@ -22,8 +22,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class ProcessLink:
-    """See driver.Link."""
+class ProcessHandle:
+    """See driver.Handle."""
 
     def __init__(self, process: SpawnProcess, pipe: Connection) -> None:
         self._process = process
@@ -55,7 +55,7 @@ class ProcessLink:
 class ProcessTransport:
     """See driver.Transport."""
 
-    def open(self, make: MakeWorker[T, R], number: int) -> ProcessLink:
+    def open(self, make: MakeWorker[T, R], number: int) -> ProcessHandle:
         """Starts a process."""
         context = multiprocessing.get_context("spawn")
         pipe, its_end = context.Pipe()
@@ -70,22 +70,24 @@ class ProcessTransport:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         # Or nobody would notice that the worker has closed it.
         its_end.close()
-        return ProcessLink(process, pipe)
+        return ProcessHandle(process, pipe)
 
     def has_room(self) -> bool:
         """Always: the machine had room for the one that is gone."""
         return True
 
-    def wait(self, links: Sequence[ProcessLink], timeout_s: float) -> Sequence[ProcessLink]:
+    def wait(self, handles: Sequence[ProcessHandle], timeout_s: float) -> Sequence[ProcessHandle]:
         """Those whose pipe has something, or is closed."""
-        ready = set(map(id, wait([link.pipe for link in links], timeout=timeout_s)))
-        return [link for link in links if id(link.pipe) in ready]
+        ready = set(map(id, wait([handle.pipe for handle in handles], timeout=timeout_s)))
+        return [handle for handle in handles if id(handle.pipe) in ready]
 
     def close(self) -> None:
         """Nothing is left."""
 
 
-def process_pool(*, silent_s: float | None = None, losses_max: int = 1) -> DrivenPool[ProcessLink]:
+def process_pool(
+    *, silent_s: float | None = None, losses_max: int = 1
+) -> DrivenPool[ProcessHandle]:
     """A process for each worker. silent_s, losses_max: see DrivenPool"""
     return DrivenPool(ProcessTransport(), silent_s=silent_s, losses_max=losses_max)
 
