@@ -35,7 +35,7 @@ def test_no_script_looks_behind_the_end_of_the_truth(name: str) -> None:
     assert digest_with(of, LATE, is_continued=False) == digest_with(of, LATE, is_continued=True)
 
 
-@settings(max_examples=10_000 if IS_NIGHTLY else 40)
+@settings(max_examples=10_000 if IS_NIGHTLY else 20)
 @given(scenarios())
 def test_no_generated_scenario_does(of: Scenario) -> None:
     engine = msgspec.structs.replace(of.engine, drafter=DrafterKind.SCRIPTED)
