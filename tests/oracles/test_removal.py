@@ -31,7 +31,7 @@ from racegate.oracles.invariants import find_violations
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.ownership import find_misowned
 from racegate.oracles.stepwise import find_divergence
-from support import NAMES, checker, scenario
+from support import IS_NIGHTLY, NAMES, checker, scenario
 
 REPORT = Path(__file__).parents[2] / "reports" / "faults" / "matrix.json"
 SEEDED = [fault for fault in FAULTS if fault.kind is not FaultKind.CONTROL]
@@ -76,7 +76,10 @@ def lost(runs: dict[str, Judged], off: Oracle, among: frozenset[Oracle]) -> list
     ]
 
 
-@pytest.mark.parametrize("fault", SEEDED, ids=lambda fault: fault.name)
+# In CI the other half than the test of the matrix has, but for what the controls shift.
+@pytest.mark.parametrize(
+    "fault", SEEDED if IS_NIGHTLY else SEEDED[1::2], ids=lambda fault: fault.name
+)
 def test_an_oracle_switched_off_loses_exactly_what_it_alone_covers(fault: Fault) -> None:
     found = [row for row in matrix().rows if row.fault == fault.name]
     assert found, f"{fault.name} is not in the committed matrix: run `make matrix`"
