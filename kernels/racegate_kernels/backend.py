@@ -27,6 +27,7 @@ from racegate_kernels.count_correction import (
     select_accepted_triton,
 )
 from racegate_kernels.draft_inputs import draft_inputs_eager, draft_inputs_triton
+from racegate_kernels.draw_drafts import draw_drafts_eager, draw_drafts_triton
 from racegate_kernels.embedding import embedding_eager, embedding_triton
 from racegate_kernels.fill import fill_eager, fill_triton
 from racegate_kernels.gate import gate_eager, gate_triton
@@ -57,6 +58,7 @@ from racegate_kernels.state_migration import (
     migrate_windows_eager,
     migrate_windows_triton,
 )
+from racegate_kernels.verify_drawn import verify_drawn_eager, verify_drawn_triton
 from racegate_kernels.zero_blocks import zero_blocks_eager, zero_blocks_triton
 
 Kernel = Callable[..., Any]
@@ -86,11 +88,13 @@ class Backend:
     scatter_inputs: Kernel
     mask_logits: Kernel
     rejection_verify: Kernel
+    verify_drawn: Kernel
     accepted_count: Kernel
     accepted_count_first_hole: Kernel
     next_token: Kernel
     draft_inputs: Kernel
     scripted_draft: Kernel
+    draw_drafts: Kernel
     zero_blocks: Kernel
     fill: Kernel
     pad_tokens: Kernel
@@ -121,11 +125,13 @@ EAGER = Backend(
     scatter_inputs=scatter_inputs_eager,
     mask_logits=mask_logits_eager,
     rejection_verify=rejection_verify_eager,
+    verify_drawn=verify_drawn_eager,
     accepted_count=accepted_count_eager,
     accepted_count_first_hole=accepted_count_first_hole_eager,
     next_token=next_token_eager,
     draft_inputs=draft_inputs_eager,
     scripted_draft=scripted_draft_eager,
+    draw_drafts=draw_drafts_eager,
     zero_blocks=zero_blocks_eager,
     fill=fill_eager,
     pad_tokens=pad_tokens_eager,
@@ -160,11 +166,13 @@ def triton_backend() -> Backend:
         scatter_inputs=scatter_inputs_triton,
         mask_logits=mask_logits_triton,
         rejection_verify=rejection_verify_triton,
+        verify_drawn=verify_drawn_triton,
         accepted_count=accepted_count_triton,
         accepted_count_first_hole=accepted_count_first_hole_triton,
         next_token=next_token_triton,
         draft_inputs=draft_inputs_triton,
         scripted_draft=scripted_draft_triton,
+        draw_drafts=draw_drafts_triton,
         zero_blocks=zero_blocks_triton,
         fill=fill_triton,
         pad_tokens=pad_tokens_triton,

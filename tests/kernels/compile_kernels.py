@@ -123,6 +123,12 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     logits, sampled = model(n.rows, columns, n.vocab), tensor(n.rows, columns)
     temperature = tensor(n.rows, dtype=torch.float32)
     yield "rejection_verify", [logits, sampled, token, token, temperature, row, sampled], {}
+    weights = model(n.rows, n.drafts, n.vocab)
+    if n.vocab <= 4096 and dtype is not torch.bfloat16:
+        verified = [logits, sampled, token, token, temperature, row, weights, row, sampled]
+        yield "verify_drawn", verified, {}
+        drafted = [model(n.rows, n.vocab), temperature, row, row, tensor(n.rows, n.drafts), weights]
+        yield "draw_drafts", drafted, {"column": 0}
     yield "mask_logits", [logits, tensor(n.rows, columns, triton.cdiv(n.vocab, 32))], {}
     yield "zero_blocks", [state, row], {}
     yield "migrate_states", [state, row, row], {}

@@ -15,8 +15,7 @@ from racegate.engine.rows.planning import make_planner
 from racegate.engine.rows.preparation import logit_index
 from racegate.engine.state.buffers import StepOutputs, Twin
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import PrevStep, StepView, host_input_ids
-from racegate.history.trace import Owner
+from racegate.engine.state.view import PrevStep, StepView, expected_owners, host_input_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,18 +204,3 @@ class InputPrep:
 
     def _put(self, view: StepView, twin: Twin, values: np.ndarray) -> None:
         self._setup.put(twin, values, step=view.shape.step)
-
-
-def expected_owners(
-    view: StepView,
-    prev: PrevStep,
-    source: np.ndarray,  # [R] int32
-) -> tuple[tuple[int, Owner], ...]:
-    """(previous row, owner) pairs: whose value of the previous step each row means to read."""
-    if prev.is_none:
-        return ()
-    return tuple(
-        (row, (name, prev.step))
-        for name, row in zip(view.rows, source.tolist(), strict=True)
-        if row >= 0
-    )
