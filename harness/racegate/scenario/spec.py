@@ -72,7 +72,7 @@ class DrafterKind(StrEnum):
 
 
 class DraftSampling(StrEnum):
-    """random: an mtp draft is drawn, and verified against what it was drawn from."""
+    """random: drafts are drawn, and verified against what they were drawn from."""
 
     GREEDY = "greedy"
     RANDOM = "random"
@@ -131,6 +131,7 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
 class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
+    draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
     """
 

@@ -64,6 +64,7 @@ class DraftBase(NamedTuple):
     query_start: Array  # [R + 1] int32
     block_table: Array  # [R, M] int32
     positions: Array  # [T] int32
+    row_starts: Array  # [R + 1] int32, one token per row
 
 
 class DraftPlace(NamedTuple):
@@ -252,12 +253,11 @@ def _mtp_next(
     state: DraftState,
     place: DraftPlace,
     weights: DraftWeights,
-    row_starts: Array,  # [R + 1] int32, one token per row
     *,
     this: DraftPass,
 ) -> None:
     """A pass over the last draft of each row, with greedy drafts."""
-    logits = _next_logits(kernels, base, state, place, weights, row_starts, this=this)
+    logits = _next_logits(kernels, base, state, place, weights, this=this)
     fits = place.draft_positions < this.model_len_max
     state.drafts[:, this.column] = kernels.argmax(logits) * fits
 
@@ -269,12 +269,11 @@ def _drawn_next(
     place: DraftPlace,
     drawing: DraftDrawing,
     weights: DraftWeights,
-    row_starts: Array,  # [R + 1] int32, one token per row
     *,
     this: DraftPass,
 ) -> None:
     """The same with drafts that are drawn."""
-    logits = _next_logits(kernels, base, state, place, weights, row_starts, this=this)
+    logits = _next_logits(kernels, base, state, place, weights, this=this)
     fits = place.draft_positions < this.model_len_max
     kernels.draw_drafts(
         logits,
@@ -293,7 +292,6 @@ def _next_logits(
     state: DraftState,
     place: DraftPlace,
     weights: DraftWeights,
-    row_starts: Array,  # [R + 1] int32, one token per row
     *,
     this: DraftPass,
 ) -> Array:
@@ -302,11 +300,13 @@ def _next_logits(
     positions[...] = this.start(base.positions, base.last_index, base.query_start) + this.column
     fits = positions < this.model_len_max
     seq_lens[...] = (positions + 1) * fits
-    kernels.slot_mapping(positions, row_starts, base.block_table, slots, block_size=this.block_size)
+    kernels.slot_mapping(
+        positions, base.row_starts, base.block_table, slots, block_size=this.block_size
+    )
     slots[...] = (slots + 1) * fits - 1
     tokens = state.drafts[:, this.column - 1] + 0
     e = _draft_input(kernels, tokens, state.draft_hidden, weights)
-    rows = PagedRows(base.block_table, row_starts, seq_lens, positions, slots)
+    rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots)
     attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=this.heads)
     state.draft_hidden[...] = e
     return kernels.linear(kernels.norm(e), weights.lm_head)
