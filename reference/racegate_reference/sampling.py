@@ -118,14 +118,16 @@ def draw_against(
         return draw_token(logits, number=number, temperature=temperature)
     if logits.dtype == np.uint32:
         own, theirs = (list(map(int, x)) for x in (weights_of(logits, temperature), weights))
-        mixed = _mixed([w * sum(theirs) for w in own], [q * sum(own) for q in theirs], draft)
+        mixed = weights_against(
+            [w * sum(theirs) for w in own], [q * sum(own) for q in theirs], draft
+        )
         mark = (number * int(sum(mixed))) >> 32
         return Draw(next(v for v, upto in enumerate(accumulate(mixed)) if upto > mark), math.inf)
-    mixed = _mixed(softmax(logits / temperature).tolist(), weights.tolist(), draft)
+    mixed = weights_against(softmax(logits / temperature).tolist(), weights.tolist(), draft)
     return _draw_shares(np.array(mixed) / sum(mixed), number / 2**32)
 
 
-def _mixed(a: Sequence[float], b: Sequence[float], draft: int) -> Sequence[float]:
+def weights_against(a: Sequence[float], b: Sequence[float], draft: int) -> Sequence[float]:
     """m of every token, from two sequences of one sum; integers become as large as they get."""
     if a[draft] >= b[draft]:
         return [int(token == draft) for token in range(len(a))]
