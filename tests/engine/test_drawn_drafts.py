@@ -1,4 +1,4 @@
-"""Drawn drafts in the engine: beside everything else that a step can be, and where they mean less."""
+"""Drawn drafts in the engine: beside everything else that there is, and where they mean less."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from racegate.scenario.validation import validate
 from support import scenario
 
 NAME = "drawn-drafts"
+GRAPHS = {"graph_mode": GraphMode.FULL_DECODE}
 
 
 def turned(*, engine: dict[str, Any], **changes: Any) -> Scenario:
@@ -48,9 +49,7 @@ def of_temperature(temperature: float, *, modulus: int = 0) -> Scenario:
     [
         turned(engine={"depth": 4, "draft_len_max": 1}),
         turned(engine={"cache_mode": CacheMode.ALIGN, "depth": 1}),
-        turned(
-            engine={"graph_mode": GraphMode.FULL_DECODE}, events=(Preempt(step=5, request="B"),)
-        ),
+        turned(engine=GRAPHS, events=(Preempt(step=5, request="B"),)),
         of_temperature(9.0, modulus=5),
     ],
     ids=["depth", "align", "graphs-preempted", "grammar"],
