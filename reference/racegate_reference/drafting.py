@@ -66,6 +66,8 @@ def make_drafter(model: Model, engine: EngineSpec, path: Path) -> Drafter | None
             return None
         case DrafterKind.EXTRACT_HIDDEN_STATES:
             return ExtractHiddenStates(model, path)
+        case DrafterKind.NGRAM:
+            return Ngram(engine, path)
         case DrafterKind.MTP:
             return Mtp(model, engine, path)
         case _:
@@ -165,6 +167,28 @@ class Scripted:
         entries = self.entries(0, position + 1)[:, 0]
         positions = np.arange(position + 1, dtype=np.uint32)
         return int(np.sum(mix(entries + positions * DIGEST_STRIDE), dtype=np.uint32))
+
+
+class Ngram:
+    """What followed the last token where it stood before: no model, and often no draft."""
+
+    def __init__(self, engine: EngineSpec, path: Path) -> None:
+        self._draft_len_max = engine.draft_len_max
+        self._path = path
+
+    def propose(self, sampled: Sampled) -> Drafts:
+        end = sampled.position + 1  # of the last token
+        last = self._path.token(end)
+        for place in range(end - 1, 0, -1):
+            if self._path.token(place) == last:
+                found = self._path.tokens(place + 1, min(place + 1 + self._draft_len_max, end + 1))
+                break
+        else:
+            found = ()
+        return Drafts((*found, *[-1] * (self._draft_len_max - len(found))))
+
+    def entries(self, start: int, stop: int) -> Array:
+        return np.array(self._path.tokens(start + 1, stop + 1), dtype=np.int32)[:, None]
 
 
 class ExtractHiddenStates:

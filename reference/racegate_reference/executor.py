@@ -54,7 +54,10 @@ class RequestExecutor:
         proposed = NO_DRAFTS
         end, target = known, self._target(entry)
         if not entry.chunk:
-            emitted = verify(drafts, self._draws(entry, live.drafts, known=known))
+            emitted = verify(
+                [draft for draft in drafts if draft >= 0],
+                self._draws(entry, live.drafts, known=known),
+            )
             end = known - 1 + len(emitted)
             proposed = self._propose(Sampled(position=end - 1, tokens=emitted, target=target))
         live.final, live.accepted_last, live.drafts = end, max(1, len(emitted)), proposed
@@ -63,7 +66,7 @@ class RequestExecutor:
             start=start,
             end=end,
             selecting=selecting,
-            inputs=self.path.tokens(start, known) + drafts,
+            inputs=self.path.tokens(start, known) + tuple(max(0, draft) for draft in drafts),
             emitted=emitted,
             target=target,
             proposed=proposed.tokens,

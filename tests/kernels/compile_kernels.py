@@ -145,12 +145,14 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     yield "correct_computed", [row] * 6, {}
     yield "select_accepted", [row] * 4, {}
     yield "scatter_inputs", [token, query_start, row, row, row, drafts], {}
+    yield "trim_drafts", [drafts, row, row, query_start, sampled, token], {}
     yield "accepted_count", [sampled, row], {}
     yield "accepted_count_first_hole", [sampled, row], {}
     options = {"vocab_size": n.vocab, "mask_discarded": 1}
     yield "next_token", [sampled, row, row, row, row], options
     yield "draft_inputs", [token, query_start, row, row, row, token, row], {}
     cache, rows = tensor(BLOCKS, BLOCK_SIZE, 1), [row, row, table, row, row]
+    yield "ngram_draft", [token, row, table, cache, drafts], {}
     args = [token, token, token, *rows, truth, truth, cache, drafts]
     yield "scripted_draft", args, {"vocab_size": n.vocab}
     yield "fill", [row], {"value": 1}

@@ -68,7 +68,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=_with_drawn_drafts(pick, engine),
+        engine=_with_late_drafters(pick, engine),
         requests=requests,
         events=events,
     )
@@ -134,12 +134,14 @@ def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
     )
 
 
-def _with_drawn_drafts(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Drawn last, so that everything else is what it was before there were such drafts."""
+def _with_late_drafters(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Picked last and in the place of mtp, so that everything else is what it was without them."""
     if engine.drafter is not DrafterKind.MTP:
         return engine
-    sampling = one_of(pick, (DraftSampling.GREEDY, DraftSampling.RANDOM))
-    return msgspec.structs.replace(engine, draft_sampling=sampling)
+    drafts = one_of(pick, (DraftSampling.GREEDY, DraftSampling.RANDOM, DrafterKind.NGRAM))
+    if isinstance(drafts, DraftSampling):
+        return msgspec.structs.replace(engine, draft_sampling=drafts)
+    return msgspec.structs.replace(engine, drafter=drafts)
 
 
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:

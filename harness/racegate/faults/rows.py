@@ -124,7 +124,7 @@ class LiveRowDraftWeights(NoDraftWeights):
         shape = (sizes.rows, sizes.drafts, sizes.drawn_vocab)
         self._setup = setup
         self._twin = Twin(
-            device.host_buffer("live_weights_cpu", shape, sizes.draft_weight),
+            device.host_buffer("draft_weights_cpu", shape, sizes.draft_weight),
             device.device_buffer(
                 "live_weights_gpu", shape, sizes.draft_weight, stream=setup.compute
             ),

@@ -69,6 +69,12 @@ class DrafterKind(StrEnum):
     SCRIPTED = "scripted"
     MTP = "mtp"
     EXTRACT_HIDDEN_STATES = "extract_hidden_states"
+    NGRAM = "ngram"
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether it may propose fewer drafts than were asked for, or none."""
+        return self is DrafterKind.NGRAM
 
 
 class DraftSampling(StrEnum):
@@ -267,6 +273,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     masked_rows: int = 0
     drawn_drafts: int = 0
     draft_weight_moves: int = 0
+    missing_drafts: int = 0
 
 
 class Scenario(StrictStruct, frozen=True, kw_only=True):

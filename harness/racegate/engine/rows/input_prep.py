@@ -127,6 +127,8 @@ class InputPrep:
         self._correct(view, prev, outputs, sources)
         self._place(view)
         self._scatter(view, prev, outputs)
+        if self._setup.scenario.engine.drafter.may_miss:
+            self._trim(view, prev, outputs)
 
     def _correct(
         self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
@@ -200,6 +202,24 @@ class InputPrep:
                 "prev_drafts": reads(outputs.drafts, expect=drafted),
             },
             step=view.shape.step,
+        )
+
+    def _trim(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> None:
+        """Only the device knows how many drafts the previous step proposed."""
+        inputs, shape = self._setup.inputs, view.shape
+        has_drafts = np.where(view.draft_lens > 0, view.prev_positions, -1)
+        drafted = expected_owners(view, prev, has_drafts)
+        self._setup.kernels.launch_kernel(
+            "trim_drafts",
+            {
+                "prev_drafts": reads(outputs.drafts, expect=drafted),
+                "prev_positions": reads(inputs.prev_positions.gpu, shape.rows),
+                "draft_lens": reads(inputs.draft_lens.gpu, shape.rows),
+                "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+                "logit_index": updates(inputs.logit_index.gpu, shape.rows),
+                "input_ids": updates(inputs.input_ids.gpu, shape.tokens),
+            },
+            step=shape.step,
         )
 
     def _put(self, view: StepView, twin: Twin, values: np.ndarray) -> None:

@@ -133,6 +133,12 @@ SETTINGS = (
         k="1",
     ),
     _setting(
+        "drafter",
+        str(DrafterKind.NGRAM),
+        "only the device knows how many drafts there are, if any",
+        k=K_VALUES[1:],
+    ),
+    _setting(
         "draft_sampling",
         str(DraftSampling.RANDOM),
         "what drafts were drawn from is needed a step later",
