@@ -67,7 +67,7 @@ def make_drafter(model: Model, engine: EngineSpec, path: Path) -> Drafter | None
         case DrafterKind.EXTRACT_HIDDEN_STATES:
             return ExtractHiddenStates(model, path)
         case DrafterKind.NGRAM:
-            return Ngram(engine, path)
+            return NgramDrafter(engine, path)
         case DrafterKind.MTP:
             return Mtp(model, engine, path)
         case _:
@@ -169,7 +169,7 @@ class Scripted:
         return int(np.sum(mix(entries + positions * DIGEST_STRIDE), dtype=np.uint32))
 
 
-class Ngram:
+class NgramDrafter:
     """What followed the last token where it stood before: no model, and often no draft."""
 
     def __init__(self, engine: EngineSpec, path: Path) -> None:
