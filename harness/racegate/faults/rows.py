@@ -10,7 +10,7 @@ from racegate.device.protocol import HostBuffer, Use, reads, writes
 from racegate.engine.decode.draft_weights import (
     DeviceDraftWeights,
     NoDraftWeights,
-    count_weighed,
+    count_drawn,
 )
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.rows.parts import RowParts, row_tables
@@ -147,7 +147,7 @@ class LiveRowDraftWeights(NoDraftWeights):
 
     def given(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> Mapping[str, Use]:
         """What was uploaded, by the row that the request has now."""
-        count_weighed(self._setup.counters, view)
+        count_drawn(self._setup, view)
         rows = view.shape.rows
         return {
             "draft_weights": reads(self._twin.gpu),

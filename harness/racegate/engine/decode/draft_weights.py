@@ -14,7 +14,6 @@ import numpy as np
 
 from racegate.device.protocol import HostBuffer, Use, reads
 from racegate.engine.state.buffers import StepOutputs
-from racegate.engine.state.counters import Counters
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView, expected_owners
 
@@ -69,7 +68,7 @@ class DeviceDraftWeights(NoDraftWeights):
 
     def given(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> Mapping[str, Use]:
         """Those of the previous step, by previous row."""
-        count_weighed(self._setup.counters, view)
+        count_drawn(self._setup, view)
         assert outputs.draft_weights is not None
         drafted = np.where(view.draft_lens > 0, view.prev_positions, -1)
         owners = expected_owners(view, prev, drafted)
@@ -79,9 +78,10 @@ class DeviceDraftWeights(NoDraftWeights):
         }
 
 
-def count_weighed(counters: Counters, view: StepView) -> None:
-    """Counts what a step verifies against weights."""
-    has_drafts = view.draft_lens > 0
-    moved = has_drafts & (view.prev_positions != np.arange(view.shape.rows))
-    counters.add("drawn_drafts", int(view.draft_lens.sum()))
-    counters.add("draft_weight_moves", int(moved.sum()))
+def count_drawn(setup: Setup, view: StepView) -> None:
+    """Counts what a step verifies against weights; drafts of greedy requests are not drawn."""
+    greedy = {request.name for request in setup.scenario.requests if request.temperature == 0.0}
+    drawn = np.where([name in greedy for name in view.rows], 0, view.draft_lens)
+    moved = (drawn > 0) & (view.prev_positions != np.arange(view.shape.rows))
+    setup.counters.add("drawn_drafts", int(drawn.sum()))
+    setup.counters.add("draft_weight_moves", int(moved.sum()))
