@@ -22,7 +22,7 @@ from racegate_kernels.numerics import Array
 Start = Callable[[Array, Array, Array], Array]
 
 
-class DraftParameters(NamedTuple):
+class DraftLayerWeights(NamedTuple):
     """Parameters of the draft layer, and those it shares with the model; shapes: model/weights."""
 
     embed: Array
@@ -197,7 +197,7 @@ def _mtp_first(
     inputs: DraftInputs,
     rows: PagedRows,
     state: DraftState,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     heads: int,
 ) -> None:
@@ -212,7 +212,7 @@ def _drawn_first(
     rows: PagedRows,
     state: DraftState,
     drawing: DraftDrawing,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     heads: int,
 ) -> None:
@@ -235,7 +235,7 @@ def _first_logits(
     inputs: DraftInputs,
     rows: PagedRows,
     state: DraftState,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     heads: int,
 ) -> Array:
@@ -252,7 +252,7 @@ def _mtp_next(
     base: DraftBase,
     state: DraftState,
     place: DraftPlace,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     this: DraftPass,
 ) -> None:
@@ -268,7 +268,7 @@ def _drawn_next(
     state: DraftState,
     place: DraftPlace,
     drawing: DraftDrawing,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     this: DraftPass,
 ) -> None:
@@ -291,7 +291,7 @@ def _next_logits(
     base: DraftBase,
     state: DraftState,
     place: DraftPlace,
-    weights: DraftParameters,
+    weights: DraftLayerWeights,
     *,
     this: DraftPass,
 ) -> Array:
@@ -312,11 +312,13 @@ def _next_logits(
     return kernels.linear(kernels.norm(e), weights.lm_head)
 
 
-def _attention(weights: DraftParameters) -> AttentionWeights:
+def _attention(weights: DraftLayerWeights) -> AttentionWeights:
     return AttentionWeights(weights.qkv_proj, weights.out_proj)
 
 
-def _draft_input(kernels: Backend, tokens: Array, hidden: Array, weights: DraftParameters) -> Array:
+def _draft_input(
+    kernels: Backend, tokens: Array, hidden: Array, weights: DraftLayerWeights
+) -> Array:
     """fc @ concat(norm(embedding), norm(hidden)), as two products."""
     embedded = kernels.norm(kernels.embedding(tokens, weights.embed))
     token_part = kernels.linear(embedded, weights.fc_token)
