@@ -27,6 +27,7 @@ from racegate_kernels.count_correction import (
     select_accepted_triton,
 )
 from racegate_kernels.draft_inputs import draft_inputs_eager, draft_inputs_triton
+from racegate_kernels.draw_drafts import draw_drafts_eager, draw_drafts_triton
 from racegate_kernels.embedding import embedding_eager, embedding_triton
 from racegate_kernels.fill import fill_eager, fill_triton
 from racegate_kernels.gate import gate_eager, gate_triton
@@ -36,6 +37,7 @@ from racegate_kernels.linear import linear_eager, linear_triton
 from racegate_kernels.mamba2_update import mamba2_update_eager, mamba2_update_triton
 from racegate_kernels.mask_logits import mask_logits_eager, mask_logits_triton
 from racegate_kernels.next_token import next_token_eager, next_token_triton
+from racegate_kernels.ngram_draft import ngram_draft_eager, ngram_draft_triton
 from racegate_kernels.norm import head_norm_eager, head_norm_triton, norm_eager, norm_triton
 from racegate_kernels.pad_batch import (
     pad_rows_eager,
@@ -57,6 +59,8 @@ from racegate_kernels.state_migration import (
     migrate_windows_eager,
     migrate_windows_triton,
 )
+from racegate_kernels.trim_drafts import trim_drafts_eager, trim_drafts_triton
+from racegate_kernels.verify_drawn import verify_drawn_eager, verify_drawn_triton
 from racegate_kernels.zero_blocks import zero_blocks_eager, zero_blocks_triton
 
 Kernel = Callable[..., Any]
@@ -84,13 +88,17 @@ class Backend:
     correct_computed: Kernel
     select_accepted: Kernel
     scatter_inputs: Kernel
+    trim_drafts: Kernel
     mask_logits: Kernel
     rejection_verify: Kernel
+    verify_drawn: Kernel
     accepted_count: Kernel
     accepted_count_first_hole: Kernel
     next_token: Kernel
     draft_inputs: Kernel
     scripted_draft: Kernel
+    draw_drafts: Kernel
+    ngram_draft: Kernel
     zero_blocks: Kernel
     fill: Kernel
     pad_tokens: Kernel
@@ -119,13 +127,17 @@ EAGER = Backend(
     correct_computed=correct_computed_eager,
     select_accepted=select_accepted_eager,
     scatter_inputs=scatter_inputs_eager,
+    trim_drafts=trim_drafts_eager,
     mask_logits=mask_logits_eager,
     rejection_verify=rejection_verify_eager,
+    verify_drawn=verify_drawn_eager,
     accepted_count=accepted_count_eager,
     accepted_count_first_hole=accepted_count_first_hole_eager,
     next_token=next_token_eager,
     draft_inputs=draft_inputs_eager,
     scripted_draft=scripted_draft_eager,
+    draw_drafts=draw_drafts_eager,
+    ngram_draft=ngram_draft_eager,
     zero_blocks=zero_blocks_eager,
     fill=fill_eager,
     pad_tokens=pad_tokens_eager,
@@ -158,13 +170,17 @@ def triton_backend() -> Backend:
         correct_computed=correct_computed_triton,
         select_accepted=select_accepted_triton,
         scatter_inputs=scatter_inputs_triton,
+        trim_drafts=trim_drafts_triton,
         mask_logits=mask_logits_triton,
         rejection_verify=rejection_verify_triton,
+        verify_drawn=verify_drawn_triton,
         accepted_count=accepted_count_triton,
         accepted_count_first_hole=accepted_count_first_hole_triton,
         next_token=next_token_triton,
         draft_inputs=draft_inputs_triton,
         scripted_draft=scripted_draft_triton,
+        draw_drafts=draw_drafts_triton,
+        ngram_draft=ngram_draft_triton,
         zero_blocks=zero_blocks_triton,
         fill=fill_triton,
         pad_tokens=pad_tokens_triton,

@@ -40,13 +40,31 @@ def rejection_verify_eager(
     token = np.where(used, logit_index, 0)
     place = gather_eager(positions, token) + 1
     drawn = draw_tokens_eager(logits, temperature[:, None], seed[:, None], place)
-    has_draft = np.zeros_like(used)
-    has_draft[:, :-1] = used[:, 1:]
-    draft = input_ids[np.minimum(token + 1, len(input_ids) - 1)]
-    goes_on = has_draft & (drawn == draft)
-    emitted = used.copy()
+    emit_eager(drawn, logit_index, input_ids, sampled)
+
+
+def emit_eager(drawn: Array, logit_index: Array, input_ids: Array, sampled: Array) -> None:
+    """Of the tokens drawn, those up to the first that differs from its draft.
+
+    drawn, logit_index: [R, 1 + K] int32; input_ids: [T_max] int32
+    sampled: [R, 1 + K] int32, written
+    """
+    emitted = logit_index >= 0
+    has_draft = np.zeros_like(emitted)
+    has_draft[:, :-1] = emitted[:, 1:]
+    goes_on = has_draft & (drawn == drafts_of_eager(logit_index, input_ids))
     emitted[:, 1:] &= np.logical_and.accumulate(goes_on[:, :-1], axis=1)
     sampled[...] = np.where(emitted, drawn, -1)
+
+
+def drafts_of_eager(logit_index: Array, input_ids: Array) -> Array:
+    """[R, 1 + K] int32: the input behind each logit row; the last one's is another row's.
+
+    logit_index: [R, 1 + K] int32; input_ids: [T_max] int32
+    """
+    behind = np.minimum(np.maximum(logit_index, 0) + 1, len(input_ids) - 1)
+    drafts: Array = input_ids[behind]
+    return drafts
 
 
 def draw_tokens_eager(logits: Array, temperature: Array, seed: Array, positions: Array) -> Array:
@@ -72,12 +90,30 @@ def _draw_exact(logits: Array, temperature: Array, number: Array) -> Array:
 
     logits: [..., V] uint32; temperature: [...] float32, number: [...] uint32
     """
+    return drawn_by_weight_eager(exact_weights_eager(logits, temperature), number)
+
+
+def exact_weights_eager(logits: Array, temperature: Array) -> Array:
+    """What each token weighs in exact, int64 [..., V].
+
+    logits: [..., V] uint32; temperature: [...] float32
+    """
     level = (logits >> 16).astype(np.int64)
     quarter = np.maximum(np.rint(256.0 * temperature).astype(np.int64), 1)
     below = level.max(axis=-1, keepdims=True) - level
-    weight = np.int64(65536) >> np.minimum(below // (8 * quarter)[..., None], 31)
+    weight: Array = np.int64(65536) >> np.minimum(below // (8 * quarter)[..., None], 31)
+    return weight
+
+
+def drawn_by_weight_eager(weight: Array, number: Array) -> Array:
+    """The first token whose cumulated weight exceeds the number's part of all, [...] int32.
+
+    weight: [..., V] int64, of a sum below 2^63; number: [...] uint32
+    """
     total = np.cumsum(weight, axis=-1)
-    mark = (number.astype(np.uint64) * total[..., -1].astype(np.uint64)) >> np.uint64(32)
+    high, low = np.divmod(total[..., -1].astype(np.uint64), np.uint64(1 << 32))
+    number = number.astype(np.uint64)
+    mark = number * high + (number * low >> np.uint64(32))
     return (total <= mark[..., None].astype(np.int64)).sum(axis=-1).astype(np.int32)
 
 
@@ -86,13 +122,29 @@ def _draw_float(logits: Array, temperature: Array, number: Array) -> Array:
 
     logits: [..., V] float32; temperature: [...] float32, number: [...] uint32
     """
+    return drawn_by_share_eager(float_weights_eager(logits, temperature), number)
+
+
+def float_weights_eager(logits: Array, temperature: Array) -> Array:
+    """What each token weighs in float, at most 1, float32 [..., V].
+
+    logits: [..., V] float32; temperature: [...] float32
+    """
     scaled = logits / np.where(temperature > 0, temperature, 1).astype(np.float32)[..., None]
-    weight = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    weight: Array = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    return weight
+
+
+def drawn_by_share_eager(weight: Array, number: Array) -> Array:
+    """The first token whose cumulated share exceeds the number's, [...] int32.
+
+    weight: [..., V] float32; number: [...] uint32
+    """
     share = np.cumsum(weight, axis=-1) / weight.sum(axis=-1, keepdims=True)
     mark = (number.astype(np.float64) / 2.0**32).astype(np.float32)
     chosen = (share <= mark[..., None]).sum(axis=-1)
     # Rounded, the last share may not exceed the mark; what weighs nothing is not drawn even then.
-    last = logits.shape[-1] - 1 - (weight[..., ::-1] > 0).argmax(axis=-1)
+    last = weight.shape[-1] - 1 - (weight[..., ::-1] > 0).argmax(axis=-1)
     return np.minimum(chosen, last).astype(np.int32)
 
 
@@ -122,7 +174,7 @@ def rejection_verify_triton(
         BLOCK=block_of(vocab_size, most=BLOCK_ELEMENTS),
         EXACT=is_exact_tensor(logits),
     )
-    _verify_kernel[(cdiv(rows, BLOCK_R),)](
+    emit_kernel[(cdiv(rows, BLOCK_R),)](
         drawn,
         logit_index,
         input_ids,
@@ -157,14 +209,14 @@ def _draw_kernel(
         place = load_or_poison(p_positions, i_token, tokens_max) + 1
         seed = tl.load(p_seed + i_row).to(tl.uint32, bitcast=True)
         number = mix(mix(seed) + place.to(tl.uint32, bitcast=True) * T_GOLDEN)
-        token = _draw(p_logits_row, temperature, number, VOCAB, BLOCK, EXACT)
+        token = draw(p_logits_row, temperature, number, VOCAB, BLOCK, EXACT)
     else:
         token = argmax(p_logits_row, VOCAB, BLOCK, EXACT)
     tl.store(p_drawn + i_logit, token)
 
 
 @triton.jit
-def _draw(
+def draw(
     p_logits_row, temperature, number, VOCAB: tl.constexpr, BLOCK: tl.constexpr, EXACT: tl.constexpr
 ):
     """The token that a uint32 number draws by inverse distribution function.
@@ -174,7 +226,7 @@ def _draw(
     neighbour's: counting the shares up to the mark could end on such a token.
     """
     if EXACT:
-        heat = _quantised(temperature)
+        heat = quantised(temperature)
         top = tl.full([], 0, tl.int32)
         total = tl.full([], 0, tl.int64)
     else:
@@ -183,11 +235,11 @@ def _draw(
         total = tl.full([], 0, tl.float32)
     for i_v in range(0, VOCAB, BLOCK):
         o_v = i_v + tl.arange(0, BLOCK)
-        top = tl.maximum(top, tl.max(_level(p_logits_row, o_v, heat, VOCAB, EXACT), 0))
+        top = tl.maximum(top, tl.max(level(p_logits_row, o_v, heat, VOCAB, EXACT), 0))
     cumulated = total
     for i_v in range(0, VOCAB, BLOCK):
         o_v = i_v + tl.arange(0, BLOCK)
-        b_weight = _weight(p_logits_row, o_v, heat, top, VOCAB, EXACT)
+        b_weight = weight(p_logits_row, o_v, heat, top, VOCAB, EXACT)
         total += tl.sum(b_weight, 0).to(total.dtype)
     if EXACT:
         mark = ((number.to(tl.uint64) * total.to(tl.uint64)) >> 32).to(tl.int64)
@@ -197,7 +249,7 @@ def _draw(
     last = tl.full([], 0, tl.int32)
     for i_v in range(0, VOCAB, BLOCK):
         o_v = i_v + tl.arange(0, BLOCK)
-        b_weight = _weight(p_logits_row, o_v, heat, top, VOCAB, EXACT)
+        b_weight = weight(p_logits_row, o_v, heat, top, VOCAB, EXACT)
         b_share = cumulated + tl.cumsum(b_weight, 0).to(total.dtype)
         cumulated += tl.sum(b_weight, 0).to(total.dtype)
         if not EXACT:
@@ -211,7 +263,7 @@ def _draw(
 
 
 @triton.jit
-def _quantised(temperature):
+def quantised(temperature):
     """256 times the temperature, rounded half to even as by np.rint, at least 1, as int32.
 
     From 8192 on all levels weigh the same, so the upper bound changes nothing.
@@ -225,7 +277,7 @@ def _quantised(temperature):
 
 
 @triton.jit
-def _level(p_logits_row, o_v, heat, VOCAB: tl.constexpr, EXACT: tl.constexpr):
+def level(p_logits_row, o_v, heat, VOCAB: tl.constexpr, EXACT: tl.constexpr):
     """What is compared: the upper half of an exact logit, a float logit over the temperature."""
     b_logits = widen(tl.load(p_logits_row + o_v, mask=o_v < VOCAB, other=0), EXACT)
     if EXACT:
@@ -236,9 +288,9 @@ def _level(p_logits_row, o_v, heat, VOCAB: tl.constexpr, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _weight(p_logits_row, o_v, heat, top, VOCAB: tl.constexpr, EXACT: tl.constexpr):
+def weight(p_logits_row, o_v, heat, top, VOCAB: tl.constexpr, EXACT: tl.constexpr):
     """The weight of each token; 0 behind the vocabulary."""
-    b_level = _level(p_logits_row, o_v, heat, VOCAB, EXACT)
+    b_level = level(p_logits_row, o_v, heat, VOCAB, EXACT)
     if EXACT:
         b_halvings = tl.minimum((top - b_level) // (8 * heat), 31)
         b_weight = tl.where(o_v < VOCAB, 65536 >> b_halvings, 0)
@@ -248,7 +300,7 @@ def _weight(p_logits_row, o_v, heat, top, VOCAB: tl.constexpr, EXACT: tl.constex
 
 
 @triton.jit(do_not_specialize=["rows", "tokens_max"])
-def _verify_kernel(
+def emit_kernel(
     p_drawn,  # [R, 1 + K] int32, read
     p_logit_index,  # [R, 1 + K] int32, read
     p_input_ids,  # [T_max] int32, read

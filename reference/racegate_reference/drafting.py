@@ -12,7 +12,13 @@ from racegate.scenario.spec import DrafterKind, EngineSpec
 from racegate_reference.model import Model, attention, empty_cache, head
 from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix, mix_word
 from racegate_reference.paths import Path
-from racegate_reference.sampling import greedy
+from racegate_reference.sampling import (
+    Draw,
+    draft_number_at,
+    draft_weights_of,
+    draw_draft,
+    greedy,
+)
 
 DIGEST_STRIDE = 0xC2B2AE35
 
@@ -29,10 +35,13 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Drafts(msgspec.Struct, frozen=True):
-    """k drafts, and the smallest margin of the decisions that made them."""
+    """k drafts, and the smallest margin of the decisions that made them. weights: [V] of each, what
+    it was drawn from, if the drafter draws; a greedy one has all the weight.
+    """
 
     tokens: tuple[int, ...]
     margin: float = math.inf
+    weights: tuple[Array, ...] = ()
 
 
 class Drafter(Protocol):
@@ -57,6 +66,8 @@ def make_drafter(model: Model, engine: EngineSpec, path: Path) -> Drafter | None
             return None
         case DrafterKind.EXTRACT_HIDDEN_STATES:
             return ExtractHiddenStates(model, path)
+        case DrafterKind.NGRAM:
+            return NgramDrafter(engine, path)
         case DrafterKind.MTP:
             return Mtp(model, engine, path)
         case _:
@@ -72,22 +83,35 @@ class Mtp:
         self._path = path
         self._kv = empty_cache(model)
         self._hidden: list[Array] = []
+        # Drafts that are not drawn are drawn greedily, whatever the request asks for.
+        self._temperature = path.request.temperature if engine.draws_drafts else 0.0
 
     def propose(self, sampled: Sampled) -> Drafts:
         self._compute(sampled.position + 1)
         hidden, kv = self._hidden[sampled.position], self._kv[: sampled.position + 1]
         tokens: list[int] = []
+        weights: list[Array] = []
         margin = math.inf
         for place in range(self._engine.draft_len_max):
             if sampled.position + place >= self._engine.model_len_max:
                 tokens.append(0)
+                weights.append(np.zeros(self._model.spec.vocab_size))
                 continue
             if place > 0:
                 hidden, kv = self._pass(tokens[-1], hidden, kv)
-            draw = greedy(head(self._model, hidden))
+            logits = head(self._model, hidden)
+            draw = self._draw(logits, position=sampled.position + 2 + place)
+            weights.append(draft_weights_of(logits, self._temperature))
             tokens.append(draw.token)
             margin = min(margin, draw.margin)
-        return Drafts(tuple(tokens), margin)
+        return Drafts(tuple(tokens), margin, tuple(weights))
+
+    def _draw(self, logits: Array, *, position: int) -> Draw:
+        """The draft for a position, from its logits [V]."""
+        if self._temperature == 0.0:
+            return greedy(logits)
+        weights = draft_weights_of(logits, self._temperature)
+        return draw_draft(weights, draft_number_at(self._path.request.seed, position))
 
     def entries(self, start: int, stop: int) -> Array:
         self._compute(stop)
@@ -143,6 +167,28 @@ class Scripted:
         entries = self.entries(0, position + 1)[:, 0]
         positions = np.arange(position + 1, dtype=np.uint32)
         return int(np.sum(mix(entries + positions * DIGEST_STRIDE), dtype=np.uint32))
+
+
+class NgramDrafter:
+    """What followed the last token where it stood before: no model, and often no draft."""
+
+    def __init__(self, engine: EngineSpec, path: Path) -> None:
+        self._draft_len_max = engine.draft_len_max
+        self._path = path
+
+    def propose(self, sampled: Sampled) -> Drafts:
+        end = sampled.position + 1  # of the last token
+        last = self._path.token(end)
+        for place in range(end - 1, 0, -1):
+            if self._path.token(place) == last:
+                found = self._path.tokens(place + 1, min(place + 1 + self._draft_len_max, end + 1))
+                break
+        else:
+            found = ()
+        return Drafts((*found, *[-1] * (self._draft_len_max - len(found))))
+
+    def entries(self, start: int, stop: int) -> Array:
+        return np.array(self._path.tokens(start + 1, stop + 1), dtype=np.int32)[:, None]
 
 
 class ExtractHiddenStates:

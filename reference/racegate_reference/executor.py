@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario
@@ -10,8 +11,10 @@ from racegate_reference.blocks import cdiv
 from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
 from racegate_reference.frames import Entry, Result
 from racegate_reference.model import Model
-from racegate_reference.paths import Path, Paths
+from racegate_reference.paths import EmittedPath, Path, Paths
 from racegate_reference.sampling import verify
+
+NO_DRAFTS = Drafts(())
 
 
 @dataclass(slots=True)
@@ -21,14 +24,14 @@ class Carried:
     final: F, tokens whose state is final
     accepted_last: a of the last step (1 if it did not sample)
     column: of the running state (align, offload), None before the first step.
-    drafts: of the last step.
+    drafts: of the last step, with what they were drawn from.
     """
 
     incarnation: int
     final: int
     accepted_last: int = 1
     column: int | None = None
-    drafts: tuple[int, ...] = ()
+    drafts: Drafts = NO_DRAFTS
 
 
 class RequestExecutor:
@@ -44,30 +47,47 @@ class RequestExecutor:
     def execute(self, entry: Entry) -> Result:
         """Runs the entry; only what is kept is computed."""
         live = self._live_of(entry)
-        start, drafts = live.final, live.drafts[: entry.drafts]
+        start, drafts = live.final, live.drafts.tokens[: entry.drafts]
         known = start + entry.tokens - entry.drafts
         selecting = self._selecting(live, end=start + entry.tokens)
         emitted: tuple[int, ...] = ()
-        proposed = Drafts(())
+        proposed = NO_DRAFTS
         end, target = known, self._target(entry)
         if not entry.chunk:
-            emitted = verify(drafts, lambda place: self.path.token(known + place))
+            emitted = verify(
+                [draft for draft in drafts if draft >= 0],
+                self._draws(entry, live.drafts, known=known),
+            )
             end = known - 1 + len(emitted)
             proposed = self._propose(Sampled(position=end - 1, tokens=emitted, target=target))
-        live.final, live.accepted_last, live.drafts = end, max(1, len(emitted)), proposed.tokens
+        live.final, live.accepted_last, live.drafts = end, max(1, len(emitted)), proposed
         return Result(
             entry=entry,
             start=start,
             end=end,
             selecting=selecting,
-            inputs=self.path.tokens(start, known) + drafts,
+            inputs=self.path.tokens(start, known) + tuple(max(0, draft) for draft in drafts),
             emitted=emitted,
             target=target,
             proposed=proposed.tokens,
+            weights=proposed.weights,
             margin=min(
                 [proposed.margin, *(self.path.margin(known + i) for i in range(len(emitted)))]
             ),
         )
+
+    def _draws(self, entry: Entry, drafts: Drafts, *, known: int) -> Callable[[int], int]:
+        """What draws the token so many places behind the last committed one."""
+        path = self.path
+        if not isinstance(path, EmittedPath):
+            return lambda place: path.token(known + place)
+
+        def emit(place: int) -> int:
+            if place == entry.drafts:
+                return path.emit(None, None)
+            return path.emit(drafts.tokens[place], drafts.weights[place])
+
+        return emit
 
     def _live_of(self, entry: Entry) -> Carried:
         """The incarnation's state; a new one starts where the entry does, which is exact then."""
@@ -89,7 +109,14 @@ class RequestExecutor:
         return min(accepts[entry.round % len(accepts)], 1 + self._engine.draft_len_max)
 
     def _propose(self, sampled: Sampled) -> Drafts:
-        return Drafts(()) if self.drafter is None else self.drafter.propose(sampled)
+        return NO_DRAFTS if self.drafter is None else self.drafter.propose(sampled)
+
+
+def _path_of(scenario: Scenario, request: Request, paths: Paths) -> Path:
+    """What is emitted where drawn drafts decide it, else plain decoding."""
+    if scenario.engine.draws_drafts and request.temperature > 0.0:
+        return paths.emitted_path(scenario.model, request)
+    return paths.path(scenario.model, request)
 
 
 class Executor:
@@ -99,7 +126,7 @@ class Executor:
         model, engine = paths.model(scenario.model), scenario.engine
         self.requests = {
             request.name: RequestExecutor(
-                model, engine, request, paths.path(scenario.model, request)
+                model, engine, request, _path_of(scenario, request, paths)
             )
             for request in scenario.requests
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from racegate_reference.numbers import Array
 from racegate_reference.rows import Region
 
 
@@ -35,6 +36,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     selecting: the count that selects the live state the step starts from.
     inputs: [n] token ids; emitted: the a sampled tokens, none for a chunk; target: of the drafter.
     proposed: the drafts for the next step, none for a chunk; margin: of the closest decision.
+    weights: [V] of each draft proposed, where drafts are drawn.
     """
 
     entry: Entry
@@ -46,6 +48,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     target: int
     proposed: tuple[int, ...]
     margin: float
+    weights: tuple[Array, ...]
 
 
 class Frame(msgspec.Struct, frozen=True):

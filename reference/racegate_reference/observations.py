@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, Scenario, Zeroing
+from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, Numerics, Scenario, Zeroing
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model
@@ -103,6 +103,8 @@ class StepObserver:
             "next_token": _ints([self._next_token(result) for result in results]),
             "drafts": _ints([_padded(result.proposed, k) for result in results]),
         }
+        if self._engine.draws_drafts:
+            values["draft_weights"] = self._draft_weights(results)
         for layer in self._layers(recurrent=True):
             self._add_recurrent(values, layer, results)
         for layer in self._layers(recurrent=False):
@@ -154,6 +156,16 @@ class StepObserver:
         drafter = self._executor.requests[result.entry.request].drafter
         assert drafter is not None
         return drafter.entries(start, stop)
+
+    def _draft_weights(self, results: Sequence[Result]) -> Array:
+        """What the drafts were drawn from, [R, k, V]."""
+        spec, k = self._model.spec, self._engine.draft_len_max
+        dtype = np.int32 if spec.numerics is Numerics.EXACT else np.float64
+        weights = np.zeros((len(results), k, spec.vocab_size), dtype)
+        for row, result in enumerate(results):
+            for place, of_draft in enumerate(result.weights):
+                weights[row, place] = of_draft
+        return weights
 
     def _slots(self, tracked: Tracked, positions: Array) -> Array:
         """Where the attention cache keeps the positions."""

@@ -1,8 +1,8 @@
 """A request's path: its truth and everything computed along it (DEFINITION section 3).
 
-Sampling is lossless, so a request has one sequence of tokens, whatever was batched or drafted with
-it. States, cache entries and tokens are therefore computed once per request and looked up by the
-number of tokens before them.
+Sampling is lossless path by path, unless drafts are drawn: a request has one sequence of tokens,
+whatever was batched or drafted with it. States, cache entries and tokens are therefore computed
+once per request and looked up by the number of tokens before them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from racegate_reference.model import (
     initial_state,
 )
 from racegate_reference.numbers import Array
-from racegate_reference.sampling import Draw, constrain, draw_token, number_at
+from racegate_reference.sampling import (
+    Draw,
+    constrain,
+    draw_against,
+    draw_token,
+    number_at,
+)
 
 
 class Path:
@@ -29,7 +35,7 @@ class Path:
 
     def __init__(self, model: Model, request: Request) -> None:
         self._model = model
-        self._request = request
+        self.request = request
         self._tokens = list(request.prompt)
         self._margins: list[float] = []
         self._hidden: list[Array] = []
@@ -54,7 +60,7 @@ class Path:
     def margin(self, position: int) -> float:
         """By how much the token at a position behind the prompt was decided (see Draw)."""
         self.token(position)
-        return self._margins[position - len(self._request.prompt)]
+        return self._margins[position - len(self.request.prompt)]
 
     def hidden(self, position: int) -> Array:
         """The target hidden state [D] of a position."""
@@ -84,21 +90,51 @@ class Path:
         self._state = output.state
         self._remember()
         if len(self._hidden) == len(self._tokens):
-            draw = self._draw(output.logits)
-            self._tokens.append(draw.token)
-            self._margins.append(draw.margin)
+            self._behind_last(output.logits)
 
-    def _draw(self, logits: Array) -> Draw:
-        """The token behind the last one, from its logits [V]."""
-        request = self._request
-        allowed = constrain(logits, previous=self._tokens[-1], modulus=request.grammar_modulus)
-        number = number_at(request.seed, len(self._tokens))
-        return draw_token(allowed, number=number, temperature=request.temperature)
+    def _behind_last(self, logits: Array) -> None:
+        """The logits [V] behind the last token are known."""
+        number = number_at(self.request.seed, len(self._tokens))
+        allowed = self._allowed(logits)
+        self._append(draw_token(allowed, number=number, temperature=self.request.temperature))
+
+    def _append(self, draw: Draw) -> None:
+        self._tokens.append(draw.token)
+        self._margins.append(draw.margin)
+
+    def _allowed(self, logits: Array) -> Array:
+        """The logits [V] behind the last token, after the grammar."""
+        return constrain(logits, previous=self._tokens[-1], modulus=self.request.grammar_modulus)
 
     def _remember(self) -> None:
         for states, state in zip(self._history, self._state, strict=True):
             if isinstance(state, Recurrent):
                 states.append(state)
+
+
+class EmittedPath(Path):
+    """The path of a request whose drafts are drawn: it ends with the last token emitted, because
+    the next one depends on the draft that it is verified against.
+    """
+
+    _logits: Array  # [V], behind the last token
+
+    def emit(self, draft: int | None, weights: Array | None) -> int:
+        """Draws the token behind the last one. draft, weights [V]: what is verified there, if
+        anything is.
+        """
+        self._compute(len(self._tokens))
+        number = number_at(self.request.seed, len(self._tokens))
+        heat, logits = self.request.temperature, self._allowed(self._logits)
+        if draft is None or weights is None:
+            draw = draw_token(logits, number=number, temperature=heat)
+        else:
+            draw = draw_against(logits, draft, weights, number=number, temperature=heat)
+        self._append(draw)
+        return draw.token
+
+    def _behind_last(self, logits: Array) -> None:
+        self._logits = logits
 
 
 # Distinct models and requests that one keeper remembers.
@@ -123,6 +159,12 @@ class Paths:
             request, name="", arrive=0, max_tokens=1, stop_after=None, stop_token=None, accepts=()
         )
         return self._path(spec, drawn)
+
+    def emitted_path(self, spec: ModelSpec, request: Request) -> EmittedPath:
+        """A path of one run, which nobody else continues. Raises ScenarioError as build_model
+        does.
+        """
+        return EmittedPath(self.model(spec), request)
 
     def _new_path(self, spec: ModelSpec, request: Request) -> Path:
         return Path(self.model(spec), request)

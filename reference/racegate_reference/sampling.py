@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import msgspec
 import numpy as np
 
-from racegate_reference.numbers import GOLDEN, Array, mix_word, softmax
+from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix_word, softmax
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -26,6 +27,11 @@ class Draw(msgspec.Struct, frozen=True):
 def number_at(seed: int, position: int) -> int:
     """The 32-bit number that draws the token at a position of a request."""
     return mix_word(mix_word(seed) + position * GOLDEN)
+
+
+def draft_number_at(seed: int, position: int) -> int:
+    """The 32-bit number that draws the draft for a position of a request."""
+    return number_at(seed ^ ROTATION, position)
 
 
 def constrain(logits: Array, *, previous: int, modulus: int) -> Array:
@@ -74,10 +80,60 @@ def token_of(weights: Array, r: int) -> int:
 
 
 def _draw_float(logits: Array, uniform: float, temperature: float) -> Draw:
+    return _draw_shares(softmax(logits / temperature), uniform)
+
+
+def _draw_shares(shares: Array, uniform: float) -> Draw:
     # The last token has no upper boundary: it also takes what rounding leaves above the sum.
-    boundaries = np.cumsum(softmax(logits / temperature))[:-1]
+    boundaries = np.cumsum(shares)[:-1]
     token = int(np.searchsorted(boundaries, uniform, side="right"))
     return Draw(token, float(np.min(np.abs(boundaries - uniform))))
+
+
+def draft_weights_of(logits: Array, temperature: float) -> Array:
+    """q: what a draft is drawn from, int64 or float64 [V]."""
+    exact = logits.dtype == np.uint32
+    if temperature == 0.0:
+        is_greedy = np.arange(len(logits)) == np.argmax(logits)
+        return np.asarray(is_greedy, np.int64 if exact else np.float64)
+    if exact:
+        return np.asarray(weights_of(logits, temperature) >> 12)
+    return softmax(logits / temperature)
+
+
+def draw_draft(weights: Array, number: int) -> Draw:
+    """The draft that `number` draws from its weights [V]."""
+    if weights.dtype == np.int64:
+        return Draw(token_of(weights, (number * int(weights.sum())) >> 32), math.inf)
+    return _draw_shares(weights, number / 2**32)
+
+
+def draw_against(
+    logits: Array, draft: int, weights: Array, *, number: int, temperature: float
+) -> Draw:
+    """The token that `number` draws from logits [V] behind a draft that was drawn from weights [V]:
+    the draft itself, or what is recovered.
+    """
+    if temperature == 0.0 or weights[draft] == 0:
+        return draw_token(logits, number=number, temperature=temperature)
+    if logits.dtype == np.uint32:
+        own, theirs = (list(map(int, x)) for x in (weights_of(logits, temperature), weights))
+        mixed = weights_against(
+            [w * sum(theirs) for w in own], [q * sum(own) for q in theirs], draft
+        )
+        mark = (number * int(sum(mixed))) >> 32
+        return Draw(next(v for v, upto in enumerate(accumulate(mixed)) if upto > mark), math.inf)
+    mixed = weights_against(softmax(logits / temperature).tolist(), weights.tolist(), draft)
+    return _draw_shares(np.array(mixed) / sum(mixed), number / 2**32)
+
+
+def weights_against(a: Sequence[float], b: Sequence[float], draft: int) -> Sequence[float]:
+    """m of every token, from two sequences of one sum; integers become as large as they get."""
+    if a[draft] >= b[draft]:
+        return [int(token == draft) for token in range(len(a))]
+    gain = [max(0, x - y) for x, y in zip(a, b, strict=True)]
+    rest = [(b[draft] - a[draft]) * g for g in gain]
+    return [*rest[:draft], a[draft] * sum(gain), *rest[draft + 1 :]]
 
 
 def verify(drafts: Sequence[int], draw: Callable[[int], int]) -> tuple[int, ...]:

@@ -241,5 +241,16 @@ def backup_token(seen: Seen) -> None:
     seen.detail["backup_token"] = tokens
 
 
+def drawn_without_weight(seen: Seen) -> None:
+    seen.need("draft_weights" in seen.values)
+    weights = np.array(seen.values["draft_weights"])
+    seen.need((weights > 0).sum() > weights.shape[1])
+    kept, row = weights.any((1, 2)), weights.any((1, 2)).argmax()
+    seen.need(kept[row])
+    weights[row, 0, seen.values["drafts"][row, 0]] = 0
+    seen.need(weights[row, 0].any())
+    seen.values["draft_weights"] = weights
+
+
 def plus(difference: int) -> Callable[[Any], Any]:
     return lambda old: old + difference

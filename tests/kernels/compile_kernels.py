@@ -123,6 +123,12 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     logits, sampled = model(n.rows, columns, n.vocab), tensor(n.rows, columns)
     temperature = tensor(n.rows, dtype=torch.float32)
     yield "rejection_verify", [logits, sampled, token, token, temperature, row, sampled], {}
+    weights = model(n.rows, n.drafts, n.vocab)
+    if n.vocab <= 4096 and dtype is not torch.bfloat16:
+        verified = [logits, sampled, token, token, temperature, row, weights, row, sampled]
+        yield "verify_drawn", verified, {}
+        drafted = [model(n.rows, n.vocab), temperature, row, row, tensor(n.rows, n.drafts), weights]
+        yield "draw_drafts", drafted, {"column": 0}
     yield "mask_logits", [logits, tensor(n.rows, columns, triton.cdiv(n.vocab, 32))], {}
     yield "zero_blocks", [state, row], {}
     yield "migrate_states", [state, row, row], {}
@@ -139,12 +145,14 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     yield "correct_computed", [row] * 6, {}
     yield "select_accepted", [row] * 4, {}
     yield "scatter_inputs", [token, query_start, row, row, row, drafts], {}
+    yield "trim_drafts", [drafts, row, row, query_start, sampled, token], {}
     yield "accepted_count", [sampled, row], {}
     yield "accepted_count_first_hole", [sampled, row], {}
     options = {"vocab_size": n.vocab, "mask_discarded": 1}
     yield "next_token", [sampled, row, row, row, row], options
     yield "draft_inputs", [token, query_start, row, row, row, token, row], {}
     cache, rows = tensor(BLOCKS, BLOCK_SIZE, 1), [row, row, table, row, row]
+    yield "ngram_draft", [token, row, table, cache, drafts], {}
     args = [token, token, token, *rows, truth, truth, cache, drafts]
     yield "scripted_draft", args, {"vocab_size": n.vocab}
     yield "fill", [row], {"value": 1}

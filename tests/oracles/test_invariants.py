@@ -19,6 +19,7 @@ from damages import (
     backup_token,
     behind_its_blocks,
     behind_the_last_row,
+    drawn_without_weight,
     far_positions,
     held_and_free,
     holder_lost,
@@ -48,6 +49,7 @@ SCENARIOS = (
     "steady-mixed-accepts",
     "chunked-prefill-backup-token",
     "align-boundary-and-prefix-hit",
+    "drawn-drafts",
 )
 
 
@@ -117,6 +119,7 @@ SAMPLED: list[tuple[str, Damage]] = [
     ("I-51", uncounted),
     ("I-52", put("values", "next_token", 0, plus(1))),
     ("I-52", backup_token),
+    ("I-57", drawn_without_weight),
 ]
 PROCESSED: list[tuple[str, Damage]] = [
     ("I-01", lambda seen: seen.count(placeholders=seen.first("promised") + 1)),

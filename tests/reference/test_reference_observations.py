@@ -43,6 +43,7 @@ DRAFT_LENS = {
     DrafterKind.NONE: 0,
     DrafterKind.SCRIPTED: 2,
     DrafterKind.MTP: 2,
+    DrafterKind.NGRAM: 2,
     DrafterKind.EXTRACT_HIDDEN_STATES: 1,
 }
 
@@ -138,6 +139,7 @@ def expected_arrays(of: Scenario, *, rows: int, tokens: int) -> dict[Boundary, A
             sampled[f"checkpoint.{index}"] = (numbers, (rows, *state_shape))
     entries: dict[DrafterKind, tuple[Any, int]] = {
         DrafterKind.MTP: (numbers, 2 * hp),
+        DrafterKind.NGRAM: (ints, 1),
         DrafterKind.SCRIPTED: (np.dtype(np.uint32), 1),
         DrafterKind.EXTRACT_HIDDEN_STATES: (numbers, spec.hidden_size + 1),
     }

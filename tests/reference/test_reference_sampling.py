@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 import reference_literal as literal
 from racegate_reference.sampling import (
+    draw_against,
     draw_token,
     greedy,
     number_at,
     token_of,
     verify,
+    weights_against,
     weights_of,
 )
 
@@ -125,3 +127,35 @@ def test_verification_emits_up_to_the_first_difference() -> None:
 
         assert verify(drafts, draw) == emitted
         assert asked == list(range(len(emitted)))
+
+
+@given(WEIGHTS, st.lists(st.integers(0, 16), min_size=2, max_size=6).filter(any))
+@settings(max_examples=60)
+def test_a_drawn_draft_and_what_is_recovered_are_distributed_as_the_target(
+    own: list[int], theirs: list[int]
+) -> None:
+    """Over all drafts, by their weights: exactly the target's distribution."""
+    size = min(len(own), len(theirs))
+    own, theirs = [*own[:size]], [*theirs[:size]]
+    own[0] += 1
+    theirs[-1] += 1
+    a, b = [w * sum(theirs) for w in own], [q * sum(own) for q in theirs]
+    shares = [Fraction(0)] * size
+    for draft, weight in enumerate(theirs):
+        mixed = [int(m) for m in weights_against(a, b, draft)] if weight else [0] * size
+        accepted = Fraction(mixed[draft], sum(mixed) or 1)
+        assert not weight or accepted == min(Fraction(1), Fraction(a[draft], b[draft]))
+        for token in range(size):
+            shares[token] += Fraction(weight, sum(theirs)) * Fraction(mixed[token], sum(mixed) or 1)
+    assert shares == [Fraction(w, sum(own)) for w in own]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 4))
+@settings(max_examples=60)
+def test_a_point_mass_leaves_every_token_as_it_is(number: int, draft: int) -> None:
+    logits = (np.array([70, 10, 64, 69, 3], dtype=np.uint32) * 700) << 16
+    for weight in (0, 1, 16):
+        weights = weight * (np.arange(5) == draft)
+        for temperature in (0.0, 2.0, 9.0):
+            drawn = draw_against(logits, draft, weights, number=number, temperature=temperature)
+            assert drawn == draw_token(logits, number=number, temperature=temperature)

@@ -28,7 +28,8 @@ class Expected:
     """A scenario that can be judged, and what it has to come to.
 
     reference: the run of the reference engine, which is the same under every schedule
-    plain: request -> the tokens that plain decoding delivers
+    plain: request -> the tokens that plain decoding delivers; where drawn drafts decide them, those
+        that the reference delivered
     truth: request -> the tokens that a scripted drafter proposes from
     warnings: what was changed so that the scenario can be judged
     """
@@ -53,12 +54,21 @@ def expected_of(scenario: Scenario, paths: Paths) -> Expected:
         scenario=decidable,
         reference=reference,
         plain={
-            request.name: plain_decode(decidable, request, paths=paths)
+            request.name: _deliverable(decidable, request, reference, paths)
             for request in decidable.requests
         },
         truth=truth(decidable, paths=paths),
         warnings=(*resolved.warnings, *notes),
     )
+
+
+def _deliverable(
+    scenario: Scenario, request: Request, reference: ReferenceRun, paths: Paths
+) -> tuple[int, ...]:
+    """What a request has to deliver. With drawn drafts it is lossless in distribution only."""
+    if scenario.engine.draws_drafts and request.temperature > 0.0:
+        return reference.delivered[request.name]
+    return plain_decode(scenario, request, paths=paths)
 
 
 def plain_tokens(scenario: Scenario, request: Request) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from racegate.engine.cache.align_cache import FixedColumns
 from racegate.engine.cache.fresh_blocks import FreshBlocks, NoZeroing
 from racegate.engine.cache.pools import Pools, pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore
+from racegate.engine.decode.draft_weights import DraftWeights, NoDraftWeights
 from racegate.engine.decode.drafters import make_drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Sampling
@@ -51,7 +52,8 @@ def make_runner(
     fresh = _fresh_blocks(setup, pools, parts)
     store = PrefixStore(setup, pools) if cache_mode is CacheMode.OFFLOAD else NoStore()
     grammar_masks = _grammar_masks(setup, parts)
-    tenants = Tenants(setup, count_path, parts.rows)
+    draft_weights = _draft_weights(setup, parts)
+    tenants = Tenants(setup, count_path, parts.rows, others=draft_weights.row_tables)
     bound = Bound(inputs=inputs, work=work, window_table=columns.window_table.gpu)
     forward = ForwardPass(setup, model=model, bound=bound, parts=parts.model)
     stations = Stations(
@@ -65,6 +67,7 @@ def make_runner(
         model=model,
         sampling=sampling,
         grammar_masks=grammar_masks,
+        draft_weights=draft_weights,
         drafter=drafter,
     )
     probe.attach(Memory(inputs=inputs, work=work, model=model, draft_cache=drafter.cache))
@@ -75,6 +78,12 @@ def _fresh_blocks(setup: Setup, pools: Pools, parts: EngineParts) -> FreshBlocks
     if setup.scenario.engine.zeroing is Zeroing.FRESH:
         return parts.cache.fresh_blocks(setup, pools)
     return NoZeroing()
+
+
+def _draft_weights(setup: Setup, parts: EngineParts) -> DraftWeights:
+    if setup.scenario.engine.draws_drafts:
+        return parts.decode.draft_weights(setup)
+    return NoDraftWeights()
 
 
 def _grammar_masks(setup: Setup, parts: EngineParts) -> GrammarMasks | NoGrammarMasks:

@@ -18,6 +18,7 @@ from racegate.history.schedule import FORCED, Hold, Schedule
 from racegate.scenario.spec import (
     CacheMode,
     DrafterKind,
+    DraftSampling,
     EngineSpec,
     GraphMode,
     LayerKind,
@@ -61,14 +62,15 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     engine = _engine(pick, themes)
     model = _model(pick, themes, engine.drafter)
     requests = draw_requests(pick, themes, engine, vocab_size=model.vocab_size)
+    events = draw_events(pick, themes, engine, requests)
     return Scenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=engine,
+        engine=_with_late_drafters(pick, engine),
         requests=requests,
-        events=draw_events(pick, themes, engine, requests),
+        events=events,
     )
 
 
@@ -130,6 +132,16 @@ def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
         blocks=blocks + pick(4) if tight[0] else 96,
         state_blocks=state_blocks + pick(2 + k) if tight[1] else 96,
     )
+
+
+def _with_late_drafters(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Picked last and in the place of mtp, so that everything else is what it was without them."""
+    if engine.drafter is not DrafterKind.MTP:
+        return engine
+    drafts = one_of(pick, (DraftSampling.GREEDY, DraftSampling.RANDOM, DrafterKind.NGRAM))
+    if isinstance(drafts, DraftSampling):
+        return msgspec.structs.replace(engine, draft_sampling=drafts)
+    return msgspec.structs.replace(engine, drafter=drafts)
 
 
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:

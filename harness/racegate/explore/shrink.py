@@ -14,6 +14,7 @@ import msgspec
 from racegate.history.schedule import Schedule
 from racegate.scenario.spec import (
     CacheMode,
+    DraftSampling,
     EngineSpec,
     Event,
     Expect,
@@ -161,6 +162,8 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:
         changes.append({"planning": Planning.INLINE})
+    if engine.draws_drafts:
+        changes.append({"draft_sampling": DraftSampling.GREEDY})
     changes += _simpler_graphs(engine)
     changes += [{"depth": depth} for depth in _smaller(engine.depth, 2)]
     changes += [{"draft_len_max": k} for k in _smaller(engine.draft_len_max, 1)]

@@ -128,6 +128,27 @@ def drafts_packed(kernels: Backend) -> Kernel:
     return scatter_inputs
 
 
+def untrimmed(kernels: Backend) -> Kernel:
+    """Inputs are tokens, but verification goes on to the last draft that was scheduled."""
+
+    def trim_drafts(
+        prev_drafts: Array,  # [R_max, K] int32
+        prev_positions: Array,  # [R] int32
+        draft_lens: Array,  # [R] int32
+        query_start: Array,  # [R + 1] int32
+        logit_index: Array,  # [R, 1 + K] int32, left as it was
+        input_ids: Array,  # [T] int32, written
+    ) -> None:
+        rows = (prev_positions, draft_lens, query_start)
+        kernels.trim_drafts(prev_drafts, *rows, logit_index + 0, input_ids)
+
+    return trim_drafts
+
+
+def _trims_nothing(*arrays: Array) -> None:
+    """Missing drafts stay what they are."""
+
+
 FAULTS = (
     Fault(
         name="backup-token-inflated-index",
@@ -205,6 +226,29 @@ FAULTS = (
         note="The stale drafts are scheduled before they are embedded.",
         scenarios=("scheduling-gap", "depth-three"),
         parts=the_parts(scheduling=SchedulingParts(drafts_after_gap=parked_drafts)),
+    ),
+    Fault(
+        name="missing-drafts-verified",
+        number=38,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#29184, #40704",
+        summary="a missing draft is verified as the token that stands in its place",
+        expect="sampled.sampled",
+        note="Right by chance where token 0 is drawn: then more tokens come in one step.",
+        scenarios=("ngram-drafts",),
+        kernels={"trim_drafts": untrimmed},
+    ),
+    Fault(
+        name="missing-drafts-verified:placeholder",
+        number=38,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#29184, #40768",
+        summary="the placeholder of a missing draft reaches the embedding",
+        expect="inputs.input_ids",
+        scenarios=("ngram-drafts",),
+        kernels={"trim_drafts": lambda kernels: _trims_nothing},
     ),
     Fault(
         name="draft-scatter-wrong-rows",

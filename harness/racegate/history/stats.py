@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from racegate.history.observe import Boundary
+from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import Expect, Scenario
@@ -55,8 +57,21 @@ def make_stats(run: Run, *, conflicts: int) -> Stats:
         host_waits=host_waits(run.trace),
         conflicts=conflicts,
         seconds=run.seconds,
-        exercised=counters | {"overlapped_ops": overlapped},
+        exercised=counters
+        | {"overlapped_ops": overlapped, "missing_drafts": missing_drafts(run.observations)},
     )
+
+
+def missing_drafts(observations: Sequence[Observation]) -> int:
+    """How many drafts less than k were proposed behind a row that sampled: only the device knows
+    while the engine runs.
+    """
+    count = 0
+    for seen in observations:
+        if seen.boundary is Boundary.SAMPLED and "drafts" in seen.values:
+            is_sampled = seen.values["sampled"][:, :1] != -1
+            count += int(((seen.values["drafts"] == -1) & is_sampled).sum())
+    return count
 
 
 def host_waits(trace: Trace) -> int:

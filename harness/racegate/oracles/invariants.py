@@ -270,6 +270,18 @@ def _i52(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"next token {seen.values['next_token'][row]}, expected {expected.tolist()}"
 
 
+def _i57(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """A drawn draft has a weight in its own row, unless there was no position for it."""
+    if "draft_weights" not in seen.values:
+        return
+    drafts, weights = seen.values["drafts"], seen.values["draft_weights"]
+    for row, name in enumerate(seen.detail["rows"]):
+        for place in np.flatnonzero(weights[row].any(-1)).tolist():
+            draft = drafts[row, place]
+            if not 0 <= draft < weights.shape[-1] or not weights[row, place, draft] > 0:
+                yield name, f"draft {place} is {draft}, which has no weight"
+
+
 def _i65(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """At most `depth` steps in flight."""
     if seen.detail["frames_in_flight"] > scenario.engine.depth:
@@ -303,7 +315,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-36": _i36,
         "I-38": _i38,
     },
-    Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52},
+    Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {
         "I-01": _i01,
         "I-02": _i02,

@@ -48,6 +48,7 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
         "next_token",
         "draft_kv",
         "drafts",
+        "draft_weights",
         "checkpoint",
     ),
     Boundary.PROCESSED: ("delivered", "computed", "placeholders"),

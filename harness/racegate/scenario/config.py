@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.scenario.spec import DrafterKind, Scenario
+from racegate.scenario.spec import DrafterKind, DraftSampling, Scenario
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,5 +30,8 @@ def resolve(scenario: Scenario) -> Resolved:
     if engine.draft_len_max == 0 and engine.drafter is not DrafterKind.NONE:
         warnings.append(f"draft_len_max 0: drafter {engine.drafter} becomes none")
         engine = msgspec.structs.replace(engine, drafter=DrafterKind.NONE)
+    if engine.draws_drafts and engine.drafter is not DrafterKind.MTP:
+        warnings.append(f"drafter {engine.drafter} draws nothing: draft_sampling becomes greedy")
+        engine = msgspec.structs.replace(engine, draft_sampling=DraftSampling.GREEDY)
     resolved = msgspec.structs.replace(scenario, engine=engine)
     return Resolved(scenario=resolved, warnings=tuple(warnings))

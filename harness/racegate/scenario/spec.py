@@ -20,6 +20,8 @@ EVENTS_MAX = 2_000
 ROWS_MAX = 256
 TOKENS_MAX = 1 << 17
 DRAFT_LEN_MAX = 8
+# Up to here the products that weigh a drawn draft stay below 2^64 (DEFINITION section 3).
+DRAWN_VOCAB_MAX = 128
 DEPTH_MAX = 4
 STATE_BYTES_MAX = 1 << 28
 
@@ -67,6 +69,19 @@ class DrafterKind(StrEnum):
     SCRIPTED = "scripted"
     MTP = "mtp"
     EXTRACT_HIDDEN_STATES = "extract_hidden_states"
+    NGRAM = "ngram"
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether it may propose fewer drafts than were asked for, or none."""
+        return self is DrafterKind.NGRAM
+
+
+class DraftSampling(StrEnum):
+    """random: drafts are drawn, and verified against what they were drawn from."""
+
+    GREEDY = "greedy"
+    RANDOM = "random"
 
 
 class CacheMode(StrEnum):
@@ -122,12 +137,14 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
 class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
+    draft_sampling: random draws the drafts of drafter mtp, each from weights of its own
     capture_rows: batch sizes for which a graph is captured; a step takes the smallest that fits
     """
 
     depth: int = 2
     draft_len_max: int = 3
     drafter: DrafterKind = DrafterKind.SCRIPTED
+    draft_sampling: DraftSampling = DraftSampling.GREEDY
     cache_mode: CacheMode = CacheMode.NONE
     rows_max: int = 8
     tokens_per_step_max: int = 64
@@ -141,6 +158,11 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     capture_rows: tuple[int, ...] = (1, 2, 4, 8)
     zeroing: Zeroing = Zeroing.NONE
     planning: Planning = Planning.INLINE
+
+    @property
+    def draws_drafts(self) -> bool:
+        """Whether drafts have weights that they were drawn from."""
+        return self.draft_sampling is DraftSampling.RANDOM
 
 
 class Request(StrictStruct, frozen=True, kw_only=True):
@@ -249,6 +271,9 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     saves: int = 0
     loads: int = 0
     masked_rows: int = 0
+    drawn_drafts: int = 0
+    draft_weight_moves: int = 0
+    missing_drafts: int = 0
 
 
 class Scenario(StrictStruct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import (
     DEPTH_MAX,
     DRAFT_LEN_MAX,
+    DRAWN_VOCAB_MAX,
     EVENTS_MAX,
     REQUESTS_MAX,
     ROWS_MAX,
@@ -117,6 +118,11 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
 def _validate_size(scenario: Scenario, require: Require) -> None:
     model, engine = scenario.model, scenario.engine
     state = model.heads * model.head_size * max(model.state_size, 2 * engine.block_size) * 4
+    require(
+        not engine.draws_drafts or model.vocab_size <= DRAWN_VOCAB_MAX,
+        "$.model.vocab_size",
+        f"at most {DRAWN_VOCAB_MAX} with draft_sampling random, is {model.vocab_size}",
+    )
     total_bytes = state * len(model.layers) * max(engine.blocks, engine.state_blocks)
     require(
         total_bytes <= STATE_BYTES_MAX,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from racegate.engine.decode.drafter import Drafter, NoDrafter
 from racegate.engine.decode.extract_drafter import ExtractDrafter
 from racegate.engine.decode.mtp_drafter import MtpDrafter
+from racegate.engine.decode.ngram_drafter import NgramDrafter
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.decode.scripted_drafter import ScriptedDrafter
 from racegate.engine.model.model import Model
@@ -25,5 +26,7 @@ def make_drafter(
             return MtpDrafter(setup, model, start=parts.draft_start)
         case DrafterKind.EXTRACT_HIDDEN_STATES:
             return ExtractDrafter(setup)
+        case DrafterKind.NGRAM:
+            return NgramDrafter(setup)
         case DrafterKind.NONE:
             return NoDrafter()

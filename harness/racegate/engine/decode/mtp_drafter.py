@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from racegate.device.protocol import DeviceBuffer, reads, updates, writes
+from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.decode.drafter import no_targets, shift_inputs
 from racegate.engine.model.layers import AttentionWeights, PagedRows, attention_layer, inside
 from racegate.engine.model.model import Model
 from racegate.engine.state.buffers import StepOutputs
+from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
@@ -21,7 +22,7 @@ from racegate_kernels.numerics import Array
 Start = Callable[[Array, Array, Array], Array]
 
 
-class DraftWeights(NamedTuple):
+class DraftLayerWeights(NamedTuple):
     """Parameters of the draft layer, and those it shares with the model; shapes: model/weights."""
 
     embed: Array
@@ -48,6 +49,14 @@ class DraftState(NamedTuple):
     drafts: Array  # [R, K] int32, a column per pass
 
 
+class DraftDrawing(NamedTuple):
+    """What drafts are drawn by, and from."""
+
+    temperature: Array  # [R] float32
+    seed: Array  # [R] uint32
+    draft_weights: Array  # [R, K, V] int32 or float32, a column per pass
+
+
 class DraftBase(NamedTuple):
     """Where the passes behind the first go on from."""
 
@@ -55,6 +64,7 @@ class DraftBase(NamedTuple):
     query_start: Array  # [R + 1] int32
     block_table: Array  # [R, M] int32
     positions: Array  # [T] int32
+    row_starts: Array  # [R + 1] int32, one token per row
 
 
 class DraftPlace(NamedTuple):
@@ -107,6 +117,8 @@ class MtpDrafter:
             DraftPass(column, start, spec.heads, engine.block_size, engine.model_len_max)
             for column in range(1, sizes.drafts)
         ]
+        self._first: Kernel = _drawn_first if engine.draws_drafts else _mtp_first
+        self._next: Kernel = _drawn_next if engine.draws_drafts else _mtp_next
 
     def targets(self, entries: list[PlanEntry]) -> np.ndarray:
         """[R] int32: its drafts aim at nothing."""
@@ -122,7 +134,7 @@ class MtpDrafter:
     def _first_pass(self, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(
-            _mtp_first,
+            self._first,
             {
                 "shifted_ids": reads(work.shifted_ids, shape.tokens),
                 "hidden": reads(work.hidden, shape.tokens),
@@ -135,6 +147,7 @@ class MtpDrafter:
                 "cache": updates(self.cache, mask=shape.blocks),
                 "draft_hidden": writes(work.draft_hidden, shape.rows),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
+                **self._drawing(view, outputs, use=writes),
             },
             name="draft",
             step=shape.step,
@@ -142,10 +155,23 @@ class MtpDrafter:
             heads=self._setup.scenario.model.heads,
         )
 
+    def _drawing(
+        self, view: StepView, outputs: StepOutputs, *, use: Callable[..., Use]
+    ) -> dict[str, Use]:
+        """Footprint of the draws, if there are any. use: of the weights"""
+        inputs, rows = self._setup.inputs, view.shape.rows
+        if outputs.draft_weights is None:
+            return {}
+        return {
+            "temperature": reads(inputs.temperature.gpu, rows),
+            "seed": reads(inputs.seed.gpu, rows),
+            "draft_weights": use(outputs.draft_weights, rows, own=view.owners),
+        }
+
     def _next_pass(self, draft_pass: DraftPass, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
         self._setup.kernels.launch_kernel(
-            _mtp_next,
+            self._next,
             {
                 "last_index": reads(work.last_index, shape.rows),
                 "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
@@ -157,6 +183,7 @@ class MtpDrafter:
                 "draft_positions": writes(work.draft_positions, shape.rows),
                 "draft_seq_lens": writes(work.draft_seq_lens, shape.rows),
                 "draft_slots": writes(work.draft_slots, shape.rows),
+                **self._drawing(view, outputs, use=updates),
             },
             name=f"draft.{draft_pass.column}",
             step=shape.step,
@@ -170,16 +197,54 @@ def _mtp_first(
     inputs: DraftInputs,
     rows: PagedRows,
     state: DraftState,
-    weights: DraftWeights,
+    weights: DraftLayerWeights,
     *,
     heads: int,
 ) -> None:
-    """A pass over all tokens of the step."""
+    """A pass over all tokens of the step, with greedy drafts."""
+    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads)
+    state.drafts[:, 0] = kernels.argmax(logits)
+
+
+def _drawn_first(
+    kernels: Backend,
+    inputs: DraftInputs,
+    rows: PagedRows,
+    state: DraftState,
+    drawing: DraftDrawing,
+    weights: DraftLayerWeights,
+    *,
+    heads: int,
+) -> None:
+    """The same with drafts that are drawn."""
+    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads)
+    place = rows.positions[inside(inputs.last_index, rows.positions)] + 2
+    kernels.draw_drafts(
+        logits,
+        drawing.temperature,
+        drawing.seed,
+        place,
+        state.drafts,
+        drawing.draft_weights,
+        column=0,
+    )
+
+
+def _first_logits(
+    kernels: Backend,
+    inputs: DraftInputs,
+    rows: PagedRows,
+    state: DraftState,
+    weights: DraftLayerWeights,
+    *,
+    heads: int,
+) -> Array:
+    """[R, V]"""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
     attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=heads)
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
-    state.drafts[:, 0] = kernels.argmax(kernels.linear(kernels.norm(last), weights.lm_head))
+    return kernels.linear(kernels.norm(last), weights.lm_head)
 
 
 def _mtp_next(
@@ -187,32 +252,73 @@ def _mtp_next(
     base: DraftBase,
     state: DraftState,
     place: DraftPlace,
-    weights: DraftWeights,
-    row_starts: Array,  # [R + 1] int32, one token per row
+    weights: DraftLayerWeights,
     *,
     this: DraftPass,
 ) -> None:
-    """A pass over the last draft of each row."""
+    """A pass over the last draft of each row, with greedy drafts."""
+    logits = _next_logits(kernels, base, state, place, weights, this=this)
+    fits = place.draft_positions < this.model_len_max
+    state.drafts[:, this.column] = kernels.argmax(logits) * fits
+
+
+def _drawn_next(
+    kernels: Backend,
+    base: DraftBase,
+    state: DraftState,
+    place: DraftPlace,
+    drawing: DraftDrawing,
+    weights: DraftLayerWeights,
+    *,
+    this: DraftPass,
+) -> None:
+    """The same with drafts that are drawn."""
+    logits = _next_logits(kernels, base, state, place, weights, this=this)
+    fits = place.draft_positions < this.model_len_max
+    kernels.draw_drafts(
+        logits,
+        drawing.temperature,
+        drawing.seed,
+        (place.draft_positions + 3) * fits - 1,
+        state.drafts,
+        drawing.draft_weights,
+        column=this.column,
+    )
+
+
+def _next_logits(
+    kernels: Backend,
+    base: DraftBase,
+    state: DraftState,
+    place: DraftPlace,
+    weights: DraftLayerWeights,
+    *,
+    this: DraftPass,
+) -> Array:
+    """[R, V]; where the pass stands is left in place."""
     positions, seq_lens, slots = place
     positions[...] = this.start(base.positions, base.last_index, base.query_start) + this.column
     fits = positions < this.model_len_max
     seq_lens[...] = (positions + 1) * fits
-    kernels.slot_mapping(positions, row_starts, base.block_table, slots, block_size=this.block_size)
+    kernels.slot_mapping(
+        positions, base.row_starts, base.block_table, slots, block_size=this.block_size
+    )
     slots[...] = (slots + 1) * fits - 1
     tokens = state.drafts[:, this.column - 1] + 0
     e = _draft_input(kernels, tokens, state.draft_hidden, weights)
-    rows = PagedRows(base.block_table, row_starts, seq_lens, positions, slots)
+    rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots)
     attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=this.heads)
     state.draft_hidden[...] = e
-    logits = kernels.linear(kernels.norm(e), weights.lm_head)
-    state.drafts[:, this.column] = kernels.argmax(logits) * fits
+    return kernels.linear(kernels.norm(e), weights.lm_head)
 
 
-def _attention(weights: DraftWeights) -> AttentionWeights:
+def _attention(weights: DraftLayerWeights) -> AttentionWeights:
     return AttentionWeights(weights.qkv_proj, weights.out_proj)
 
 
-def _draft_input(kernels: Backend, tokens: Array, hidden: Array, weights: DraftWeights) -> Array:
+def _draft_input(
+    kernels: Backend, tokens: Array, hidden: Array, weights: DraftLayerWeights
+) -> Array:
     """fc @ concat(norm(embedding), norm(hidden)), as two products."""
     embedded = kernels.norm(kernels.embedding(tokens, weights.embed))
     token_part = kernels.linear(embedded, weights.fc_token)

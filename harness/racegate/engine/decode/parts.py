@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.device.protocol import Device, DeviceBuffer
+from racegate.engine.decode.draft_weights import DeviceDraftWeights, DraftWeights
 from racegate.engine.decode.grammar import HandOff, PrivateHandOff
 from racegate.engine.model.layers import inside
 from racegate.engine.state.setup import Setup
@@ -35,10 +36,12 @@ def tokens_received(device: Device, sampled: DeviceBuffer, step: int) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeParts:
     """draft_start: where the drafter goes on; hand_off: where drafts land for grammar masks;
+    draft_weights: where what they were drawn from stands;
     tokens_sent, tokens_received: the memory of the sampled tokens.
     """
 
     draft_start: Callable[[Array, Array, Array], Array] = draft_start
     hand_off: Callable[[Setup], HandOff] = PrivateHandOff
+    draft_weights: Callable[[Setup], DraftWeights] = DeviceDraftWeights
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent
     tokens_received: Callable[[Device, DeviceBuffer, int], None] = tokens_received

@@ -114,6 +114,8 @@ class Sampling:
         self._device.free(outputs.valid_count, step=step)
         self._device.free(outputs.next_token, step=step)
         self._device.free(outputs.drafts, step=step)
+        if outputs.draft_weights is not None:
+            self._device.free(outputs.draft_weights, step=step)
 
     def send(self, plan: StepPlan, view: StepView, sampled: DeviceBuffer) -> Frame:
         """The step's tokens start their way to the host, into fresh pinned memory."""

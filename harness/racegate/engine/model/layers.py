@@ -42,6 +42,13 @@ class Drawing(NamedTuple):
     seed: Array  # [R] uint32
 
 
+class Drawn(NamedTuple):
+    """What drafts were drawn from."""
+
+    draft_weights: Array  # [R_max, K, V] int32 or float32, in rows of its own
+    draft_source: Array  # [R] int32, each row's among them
+
+
 class Mamba2Weights(NamedTuple):
     """Parameters of a Mamba2 layer; shapes: model/weights."""
 
@@ -190,6 +197,34 @@ def verify_masked(
     logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
     kernels.mask_logits(logits, grammar_mask)
     kernels.rejection_verify(logits, *drawing, sampled)
+
+
+def verify_drawn(
+    kernels: Backend,
+    hidden: Array,  # [T, D]
+    drawing: Drawing,
+    drawn: Drawn,
+    sampled: Array,  # [R, 1 + K] int32, written
+    lm_head: Array,  # [V, D]
+) -> None:
+    """verify, with drafts that have weights."""
+    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    kernels.verify_drawn(logits, *drawing, *drawn, sampled)
+
+
+def verify_drawn_masked(
+    kernels: Backend,
+    hidden: Array,  # [T, D]
+    grammar_mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
+    drawing: Drawing,
+    drawn: Drawn,
+    sampled: Array,  # [R, 1 + K] int32, written
+    lm_head: Array,  # [V, D]
+) -> None:
+    """verify_drawn, with forbidden tokens."""
+    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    kernels.mask_logits(logits, grammar_mask)
+    kernels.verify_drawn(logits, *drawing, *drawn, sampled)
 
 
 def _logits(kernels: Backend, hidden: Array, logit_index: Array, lm_head: Array) -> Array:

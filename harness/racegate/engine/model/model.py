@@ -23,6 +23,14 @@ _LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {
     LayerKind.ATTENTION: (layers.attention_layer, layers.AttentionWeights._fields),
 }
 
+# By what there is: weights of drafts, grammar masks.
+_VERIFY: dict[tuple[bool, bool], Kernel] = {
+    (False, False): layers.verify,
+    (False, True): layers.verify_masked,
+    (True, False): layers.verify_drawn,
+    (True, True): layers.verify_drawn_masked,
+}
+
 
 class Model:
     """Parameters and pools. States, windows and caches are named by layer index.
@@ -127,11 +135,17 @@ class Model:
         )
 
     def verify(
-        self, view: StepView, sampled: DeviceBuffer, *, grammar_mask: DeviceBuffer | None
+        self,
+        view: StepView,
+        sampled: DeviceBuffer,
+        *,
+        grammar_mask: DeviceBuffer | None,
+        weighed: Mapping[str, Use],
     ) -> None:
         """Logits and verification. sampled: [R, 1 + K] int32, written
 
         grammar_mask: [R, 1 + K, ceil(V / 32)] int32, of the tokens that may be drawn
+        weighed: what drafts were drawn from, by name, if they were
         """
         inputs, work = self._setup.inputs, self._setup.work
         rows, tokens = view.shape.rows, view.shape.tokens
@@ -144,10 +158,11 @@ class Model:
             "positions": reads(work.positions, tokens),
             "temperature": reads(inputs.temperature.gpu, rows),
             "seed": reads(inputs.seed.gpu, rows),
+            **weighed,
             "sampled": writes(sampled, rows, own=view.owners),
         }
         self._setup.kernels.launch_kernel(
-            layers.verify if grammar_mask is None else layers.verify_masked,
+            _VERIFY[bool(weighed), grammar_mask is not None],
             uses,
             name="sample",
             step=view.shape.step,

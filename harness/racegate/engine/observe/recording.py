@@ -156,6 +156,8 @@ class RecordingProbe:
             "next_token": (outputs.next_token, rows),
             "drafts": (outputs.drafts, rows),
         }
+        if outputs.draft_weights is not None:
+            parts["draft_weights"] = (outputs.draft_weights, rows)
         blocks, state_blocks = taken.blocks.blocks, taken.state_blocks.blocks
         parts |= {name: (cache, blocks) for name, cache in caches_of(memory).items()}
         if self._has_columns:
@@ -311,6 +313,8 @@ class RecordingProbe:
             "next_token": raw["next_token"],
             "drafts": np.where(is_discarded[:, None], -1, raw["drafts"]),
         }
+        if "draft_weights" in raw:
+            values["draft_weights"] = raw["draft_weights"] * ~is_discarded[:, None, None]
         kept = np.where(is_decode, accepted, 1)
         for name, array in taken.forwarded.items():
             if name.startswith("state."):

@@ -15,8 +15,7 @@ from racegate.engine.rows.planning import make_planner
 from racegate.engine.rows.preparation import logit_index
 from racegate.engine.state.buffers import StepOutputs, Twin
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import PrevStep, StepView, host_input_ids
-from racegate.history.trace import Owner
+from racegate.engine.state.view import PrevStep, StepView, expected_owners, host_input_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +127,8 @@ class InputPrep:
         self._correct(view, prev, outputs, sources)
         self._place(view)
         self._scatter(view, prev, outputs)
+        if self._setup.scenario.engine.drafter.may_miss:
+            self._trim(view, prev, outputs)
 
     def _correct(
         self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
@@ -203,20 +204,23 @@ class InputPrep:
             step=view.shape.step,
         )
 
+    def _trim(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> None:
+        """Only the device knows how many drafts the previous step proposed."""
+        inputs, shape = self._setup.inputs, view.shape
+        has_drafts = np.where(view.draft_lens > 0, view.prev_positions, -1)
+        drafted = expected_owners(view, prev, has_drafts)
+        self._setup.kernels.launch_kernel(
+            "trim_drafts",
+            {
+                "prev_drafts": reads(outputs.drafts, expect=drafted),
+                "prev_positions": reads(inputs.prev_positions.gpu, shape.rows),
+                "draft_lens": reads(inputs.draft_lens.gpu, shape.rows),
+                "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+                "logit_index": updates(inputs.logit_index.gpu, shape.rows),
+                "input_ids": updates(inputs.input_ids.gpu, shape.tokens),
+            },
+            step=shape.step,
+        )
+
     def _put(self, view: StepView, twin: Twin, values: np.ndarray) -> None:
         self._setup.put(twin, values, step=view.shape.step)
-
-
-def expected_owners(
-    view: StepView,
-    prev: PrevStep,
-    source: np.ndarray,  # [R] int32
-) -> tuple[tuple[int, Owner], ...]:
-    """(previous row, owner) pairs: whose value of the previous step each row means to read."""
-    if prev.is_none:
-        return ()
-    return tuple(
-        (row, (name, prev.step))
-        for name, row in zip(view.rows, source.tolist(), strict=True)
-        if row >= 0
-    )

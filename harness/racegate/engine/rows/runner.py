@@ -16,6 +16,7 @@ from racegate.device.protocol import writes
 from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import FreshBlocks, NoZeroing
 from racegate.engine.cache.store import NoStore, PrefixStore
+from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.drafter import Drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Frame, Sampling
@@ -49,6 +50,7 @@ class Stations:
     model: Model
     sampling: Sampling
     grammar_masks: GrammarMasks | NoGrammarMasks
+    draft_weights: DraftWeights
     drafter: Drafter
 
 
@@ -155,6 +157,7 @@ class Runner:
             at.prep.stage_drafting(view, self._prev, targets=targets)
             at.prep.send_tables(view)
             at.columns.stage(view, moves)
+            at.draft_weights.stage(view, self._prev)
             at.prep.derive(view, self._prev, self._outputs, sources)
         self._device.record(self._setup.compute, self._prepared)
         row_of = at.tenants.row_of
@@ -202,13 +205,15 @@ class Runner:
         with self._device.action("sample", step=step):
             sampled = at.sampling.fresh_tokens()
             grammar_mask = at.grammar_masks.upload(view, self._prev)
-            at.model.verify(view, sampled, grammar_mask=grammar_mask)
+            weighed = at.draft_weights.given(view, self._prev, self._outputs)
+            at.model.verify(view, sampled, grammar_mask=grammar_mask, weighed=weighed)
             at.sampling.count_accepted(view, sampled)
             accepted = at.columns.keep_boundaries(view)
             at.count_path.land(step, accepted, rows=view.shape.rows)
             self._release_outputs(step)
             outputs = at.sampling.next_tokens(view, sampled)
             at.drafter.propose(view, sampled, outputs)
+            at.draft_weights.drawn(view, outputs)
             at.grammar_masks.send(view, outputs)
             at.store.save(view)
             self._outputs, self._prev = outputs, as_previous(view)

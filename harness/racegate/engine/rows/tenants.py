@@ -22,10 +22,18 @@ from racegate.scenario.spec import Rotate
 class Tenants:
     """The persistent batch and the mirrors of its requests.
 
-    count_path: told of rows that requests enter; its tables move with the rows
+    count_path: told of rows that requests enter; its tables move with the rows, and so do
+        others that are given
     """
 
-    def __init__(self, setup: Setup, count_path: AcceptedCounts, parts: RowParts) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        count_path: AcceptedCounts,
+        parts: RowParts,
+        *,
+        others: tuple[HostBuffer, ...] = (),
+    ) -> None:
         inputs = setup.inputs
         self._device = setup.device
         self._inputs = inputs
@@ -35,7 +43,7 @@ class Tenants:
         self._specs = {request.name: request for request in setup.scenario.requests}
         self._rotations = [e for e in setup.scenario.events if isinstance(e, Rotate)]
         tables = (inputs.block_table.cpu, inputs.state_table.cpu)
-        moving = (*parts.row_tables(inputs), *count_path.row_tables)
+        moving = (*parts.row_tables(inputs), *count_path.row_tables, *others)
         self._batch = InputBatch(moving, tables, setup.counters, swap_rows=parts.swap_rows)
         self._states: dict[str, RequestState] = {}
         self.unmet_events: list[str] = []

@@ -135,28 +135,40 @@ class StepOutputs:
     """Fresh device memory of one step, read by the next one, in the step's row order.
 
     next_token, valid_count: [R] int32; drafts: [R, K] int32
+    draft_weights: [R, K, V] int32 or float32, where drafts are drawn
     """
 
     next_token: DeviceBuffer
     valid_count: DeviceBuffer
     drafts: DeviceBuffer
+    draft_weights: DeviceBuffer | None
 
 
 def make_outputs(device: Device, stream: Stream, sizes: Sizes) -> StepOutputs:
     """Memory for the outputs of one step, from the stream's pool."""
-    rows, drafts = sizes.rows, sizes.drafts
+    rows, drafts, weights = sizes.rows, sizes.drafts, None
+    if sizes.drawn_vocab:
+        shape = (rows, drafts, sizes.drawn_vocab)
+        weights = device.device_buffer(
+            "draft_weights_gpu", shape, sizes.draft_weight, stream=stream
+        )
     return StepOutputs(
         next_token=device.device_buffer("next_token_gpu", (rows,), np.int32, stream=stream),
         valid_count=device.device_buffer("valid_count_gpu", (rows,), np.int32, stream=stream),
         drafts=device.device_buffer("drafts_gpu", (rows, drafts), np.int32, stream=stream),
+        draft_weights=weights,
     )
 
 
 def no_outputs(device: Device, sizes: Sizes) -> StepOutputs:
     """Stands in for the previous step's outputs when there is no previous step; never written."""
-    rows, drafts = sizes.rows, sizes.drafts
+    rows, drafts, weights = sizes.rows, sizes.drafts, None
+    if sizes.drawn_vocab:
+        zeros = np.zeros((rows, drafts, sizes.drawn_vocab), sizes.draft_weight)
+        weights = device.constant("no_draft_weights", zeros)
     return StepOutputs(
         next_token=device.constant("no_next_token", np.zeros((rows,), np.int32)),
         valid_count=device.constant("no_valid_count", np.zeros((rows,), np.int32)),
         drafts=device.constant("no_drafts", np.zeros((rows, drafts), np.int32)),
+        draft_weights=weights,
     )

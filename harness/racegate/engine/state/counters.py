@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from racegate.scenario.spec import Expect
 
-# What only the trace of a run tells, not the engine.
-_SEEN_IN_TRACE = frozenset({"overlapped_ops"})
+# What only the trace or the observations of a run tell, not the engine.
+_SEEN_IN_RUN = frozenset({"overlapped_ops", "missing_drafts"})
 
 
 class Counters:
@@ -15,7 +15,7 @@ class Counters:
 
     def __init__(self) -> None:
         names = Expect.__struct_fields__
-        self.counts = dict.fromkeys((name for name in names if name not in _SEEN_IN_TRACE), 0)
+        self.counts = dict.fromkeys((name for name in names if name not in _SEEN_IN_RUN), 0)
 
     def add(self, name: str, count: int = 1) -> None:
         """So many more. Raises KeyError for a name that a scenario could not expect."""

@@ -167,11 +167,11 @@ DRAFTS_COPY_AFTER_DRAFTER = Edge(
 )
 DRAFTS_LANDED = Edge(
     name="drafts-landed",
-    before="d2h:next_token and d2h:drafts",
-    after="the host building grammar masks",
-    buffers=("next_token_cpu", "drafts_cpu"),
-    reason="masks would be built for tokens that have not landed, or for those of another step",
-    first=("d2h:next_token", "d2h:drafts"),
+    before="d2h:next_token, d2h:drafts and d2h:draft_weights",
+    after="the host reading them, to build grammar masks or to hand them on",
+    buffers=("next_token_cpu", "drafts_cpu", "draft_weights_cpu"),
+    reason="the host would go on with drafts that have not landed, or with those of another step",
+    first=("d2h:next_token", "d2h:drafts", "d2h:draft_weights"),
     second=("host:*",),
 )
 DRAFTS_RELEASE = Edge(

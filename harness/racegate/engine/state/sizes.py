@@ -31,7 +31,7 @@ def quantity_of(numerics: Numerics) -> DTypeLike:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Dimensions of the buffers. R rows, T tokens, K drafts, M attention and C state columns of a
-    table.
+    table. drawn_vocab: V where drafts are drawn, else 0.
     """
 
     rows: int
@@ -41,6 +41,7 @@ class Sizes:
     state_columns: int
     hidden: int
     numerics: Numerics
+    drawn_vocab: int
 
     @property
     def quantity(self) -> DTypeLike:
@@ -53,6 +54,11 @@ class Sizes:
         rounds them again.
         """
         return np.uint32 if self.numerics is Numerics.EXACT else np.float32
+
+    @property
+    def draft_weight(self) -> DTypeLike:
+        """The dtype of what drafts are drawn from."""
+        return np.int32 if self.numerics is Numerics.EXACT else np.float32
 
 
 def sizes_of(scenario: Scenario) -> Sizes:
@@ -70,4 +76,5 @@ def sizes_of(scenario: Scenario) -> Sizes:
         state_columns=state_columns,
         hidden=scenario.model.hidden_size,
         numerics=scenario.model.numerics,
+        drawn_vocab=scenario.model.vocab_size if engine.draws_drafts else 0,
     )

@@ -105,3 +105,18 @@ def host_input_ids(view: StepView) -> np.ndarray:
             first = view.query_start[row]
             ids[first : first + len(known)] = known
     return ids
+
+
+def expected_owners(
+    view: StepView,
+    prev: PrevStep,
+    source: np.ndarray,  # [R] int32
+) -> tuple[tuple[int, Owner], ...]:
+    """(previous row, owner) pairs: whose value of the previous step each row means to read."""
+    if prev.is_none:
+        return ()
+    return tuple(
+        (row, (name, prev.step))
+        for name, row in zip(view.rows, source.tolist(), strict=True)
+        if row >= 0
+    )

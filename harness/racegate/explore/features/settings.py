@@ -6,7 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from racegate.explore.features.facts import Facts
-from racegate.scenario.spec import DrafterKind, GraphMode, LayerKind, Planning, Scenario, Zeroing
+from racegate.scenario.spec import (
+    DrafterKind,
+    DraftSampling,
+    GraphMode,
+    LayerKind,
+    Planning,
+    Scenario,
+    Zeroing,
+)
 
 # Setting -> values that it may have.
 Needs = dict[str, frozenset[str]]
@@ -43,6 +51,7 @@ def settings_of(scenario: Scenario) -> dict[str, str]:
         "depth": str(engine.depth),
         "k": str(k) if k < 4 else K_MANY,
         "drafter": str(engine.drafter),
+        "draft_sampling": str(engine.draft_sampling),
         "cache_mode": str(engine.cache_mode),
         "numerics": str(scenario.model.numerics),
         "graph_mode": str(engine.graph_mode),
@@ -86,6 +95,7 @@ def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) ->
 
 DRAFTED = only(k=K_VALUES[1:])
 DRAFTED_MORE = only(k=K_VALUES[2:])
+DRAWN = only(k=K_VALUES[1:], drafter="mtp", draft_sampling="random")
 COLUMNS = only(cache_mode=("align", "offload"))
 ALIGN = only(cache_mode="align")
 OFFLOAD = only(cache_mode="offload")
@@ -121,6 +131,19 @@ SETTINGS = (
         str(DrafterKind.EXTRACT_HIDDEN_STATES),
         "its valid count is 1 on discarded rows too",
         k="1",
+    ),
+    _setting(
+        "drafter",
+        str(DrafterKind.NGRAM),
+        "only the device knows how many drafts there are, if any",
+        k=K_VALUES[1:],
+    ),
+    _setting(
+        "draft_sampling",
+        str(DraftSampling.RANDOM),
+        "what drafts were drawn from is needed a step later",
+        drafter="mtp",
+        k=K_VALUES[1:],
     ),
     _setting("cache_mode", "none", "1 + k state slots in place, picked by the accepted count"),
     _setting("cache_mode", "align", "states move between columns; the host decides where"),
