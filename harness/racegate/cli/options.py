@@ -255,8 +255,13 @@ def write_text(path: Path, text: str) -> None:
     """A file, whole or not at all. Its place was good when the command began: an error is none of
     the user's.
     """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same of what is no text."""
     try:
-        write_whole(path, text.encode())
+        write_whole(path, content)
     except OSError as error:
         raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -5,21 +5,28 @@ that were asked for.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from racegate.check.checker import Checker
 from racegate.check.judge import Judged
 from racegate.cli.options import fail, place_to_write, say, write_text
+from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
+from racegate.history.witness import Witness
 from racegate.report.cause.account import Accounted, accounted, deciding_conflict
 from racegate.report.text import Shown
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.report.timeline.plain import plain_timeline
+
+if TYPE_CHECKING:
+    from racegate.report.timeline.material import Material
 
 SvgOption = Annotated[
     Path | None,
@@ -99,6 +106,18 @@ def seen_in(
     return None if found is None else Examined(checker, fault, judged, found)
 
 
+def seen_in_witness(witness: Witness, checker: Checker, file: Path) -> Examined | None:
+    """The run of a witness. file: what replays it, as it is to be named"""
+    schedule = parse_schedule(list(witness.holds))
+    fault = None if witness.fault is None else find_fault(witness.fault)
+    run = checker.execute(schedule=schedule, fault=fault)
+    judged = checker.judged(run, schedule=schedule, fault=fault)
+    replay = f"racegate replay {quote(str(file))}"
+    findings = [msgspec.structs.replace(f, replay=replay) for f in judged.result.findings]
+    result = msgspec.structs.replace(judged.result, findings=tuple(findings))
+    return seen_in(checker, result, fault, judged)
+
+
 def shown_of(seen: Examined | None) -> Shown | None:
     """What a terminal shows, if there is anything."""
     return None if seen is None else seen.shown
@@ -129,18 +148,23 @@ def draw_timeline(wanted: Wanted, timeline: Timeline) -> None:
 
 
 def _write_page(path: Path, seen: Examined) -> None:
-    from racegate.report.timeline.material import material_of
     from racegate.report.timeline.page import finding_page
+
+    write_text(path, finding_page(material_beside(seen)))
+
+
+def material_beside(seen: Examined) -> Material:
+    """All that a page is made of: the run, and others that differ from it in one hold."""
+    from racegate.report.timeline.material import material_of
     from racegate.repro.sweep import sweep
 
     checker, fault, judged, found = seen
     conflict = deciding_conflict(judged, found.seating)
     swept = () if conflict is None else sweep(checker, judged, conflict, fault)
-    material = material_of(
+    return material_of(
         judged,
         found,
         title=checker.scenario.title,
         reference=checker.reference.observations,
         swept=swept,
     )
-    write_text(path, finding_page(material))

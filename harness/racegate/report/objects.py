@@ -15,6 +15,7 @@ from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.campaign import CampaignState
+from racegate.report.site.reports import Evidence
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,3 +114,22 @@ class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     environment: dict[str, str]
     report: SourceReport
+
+
+class SiteFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a site. path: from the site's folder; title: what it is; bytes: its size"""
+
+    path: str
+    title: str
+    bytes: int
+
+
+class SiteObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A site of reports. folder: where it was written; pages: HTML; files: the others, with what
+    their figures are of
+    """
+
+    schema: str
+    folder: str
+    pages: tuple[SiteFile, ...]
+    files: tuple[Evidence, ...]

@@ -16,12 +16,13 @@ from racegate.report.timeline.material import Material, SweptSchedule
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
 from racegate.report.timeline.svg import svg_inside
+from racegate.report.trail import Trail
 
 PICTURED_MAX = 8  # schedules of the slider
 
 
-def finding_page(material: Material) -> str:
-    """HTML."""
+def finding_page(material: Material, *, trail: Trail | None = None) -> str:
+    """HTML. trail: of a page that is one of many"""
     script = render("finding.js.j2")
     stops = _chosen(material.stops)
     timeline = material.timeline
@@ -39,6 +40,7 @@ def finding_page(material: Material) -> str:
         failing=failing,
         assumptions=ASSUMPTIONS,
         version=racegate.__version__,
+        trail=trail,
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
