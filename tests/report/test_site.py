@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 from pictured import path_of
 from racegate.cli.app import app
-from racegate.report.site.charts import Bar, Tone, parts
+from racegate.report.objects import CommitKind
+from racegate.report.site.charts import Meter, Tone, parts
 from racegate.report.site.figures import board_of
 from racegate.report.site.markdown import written
-from racegate.report.site.reports import CommitKind, SiteError, load_reports
+from racegate.report.site.reports import SiteError, load_reports
 from repository import ROOT
 
 REPORTS = ROOT / "reports"
@@ -272,8 +273,8 @@ def test_two_reports_of_one_page_are_refused(folder: Path) -> None:
 
 def test_a_bar_says_in_words_what_it_shows() -> None:
 
-    bar = Bar(
+    meter = Meter(
         label="x", parts=parts(seen=(3, Tone.GOOD), missed=(1, Tone.BAD), else_=(0, Tone.HALF))
     )
-    assert bar.said == "3 of 4 seen; 1 missed"
-    assert [(begins, width) for begins, width, _ in bar.pieces] == [(0, 75), (75, 25)]
+    assert meter.said == "3 of 4 seen; 1 missed"
+    assert [(begins, width) for begins, width, _ in meter.pieces] == [(0, 75), (75, 25)]

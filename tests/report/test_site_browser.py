@@ -17,7 +17,7 @@ SMALL = (360, 740)
 KINDS = [
     ("index.html", "light"),
     ("index.html", "dark"),
-    ("vllm/index.html", "dark"),
+    ("sglang/index.html", "dark"),
     ("witnesses/index.html", "light"),
     ("witnesses/slot-vs-row-index.html", "light"),
 ]

@@ -4,6 +4,8 @@ what a list shows of each.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
@@ -15,7 +17,6 @@ from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.campaign import CampaignState
-from racegate.report.site.reports import Evidence
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +115,31 @@ class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     environment: dict[str, str]
     report: SourceReport
+
+
+class CommitKind(StrEnum):
+    """measured: the file, or who wrote its command down, says so; committed: the last commit that
+    changed the file; unknown: nobody says.
+    """
+
+    MEASURED = "measured"
+    COMMITTED = "committed"
+    UNKNOWN = "unknown"
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of figures. file: from the folder of reports; command: what made it, empty if nobody
+    says
+
+    commit: of the code that was measured, or that the file came with; kind: which of them
+    machine: what it was measured on, as far as the file says
+    """
+
+    file: str
+    command: str
+    commit: str
+    kind: CommitKind
+    machine: str
 
 
 class SiteFile(msgspec.Struct, frozen=True, kw_only=True):

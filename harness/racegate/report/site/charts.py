@@ -1,4 +1,4 @@
-"""Small charts: bars of counts. Every one says in text what it shows in length and colour."""
+"""Small charts: meters of counts. Every one says in text what it shows in length and colour."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Tone(StrEnum):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a bar. what: the word of the legend"""
+    """A piece of a meter. what: the word of the legend"""
 
     count: int
     what: str
     tone: Tone
 
 
-class Bar(msgspec.Struct, frozen=True, kw_only=True):
+class Meter(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a chart. href: where more of it stands, from the page it is on"""
 
     label: str
@@ -43,7 +43,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def said(self) -> str:
-        """The bar in words: its first piece of all, and what else there is."""
+        """The meter in words: its first piece of all, and what else there is."""
         first, *others = self.parts
         more = [f"{part.count:,} {part.what}" for part in others if part.count]
         said = f"{first.count:,} of {self.total:,} {first.what}"
@@ -67,12 +67,12 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     note: str
     file: str
-    bars: tuple[Bar, ...]
+    meters: tuple[Meter, ...]
 
     @property
     def legend(self) -> list[Part]:
         """Every kind of piece once, if there is one of it."""
-        found = {p.what: p for bar in self.bars for p in bar.parts if p.count}
+        found = {p.what: p for meter in self.meters for p in meter.parts if p.count}
         return list(found.values())
 
 

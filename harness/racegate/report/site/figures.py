@@ -21,7 +21,7 @@ from racegate.history.finding import Verdict
 from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.matrix import LOOKS, STRATEGIES
 from racegate.report.objects import EffortObject, MutationObject, SourceMutationObject
-from racegate.report.site.charts import Bar, Chart, Part, Tone, parts
+from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
 from racegate.report.site.grids import Grid, campaigns_grid, cells_grid, limits_grid, programs_grid
 from racegate.report.site.reports import Reports
 from racegate.report.site.shapes import (
@@ -143,7 +143,7 @@ def _features(coverage: Coverage) -> Board:
         title="Pairs of features",
         note=f"In {coverage.scenarios:,} generated scenarios.",
         file=FEATURES,
-        bars=(Bar(label="pairs", parts=pieces),),
+        meters=(Meter(label="pairs", parts=pieces),),
     )
     return Board(proved=(figure,), charts={page: (chart,)})
 
@@ -153,12 +153,12 @@ def _litmus(reports: Reports) -> Board:
     page, right = "interposer/index.html", sum(one.right for one in programs)
     seen = [one for one in programs if one.expected == "racy" and one.observable]
     shown = sum(one.shown for one in seen)
-    bars = [
-        Bar(
+    meters = [
+        Meter(
             label="verdict on the virtual device",
             parts=parts(right=(right, Tone.GOOD), wrong=(len(programs) - right, Tone.BAD)),
         ),
-        Bar(
+        Meter(
             label="wrong values, where one can be observed",
             parts=parts(
                 shown_by_the_search=(shown, Tone.GOOD),
@@ -166,12 +166,12 @@ def _litmus(reports: Reports) -> Board:
             ),
         ),
     ]
-    bars += _sanitizer(reports) if reports.has(SANITIZER) else []
+    meters += _sanitizer(reports) if reports.has(SANITIZER) else []
     chart = Chart(
         title="Litmus programs in plain torch",
         note="Programs of which it is known whether they race, without a GPU.",
         file=LITMUS,
-        bars=tuple(bars),
+        meters=tuple(meters),
     )
     figure = Figure(
         value=f"{right} of {len(programs)}",
@@ -182,13 +182,13 @@ def _litmus(reports: Reports) -> Board:
     return Board(proved=(figure,), charts={page: (chart,)})
 
 
-def _sanitizer(reports: Reports) -> list[Bar]:
+def _sanitizer(reports: Reports) -> list[Meter]:
     """PyTorch's own, on a GPU, on the racy ones among these programs."""
     file = reports.read(SANITIZER, SanitizerFile)
     racy = [one for one in file.programs if one.expected == "racy"]
     said = sum(bool(one.sanitizer) for one in racy)
     pieces = parts(reported=(said, Tone.GOOD), not_reported=(len(racy) - said, Tone.BAD))
-    return [Bar(label="racy ones, by PyTorch's sanitizer on a GPU", parts=pieces)]
+    return [Meter(label="racy ones, by PyTorch's sanitizer on a GPU", parts=pieces)]
 
 
 def _matrix(matrix: Matrix) -> Board:
@@ -205,8 +205,8 @@ def _matrix(matrix: Matrix) -> Board:
         title="Which way to choose schedules shows a fault",
         note="Of all seeded faults. Running eagerly, as an ordinary test does, is one of them.",
         file=MATRIX,
-        bars=tuple(
-            Bar(
+        meters=tuple(
+            Meter(
                 label=STRATEGIES[strategy].name,
                 href="matrix.html",
                 parts=parts(
@@ -223,8 +223,8 @@ def _matrix(matrix: Matrix) -> Board:
         note="In some run; it is enough that one does. The last two lines are what comparing the "
         "final tokens would see.",
         file=MATRIX,
-        bars=tuple(
-            Bar(
+        meters=tuple(
+            Meter(
                 label=LOOKS[look].name,
                 href="matrix.html",
                 parts=parts(
@@ -254,7 +254,7 @@ def _mutants(found: MutationObject) -> Board:
         title="Every edge, broken in every way",
         note="Equivalent: a path of other edges still orders every pair.",
         file=MUTANTS,
-        bars=tuple(Bar(label=edge, parts=_fates(counts)) for edge, counts in by_edge.items()),
+        meters=tuple(Meter(label=edge, parts=_fates(counts)) for edge, counts in by_edge.items()),
     )
     return Board(found=(figure,), charts={page: (chart,)})
 
@@ -285,7 +285,7 @@ def _source(file: str, found: SourceMutationObject) -> Board:
         title="Edits of the source, by what was done",
         note=f"{score.mutants} drawn of {report.total:,} mutants.",
         file=file,
-        bars=tuple(Bar(label=name, parts=_scores(some)) for name, some in groups),
+        meters=tuple(Meter(label=name, parts=_scores(some)) for name, some in groups),
     )
     return Board(found=(figure,), charts={page: (chart,)})
 

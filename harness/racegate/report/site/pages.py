@@ -12,15 +12,15 @@ import racegate
 from racegate.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
 from racegate.report.matrix import render_html
+from racegate.report.objects import CommitKind, Evidence
 from racegate.report.site.charts import Chart
 from racegate.report.site.figures import MATRIX, Board, Figure, board_of
 from racegate.report.site.grids import Grid
 from racegate.report.site.markdown import Written, anchor_of, relative, written
-from racegate.report.site.reports import CommitKind, Evidence, Reports, SiteError
+from racegate.report.site.reports import Reports, SiteError
 from racegate.report.templating import render
 from racegate.report.timeline.material import Material
-from racegate.report.timeline.page import finding_page
-from racegate.report.trail import Trail
+from racegate.report.timeline.page import Trail, finding_page
 
 WITNESSES = "witnesses/index.html"
 EVIDENCE = "evidence.html"
@@ -252,16 +252,16 @@ class _Site:
         """beside: the page that their links are made for, if it is another one"""
         shown: list[dict[str, object]] = []
         for chart in charts:
-            bars = chart.bars
+            meters = chart.meters
             if beside:
                 folder = posixpath.dirname(beside)
-                bars = tuple(
+                meters = tuple(
                     msgspec.structs.replace(
-                        bar, href=relative(path, f"{folder}/{bar.href}") if bar.href else ""
+                        meter, href=relative(path, f"{folder}/{meter.href}") if meter.href else ""
                     )
-                    for bar in bars
+                    for meter in meters
                 )
-            drawn = msgspec.structs.replace(chart, bars=bars)
+            drawn = msgspec.structs.replace(chart, meters=meters)
             shown.append({"chart": drawn, "source": self._source(chart.file, path)})
         return shown
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from racegate.report.objects import CommitKind, Evidence
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.reading import (
     ReadError,
@@ -32,16 +32,6 @@ class SiteError(BadInputError):
     """Reports of which no site can be made: says which file, and why."""
 
 
-class CommitKind(StrEnum):
-    """measured: the file, or who wrote its command down, says so; committed: the last commit that
-    changed the file; unknown: nobody says.
-    """
-
-    MEASURED = "measured"
-    COMMITTED = "committed"
-    UNKNOWN = "unknown"
-
-
 class SourceEntry(StrictStruct, frozen=True, kw_only=True):
     """Where files come from. files: a pattern, as a shell has it; command: what made them
 
@@ -55,21 +45,6 @@ class SourceEntry(StrictStruct, frozen=True, kw_only=True):
 
 class _Sources(StrictStruct, frozen=True, kw_only=True):
     source: tuple[SourceEntry, ...]
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of figures. file: from the folder of reports; command: what made it, empty if nobody
-    says
-
-    commit: of the code that was measured, or that the file came with; kind: which of them
-    machine: what it was measured on, as far as the file says
-    """
-
-    file: str
-    command: str
-    commit: str
-    kind: CommitKind
-    machine: str
 
 
 class Reports(msgspec.Struct, frozen=True, kw_only=True):

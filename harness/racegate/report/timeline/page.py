@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 
+import msgspec
+
 import racegate
 from racegate.history.finding import ASSUMPTIONS
 from racegate.report.cause.pair import Relation
@@ -16,9 +18,17 @@ from racegate.report.timeline.material import Material, SweptSchedule
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
 from racegate.report.timeline.svg import svg_inside
-from racegate.report.trail import Trail
 
 PICTURED_MAX = 8  # schedules of the slider
+
+
+class Trail(msgspec.Struct, frozen=True, kw_only=True):
+    """Links of a page. home: the page that lists it; before, after: its neighbours, or nothing"""
+
+    home: str
+    home_title: str
+    before: str = ""
+    after: str = ""
 
 
 def finding_page(material: Material, *, trail: Trail | None = None) -> str:
