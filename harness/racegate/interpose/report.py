@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.explore import Judged, Search
 from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome
 
 _STACK_MAX = 4
+_REPLAY = "  replay  "
 COMMAND = "racegate torch run"
 
 
@@ -43,6 +46,62 @@ def render(verdicts: Verdicts, command: str) -> str:
             f"it, or its reason is no longer true: {stale.reason}"
         )
     return "\n".join([*lines, _closing(verdicts)])
+
+
+def checked_program(verdicts: Verdicts, command: str) -> Checked:
+    """One case, for a CI service: what is wrong with the program, finding by finding.
+
+    command: as of `render`
+    """
+    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    still_open = verdicts.open_findings
+    known = {one.signature for one in verdicts.suppressed}
+    failing = [
+        _failing(
+            finding, judged.get(finding.signature), command, is_known=finding not in still_open
+        )
+        for finding in verdicts.outcome.findings
+        if finding in still_open or finding.signature in known
+    ]
+    outcome = verdicts.outcome
+    if verdicts.polls_matter:
+        failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
+    if outcome.ending is not Ending.FINISHED:
+        failing.append(_said(command, "inconclusive", str(outcome.ending), [_closing(verdicts)]))
+    for stale in verdicts.stale:
+        failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
+    case = CheckedCase(
+        group="programs", name=command, said=_closing(verdicts), failing=tuple(failing)
+    )
+    return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
+
+
+def _failing(finding: Finding, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
+    stack = finding.first.stack
+    diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
+    lines = _finding(1, finding, judged, command)
+    replay = [line for line in lines if line.startswith(_REPLAY)]
+    return Failing(
+        name=command,
+        file=_from_here(stack[0][0]) if stack else "",
+        line=max(1, stack[0][1]) if stack else 1,
+        kind=FindingKind.DIVERGENCE if diverges else FindingKind.CONFLICT,
+        signature=finding.signature,
+        message="\n".join(line for line in lines if line and line not in replay),
+        replay=replay[0].removeprefix(_REPLAY) if replay else "",
+        is_known=is_known,
+    )
+
+
+def _said(command: str, kind: str, signature: str, lines: list[str]) -> Failing:
+    text = "\n".join(filter(None, lines))
+    return Failing(name=command, file="", kind=kind, signature=signature, message=text)
+
+
+def _from_here(path: str) -> str:
+    """A file below this folder by its path from here: so a CI service finds it."""
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here)
 
 
 def render_findings(findings: Iterable[Finding]) -> str:
@@ -106,7 +165,7 @@ def _divergence(judged: Judged, command: str) -> list[str]:
     lines += difference(judged.expected, judged.actual, "with the hold")
     holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
     polls = f"--not-ready {judged.polls} " if judged.polls else ""
-    return [*lines, f"  replay  {COMMAND} {polls}{holds} {command}"]
+    return [*lines, f"{_REPLAY}{COMMAND} {polls}{holds} {command}"]
 
 
 def difference(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.vllm import (
     LogOption,
     PathOption,
@@ -28,7 +29,7 @@ from racegate.sglang.engine import WithPlain, open_scheduler
 from racegate.sglang.environment import environment_of, set_up
 from racegate.sglang.wire import Model, Repair
 from racegate.vllm.judge import judge, judge_under
-from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.vllm.search import RUNS_MAX
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
@@ -92,6 +93,8 @@ def gate(
     scenarios: ScenariosOption = Path("scenarios/sglang"),
     runs: RunsOption = RUNS_MAX,
     log: LogOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
@@ -101,14 +104,17 @@ def gate(
     with started(cell, release, path, log) as engine:
         for place, scenario in loaded:
             found = judge(engine, scenario, cell, runs_max=runs, on_run=tell_progress)
-            judged.append(found)
+            judged.append((place, found))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
+    verdicts = [found for _, found in judged]
+    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     if json is not None:
-        write_json(json, judged)
+        write_json(json, verdicts)
     if json != "-":
-        print_engine_gate(stdout_console(), judged)
-    raise typer.Exit(exit_code([found.verdict for found in judged if not found.refused]))
+        print_engine_gate(stdout_console(), verdicts)
+    raise typer.Exit(code)
 
 
 def cell_of(

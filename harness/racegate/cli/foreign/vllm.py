@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
@@ -31,7 +32,7 @@ from racegate.vllm.client import Engine, open_engine
 from racegate.vllm.environment import environment_of, set_up
 from racegate.vllm.judge import Cell, judge, judge_under
 from racegate.vllm.replay import judge_again
-from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.vllm.search import FORCED, RUNS_MAX, Holds
 from racegate.vllm.sensitivity import sensitivity_of
 from racegate.vllm.wire import Runner, StateMode
@@ -142,6 +143,8 @@ def gate(
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
@@ -154,17 +157,19 @@ def gate(
             found = judge(
                 engine, scenario, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
-            judged.append(found)
+            judged.append((place, found))
             if witness is not None:
                 write_witnesses(witness, witnesses_of(found, scenario))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
-    ran = [found for found in judged if not found.refused]
+    verdicts = [found for _, found in judged]
+    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     if json is not None:
-        write_json(json, judged)
+        write_json(json, verdicts)
     if json != "-":
-        print_engine_gate(stdout_console(), judged)
-    raise typer.Exit(exit_code([found.verdict for found in ran]))
+        print_engine_gate(stdout_console(), verdicts)
+    raise typer.Exit(code)
 
 
 @app.command()
