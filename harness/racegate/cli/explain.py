@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.drawing import seen_in_witness
 from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
 from racegate.cli.pictures import (
     HtmlOption,
@@ -17,7 +18,6 @@ from racegate.cli.pictures import (
     Wanted,
     draw,
     draw_timeline,
-    seen_in_witness,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.outcome import SCHEMA

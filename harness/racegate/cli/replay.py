@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checkers
+from racegate.cli.drawing import Examined, seen_in
 from racegate.cli.options import (
     DeviceKind,
     DeviceOption,
@@ -21,13 +22,11 @@ from racegate.cli.options import (
     tell,
 )
 from racegate.cli.pictures import (
-    Examined,
     HtmlOption,
     SvgOption,
     TraceOutOption,
     Wanted,
     draw,
-    seen_in,
     shown_of,
 )
 from racegate.device.cuda.pacing import Pacing

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.drawing import material_beside, seen_in_witness
 from racegate.cli.options import (
     JsonOption,
     fail,
@@ -21,7 +22,6 @@ from racegate.cli.options import (
     write_json,
     write_text,
 )
-from racegate.cli.pictures import material_beside, seen_in_witness
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witnesses
 from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
