@@ -13,11 +13,12 @@ import pytest
 from browsing import DESK, NEEDS_BROWSER, PHONE, opened
 from pictured import material
 from racegate.report.timeline.page import finding_page
+from racegate.report.timeline.several import findings_page, pictured_replay
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 axe_core = pytest.importorskip("axe_core_python.selenium", reason="axe is not installed")
 pytestmark = NEEDS_BROWSER
-RACE, LOGIC = "accepted-copy-after-row-move", "slot-vs-row-index"
+RACE, LOGIC, SEVERAL = "accepted-copy-after-row-move", "slot-vs-row-index", "several"
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: folder / f"{name}.html" for name in (RACE, LOGIC)}
     for name, path in found.items():
         path.write_text(finding_page(material(name, is_swept=name == RACE)))
-    return found
+    several = folder / f"{SEVERAL}.html"
+    shown = [pictured_replay(name, "reproduced", material(name)) for name in (RACE, LOGIC)]
+    several.write_text(findings_page("2 witnesses", shown))
+    return found | {SEVERAL: several}
 
 
-@pytest.mark.parametrize(("name", "scheme"), [(RACE, "light"), (RACE, "dark"), (LOGIC, "light")])
+@pytest.mark.parametrize(
+    ("name", "scheme"), [(RACE, "light"), (RACE, "dark"), (LOGIC, "light"), (SEVERAL, "dark")]
+)
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], name: str, scheme: str) -> None:
     """Contrast, names, order of headings, regions: with what is folded open too."""
     opened(browser, pages[name], prefers_color_scheme=scheme)
@@ -45,7 +51,7 @@ def test_nothing_is_loaded(browser: Any, pages: dict[str, Path]) -> None:
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
-@pytest.mark.parametrize("name", [RACE, LOGIC])
+@pytest.mark.parametrize("name", [RACE, LOGIC, SEVERAL])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 def test_a_page_is_as_wide_as_its_window(
     browser: Any, pages: dict[str, Path], name: str, size: tuple[int, int]

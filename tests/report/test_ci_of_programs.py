@@ -31,6 +31,7 @@ from racegate.report.adapter import AdapterGateObject
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
+from racegate.report.timeline.program import program_page
 from small_engine import Served, SmallEngine, Wait
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -123,6 +124,9 @@ def test_what_a_program_says_is_text() -> None:
     junit, results = forms(checked_program(found, NASTY))
     assert "<script>" not in junit
     assert not {"\u202e", "\x1b"} & set(junit + json.dumps(results, ensure_ascii=False))
+    page = program_page(found, NASTY)
+    assert "<script" not in page
+    assert not {"\u202e", "\x1b"} & set(page)
 
 
 def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
@@ -153,7 +157,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_the_gate_of_a_release_writes_both_forms(
+def test_the_gate_of_a_release_writes_both_forms_and_a_page(
     engine: str, engines: None, tmp_path: Path
 ) -> None:
     scripts = tmp_path / "scripts"
@@ -162,9 +166,12 @@ def test_the_gate_of_a_release_writes_both_forms(
     (scripts / "small.toml").write_text(f"{text}max_tokens = 1\naccepts = [1]\n")
     junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
     words = [engine, "gate", "--release", "1.0", "--scenarios", str(scripts), "--log", "log"]
-    words += ["--junit", str(junit), "--sarif", str(sarif)]
+    html = tmp_path / "x.html"
+    words += ["--junit", str(junit), "--sarif", str(sarif), "--html", str(html)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1, done.output
+    assert "step 1: count: 4 used, 1 true" in html.read_text()
+    assert "<svg" in html.read_text()
     JUNIT.validate(junit.read_text())
     jsonschema.Draft4Validator(SARIF).validate(json.loads(sarif.read_text()))
     (suite,) = JUnitXml.fromstring(junit.read_text())
@@ -181,11 +188,16 @@ def test_a_finding_of_a_program_is_written_by_the_command(
     monkeypatch.setattr("racegate.cli.foreign.torch.judge", lambda *given, **options: found)
     (tmp_path / "x.py").write_text("")
     junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
-    words = ["torch", "run", "--junit", str(junit), "--sarif", str(sarif), str(tmp_path / "x.py")]
+    html = tmp_path / "x.html"
+    words = ["torch", "run", "--junit", str(junit), "--sarif", str(sarif), "--html", str(html)]
+    words.append(str(tmp_path / "x.py"))
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1, done.output
     JUNIT.validate(junit.read_text())
     assert len(json.loads(sarif.read_text())["runs"][0]["results"]) == 1
+    page = html.read_text()
+    for shown in ("Race on host (step)", "held until forced", "missing: nothing orders", "64.0"):
+        assert shown in page
 
 
 def test_failing_parts_of_a_job_are_in_the_order_of_its_cases() -> None:

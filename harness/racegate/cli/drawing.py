@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
@@ -118,18 +119,33 @@ def picture_of(seen: Examined) -> str:
     return svg_timeline(seen.timeline)
 
 
+def page_of_all(found: Sequence[tuple[str, str, Examined | None]]) -> str:
+    """Several findings as one page. found: (witness, outcome of its replay, what was seen)"""
+    from racegate.report.timeline.several import findings_page, pictured_replay
+
+    shown = [
+        pictured_replay(name, outcome, None if seen is None else _material(seen, ()))
+        for name, outcome, seen in found
+    ]
+    return findings_page(f"{len(shown)} witnesses replayed", shown)
+
+
 def material_beside(seen: Examined) -> Material:
     """All that a page is made of: the run, and others that differ from it in one hold."""
-    from racegate.report.timeline.material import material_of
     from racegate.repro.sweep import sweep
 
     checker, fault, judged, found = seen
     conflict = deciding_conflict(judged, found.seating)
-    swept = () if conflict is None else sweep(checker, judged, conflict, fault)
+    return _material(seen, () if conflict is None else sweep(checker, judged, conflict, fault))
+
+
+def _material(seen: Examined, swept: Sequence[Judged]) -> Material:
+    from racegate.report.timeline.material import material_of
+
     return material_of(
-        judged,
-        found,
-        title=checker.scenario.title,
-        reference=checker.reference.observations,
+        seen.judged,
+        seen.found,
+        title=seen.checker.scenario.title,
+        reference=seen.checker.reference.observations,
         swept=swept,
     )

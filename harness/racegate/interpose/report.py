@@ -14,7 +14,6 @@ from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome
 
 _STACK_MAX = 4
-_REPLAY = "  replay  "
 COMMAND = "racegate torch run"
 
 
@@ -79,16 +78,16 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
 def _failing(finding: Finding, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
     stack = finding.first.stack
     diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
-    lines = _finding(1, finding, judged, command)
-    replay = [line for line in lines if line.startswith(_REPLAY)]
+    replay = "" if judged is None else replay_of(judged, command)
+    told = [line for line in _finding(1, finding, judged, command) if line]
     return Failing(
         name=command,
         file=_from_here(stack[0][0]) if stack else "",
         line=max(1, stack[0][1]) if stack else 1,
         kind=FindingKind.DIVERGENCE if diverges else FindingKind.CONFLICT,
         signature=finding.signature,
-        message="\n".join(line for line in lines if line and line not in replay),
-        replay=replay[0].removeprefix(_REPLAY) if replay else "",
+        message="\n".join(told[:-1] if replay else told),
+        replay=replay,
         is_known=is_known,
     )
 
@@ -163,9 +162,16 @@ def _finding(index: int, finding: Finding, judged: Judged | None, command: str) 
 def _divergence(judged: Judged, command: str) -> list[str]:
     lines = [f"  ended   {judged.ending}"] if judged.ending else []
     lines += difference(judged.expected, judged.actual, "with the hold")
+    return [*lines, f"  replay  {replay_of(judged, command)}"]
+
+
+def replay_of(judged: Judged, command: str) -> str:
+    """What shows a finding again; empty if no hold does. command: as of `render`"""
+    if not judged.hold:
+        return ""
     holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
     polls = f"--not-ready {judged.polls} " if judged.polls else ""
-    return [*lines, f"{_REPLAY}{COMMAND} {polls}{holds} {command}"]
+    return f"{COMMAND} {polls}{holds} {command}"
 
 
 def difference(

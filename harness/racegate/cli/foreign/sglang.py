@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.vllm import (
     LogOption,
     PathOption,
@@ -20,6 +21,7 @@ from racegate.cli.foreign.vllm import (
     tell_progress,
 )
 from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
@@ -67,6 +69,7 @@ def run(
     ] = None,
     runs: RunsOption = RUNS_MAX,
     log: LogOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
@@ -77,6 +80,7 @@ def run(
             judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
         else:
             judged = judge_under(engine, loaded, cell, parse_holds(hold))
+    write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -95,6 +99,7 @@ def gate(
     log: LogOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
@@ -110,6 +115,7 @@ def gate(
     verdicts = [found for _, found in judged]
     code = exit_code([found.verdict for found in verdicts if not found.refused])
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    write_engine_page(html, judged)
     if json is not None:
         write_json(json, verdicts)
     if json != "-":

@@ -20,7 +20,9 @@ from racegate.cli.options import (
     progress_bar,
     say,
     tell,
+    write_text,
 )
+from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.interpose.doctor import toolkit_facts
 from racegate.interpose.explore import Told
@@ -72,6 +74,7 @@ def run(
     timeout: RunTimeoutOption = 0.0,
     junit: JunitOption = None,
     sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
@@ -100,6 +103,7 @@ def run(
     text = render(verdicts, command)
     tell(json, verdicts, lambda: print(printable_lines(text), file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
+    _write_page(verdicts, command, html)
     if witness is not None:
         _save(verdicts, checked, witness, where)
     raise typer.Exit(verdicts.exit_code)
@@ -132,6 +136,13 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _write_page(verdicts: Verdicts, command: str, html: Path | None) -> None:
+    if html is not None:
+        from racegate.report.timeline.program import program_page
+
+        write_text(html, program_page(verdicts, command))
 
 
 def _save(verdicts: Verdicts, program: Program, target: Path, where: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
@@ -20,6 +21,7 @@ from racegate.cli.options import (
     stdout_console,
     write_json,
 )
+from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
@@ -110,6 +112,7 @@ def run(
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
@@ -126,6 +129,7 @@ def run(
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")
+    write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -145,6 +149,7 @@ def gate(
     log: LogOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
@@ -165,6 +170,7 @@ def gate(
     verdicts = [found for _, found in judged]
     code = exit_code([found.verdict for found in verdicts if not found.refused])
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    write_engine_page(html, judged)
     if json is not None:
         write_json(json, verdicts)
     if json != "-":
