@@ -33,6 +33,7 @@ from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.timeline.program import program_page
 from small_engine import Served, SmallEngine, Wait
+from support import SCENARIOS
 
 SCHEMAS = Path(__file__).parent / "schemas"
 SARIF = json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text())
@@ -205,3 +206,14 @@ def test_failing_parts_of_a_job_are_in_the_order_of_its_cases() -> None:
     checked = checked_program(verdicts(finding("a"), verdict=Verdict.CONFLICT), "x.py")
     cases = (msgspec.structs.replace(checked.cases[0], failing=(one, one)), *checked.cases)
     assert [f.signature for f in Checked(cases=cases, exit_code=1).failing] == ["s", "s", "a"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_without_a_folder_the_scripts_come_with_racegate(
+    engine: str, engines: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [engine, "gate", "--release", "1.0", "--json", "found.json"])
+    assert f"no folder scenarios/{engine} here" in done.stderr
+    names = {one["scenario"] for one in json.loads((tmp_path / "found.json").read_text())}
+    assert len(names) == len(list((SCENARIOS / engine).glob("*.toml")))

@@ -20,7 +20,13 @@ from racegate.cli.foreign.vllm import (
     parse_holds,
     tell_progress,
 )
-from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.cli.options import (
+    JsonOption,
+    ScriptsOption,
+    folder_of_scripts,
+    stdout_console,
+    write_json,
+)
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
@@ -94,7 +100,7 @@ def gate(
     path: PathOption = None,
     model: ModelOption = Model.HYBRID,
     without: WithoutOption = None,
-    scenarios: ScenariosOption = Path("scenarios/sglang"),
+    scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
     log: LogOption = None,
     junit: JunitOption = None,
@@ -103,7 +109,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "sglang")))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:

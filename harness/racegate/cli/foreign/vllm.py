@@ -14,7 +14,8 @@ from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.options import (
     JsonOption,
-    ScenariosOption,
+    ScriptsOption,
+    folder_of_scripts,
     folder_to_fill,
     place_to_write,
     say,
@@ -143,7 +144,7 @@ def gate(
     path: PathOption = None,
     runner: RunnerOption = Runner.V1,
     cache_mode: ModeOption = StateMode.NONE,
-    scenarios: ScenariosOption = Path("scenarios/vllm"),
+    scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
@@ -153,7 +154,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
