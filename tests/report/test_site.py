@@ -193,6 +193,9 @@ def test_what_a_report_says_is_text(folder: Path) -> None:
         f'[[source]]\nfiles = "*.json"\ncommand = "{NASTY[:-1]}"\n'
     )
     (folder / "faults" / "x.json").write_text(json.dumps({"environment": {"cpu": NASTY}}))
+    # A page at the top, and figures without a page.
+    (folder / "notes.md").write_text("Notes.\n")
+    shutil.copy(REPORTS / "faults" / "source_engine.json", folder / "faults" / "source_x.json")
     target = folder.parent / "site"
     done = CliRunner().invoke(app, words_for(folder, target))
     assert done.exit_code == 0, done.output
@@ -200,6 +203,8 @@ def test_what_a_report_says_is_text(folder: Path) -> None:
         if path.parent.name != "witnesses" or path.name == "index.html":
             assert Links(path).elements["script"] == 0
             assert "\u202e" not in path.read_text()
+    pages_ = {path.resolve(): Links(path) for path in target.rglob("*.html")}
+    assert all(to.is_file() for _, to, _ in inner(pages_))
 
 
 def words_for(folder: Path, target: Path) -> list[str]:
@@ -253,7 +258,8 @@ def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["report", str(folder), "--site", str(tmp_path / "s")])
         assert done.exit_code == 2
         assert str(folder) in done.stderr.replace("\n", "")
-    assert CliRunner().invoke(app, ["report"]).exit_code == 2
+    for words in (["report"], ["report", str(tmp_path), "--json", "-"]):
+        assert CliRunner().invoke(app, words).exit_code == 2
     assert not list((tmp_path / "s").iterdir())
 
 

@@ -86,6 +86,8 @@ def report(
         return
     if folder is None:
         fail("name a folder of a GPU's JSON files, or a place for the site: --site DIR")
+    if witnesses is not None or json is not None:
+        fail("--witnesses and --json are of a site: name a place for it, --site DIR")
     place_to_write(folder / PAGE)
     found = load_folder(folder)
     write_text(folder / PAGE, render_gpu(found))

@@ -30,11 +30,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a chart. href: where more of it stands, from the page it is on"""
+    """One line of a chart. page: of the site, where more of it stands"""
 
     label: str
     parts: tuple[Part, ...]
-    href: str = ""
+    page: str = ""
 
     @property
     def total(self) -> int:

@@ -208,7 +208,7 @@ def _matrix(matrix: Matrix) -> Board:
         meters=tuple(
             Meter(
                 label=STRATEGIES[strategy].name,
-                href="matrix.html",
+                page="faults/matrix.html",
                 parts=parts(
                     by_a_wrong_value=(total.killed, Tone.GOOD),
                     named_as_a_race_only=(len(total.flagged), Tone.HALF),
@@ -226,7 +226,7 @@ def _matrix(matrix: Matrix) -> Board:
         meters=tuple(
             Meter(
                 label=LOOKS[look].name,
-                href="matrix.html",
+                page="faults/matrix.html",
                 parts=parts(
                     seen=(total.found, Tone.GOOD), not_seen=(len(total.missed), Tone.QUIET)
                 ),

@@ -128,6 +128,7 @@ class _Site:
         self._texts = {
             file: written(text, file=file, targets=targets) for file, text in reports.pages.items()
         }
+        self._paths = {target for target in targets.values() if target.endswith(".html")}
         self._sections = self._all_sections()
 
     def _all_sections(self) -> list[_Section]:
@@ -185,14 +186,17 @@ class _Site:
             "Overview",
             boards=boards,
             entries=self._entries,
-            charts=self._charts(faults[:1], path, beside="faults/index.html"),
+            charts=self._charts(faults[:1], path),
             grids=self._grids(grids, path),
             html="" if root is None else root.html,
         )
 
     def _figure(self, figure: Figure) -> dict[str, object]:
-        href = relative("index.html", figure.page)
-        return {"figure": figure, "href": href, "source": self._source(figure.file, "index.html")}
+        source = self._source(figure.file, "index.html")
+        # A file may be there without the page that tells of it.
+        is_told = figure.page in self._paths
+        href = relative("index.html", figure.page) if is_told else source.href
+        return {"figure": figure, "href": href, "source": source}
 
     def _witnesses(self) -> SitePage:
         groups = []
@@ -236,6 +240,8 @@ class _Site:
 
     def _siblings(self, path: str) -> list[dict[str, str]]:
         folder = posixpath.dirname(path)
+        if not folder:
+            return []
         found = {
             _html_of(file): text.title
             for file, text in self._texts.items()
@@ -246,23 +252,14 @@ class _Site:
         first = sorted(found, key=lambda one: (one != self._first_of(folder), one))
         return [{"path": p, "href": relative(path, p), "title": found[p]} for p in first]
 
-    def _charts(
-        self, charts: Sequence[Chart], path: str, beside: str = ""
-    ) -> list[dict[str, object]]:
-        """beside: the page that their links are made for, if it is another one"""
+    def _charts(self, charts: Sequence[Chart], path: str) -> list[dict[str, object]]:
         shown: list[dict[str, object]] = []
         for chart in charts:
-            meters = chart.meters
-            if beside:
-                folder = posixpath.dirname(beside)
-                meters = tuple(
-                    msgspec.structs.replace(
-                        meter, href=relative(path, f"{folder}/{meter.href}") if meter.href else ""
-                    )
-                    for meter in meters
-                )
-            drawn = msgspec.structs.replace(chart, meters=meters)
-            shown.append({"chart": drawn, "source": self._source(chart.file, path)})
+            pages = [meter.page if meter.page in self._paths else "" for meter in chart.meters]
+            hrefs = [relative(path, page) if page else "" for page in pages]
+            meters = list(zip(chart.meters, hrefs, strict=True))
+            source = self._source(chart.file, path)
+            shown.append({"chart": chart, "meters": meters, "source": source})
         return shown
 
     def _grids(self, grids: Sequence[Grid], path: str) -> list[dict[str, object]]:
