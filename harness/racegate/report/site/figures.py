@@ -15,7 +15,7 @@ from racegate.bench.virtual import BenchResult
 from racegate.evaluation.coverage import Coverage, summarise
 from racegate.evaluation.matrix import Matrix, load_matrix
 from racegate.evaluation.mutate import Fate
-from racegate.evaluation.source.results import SourceResult, score_of
+from racegate.evaluation.source.results import SourceReport, SourceResult, score_of
 from racegate.faults.fault import FaultKind
 from racegate.history.finding import Verdict
 from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
@@ -89,8 +89,7 @@ def _boards(reports: Reports) -> Iterator[Board]:
         yield _matrix(load_matrix(reports.folder / MATRIX))
     if reports.has(MUTANTS):
         yield _mutants(reports.read(MUTANTS, MutationObject))
-    for file in reports.matching(SOURCE_MUTANTS):
-        yield _source(file, reports.read(file, SourceMutationObject))
+    yield from _sources(reports)
     for folder, name in ENGINES.items():
         yield from _engine(reports, folder, name)
     yield from _programs(reports)
@@ -267,27 +266,38 @@ def _fates(counts: Counter[Fate]) -> tuple[Part, ...]:
     )
 
 
-def _source(file: str, found: SourceMutationObject) -> Board:
-    report, score = found.report, score_of(found.report.results)
-    page = file.replace(".json", ".html")
+def _sources(reports: Reports) -> Iterator[Board]:
+    """All rooms in one figure, and each on its page."""
+    files = {
+        file: reports.read(file, SourceMutationObject).report
+        for file in reports.matching(SOURCE_MUTANTS)
+    }
+    if not files:
+        return
+    score = score_of([one for report in files.values() for one in report.results])
+    names = ", ".join(report.source for report in files.values())
     figure = Figure(
         value=f"{score.score:.1f} %",
-        label=f"of {score.mutants - score.equivalent} edits that change something in the source "
-        f"of {report.source} are noticed",
-        page=page,
-        file=file,
+        label=f"of {score.mutants - score.equivalent} edits of the source that change something "
+        f"are noticed ({names})",
+        page=next(iter(files)).replace(".json", ".html"),
+        file=SOURCE_MUTANTS,
     )
+    charts = {file.replace(".json", ".html"): (_source(file, one),) for file, one in files.items()}
+    yield Board(found=(figure,), charts=charts)
+
+
+def _source(file: str, report: SourceReport) -> Chart:
     by_operator: dict[str, list[SourceResult]] = {}
     for one in report.results:
         by_operator.setdefault(one.operator, []).append(one)
     groups = [("all", list(report.results)), *sorted(by_operator.items())]
-    chart = Chart(
+    return Chart(
         title="Edits of the source, by what was done",
-        note=f"{score.mutants} drawn of {report.total:,} mutants.",
+        note=f"{len(report.results)} drawn of {report.total:,} mutants.",
         file=file,
         meters=tuple(Meter(label=name, parts=_scores(some)) for name, some in groups),
     )
-    return Board(found=(figure,), charts={page: (chart,)})
 
 
 def _scores(results: list[SourceResult]) -> tuple[Part, ...]:
