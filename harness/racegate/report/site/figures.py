@@ -283,7 +283,9 @@ def _sources(reports: Reports) -> Iterator[Board]:
         page=next(iter(files)).replace(".json", ".html"),
         file=SOURCE_MUTANTS,
     )
-    charts = {file.replace(".json", ".html"): (_source(file, one),) for file, one in files.items()}
+    charts: dict[str, tuple[Chart, ...]] = {
+        file.replace(".json", ".html"): (_source(file, one),) for file, one in files.items()
+    }
     yield Board(found=(figure,), charts=charts)
 
 
