@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from racegate.cli.drawing import draw
     from racegate.interpose.surface import observe
     from racegate.repro.public import (
         BadInputError,
@@ -41,6 +42,7 @@ __all__ = [
     "assert_proved",
     "assert_verdict",
     "build",
+    "draw",
     "explain",
     "load",
     "minimise",
@@ -60,7 +62,7 @@ def __getattr__(name: str) -> object:
     """A name of `__all__`, from where it is defined. `observe` needs no NumPy, as programs do."""
     if name not in __all__:
         raise AttributeError(f"module 'racegate' has no attribute {name!r}")
-    home = "interpose.surface" if name == "observe" else "repro.public"
+    home = {"observe": "interpose.surface", "draw": "cli.drawing"}.get(name, "repro.public")
     value: object = getattr(import_module(f"racegate.{home}"), name)
     return value
 

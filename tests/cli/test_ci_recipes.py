@@ -21,6 +21,7 @@ from support import SCENARIOS
 
 ACTION = ".github/actions/gate/action.yml"
 WORKFLOW = ".github/workflows/gate.yml"
+EVIDENCE = ".github/workflows/evidence.yml"
 RACEGATE = (
     f'#!/bin/sh\nexec {sys.executable} -c "from racegate.cli.start import main; main()" "$@"\n'
 )
@@ -57,7 +58,12 @@ def ran(
 
 
 @pytest.mark.parametrize(
-    ("path", "schema"), [(ACTION, "github-actions"), (WORKFLOW, "github-workflows")]
+    ("path", "schema"),
+    [
+        (ACTION, "github-actions"),
+        (WORKFLOW, "github-workflows"),
+        (EVIDENCE, "github-workflows"),
+    ],
 )
 def test_they_are_valid(path: str, schema: str) -> None:
     text = files("check_jsonschema").joinpath(f"builtin_schemas/vendor/{schema}.json").read_text()
@@ -65,7 +71,7 @@ def test_they_are_valid(path: str, schema: str) -> None:
 
 
 def test_what_others_made_is_pinned() -> None:
-    for path in (ACTION, WORKFLOW):
+    for path in (ACTION, WORKFLOW, EVIDENCE):
         text = (ROOT / path).read_text()
         used = [line.split()[-1] for line in text.splitlines() if "uses: " in line]
         assert all("@v" in name or name.startswith("./") for name in used), used
@@ -83,6 +89,14 @@ def test_the_workflow_gates_this_repository(machine: dict[str, str], tmp_path: P
     assert (tmp_path / "summary.md").read_text().startswith("## racegate: PROVED\n")
     reports = {path.name for path in (tmp_path / "racegate-reports").iterdir()}
     assert reports == {"gate.json", "junit.xml", "racegate.sarif"}
+
+
+def test_the_evidence_is_a_site_of_this_repository(machine: dict[str, str], tmp_path: Path) -> None:
+    """The steps run; where there are no reports, the last one says so."""
+    steps = document(EVIDENCE)["jobs"]["site"]["steps"]
+    done = ran(steps, {}, machine, tmp_path)
+    assert done[-1].returncode == 2
+    assert "reports: no folder of reports" in done[-1].stderr
 
 
 def test_the_action_fails_with_a_finding_and_says_where(

@@ -171,8 +171,10 @@ class TestExplain:
         save(witness, path)
         result = racegate("explain", str(path))
         assert result.returncode == 0
-        assert "race on accepted_counts_cpu" in result.stdout
-        assert "edge accepted-landed, waited for in step" in result.stdout
+        assert result.stdout.count("nothing orders it with") == 1, "the pair is told once"
+        assert "race on accepted_counts_cpu" not in result.stdout
+        assert "accepted-landed, which comes too late" in result.stdout
+        assert "This one would protect it:" in result.stdout
         shown = json_of("explain", str(path))
         assert shown["difference"]["passing"] == []
         assert shown["difference"]["failing"] == list(witness.holds)

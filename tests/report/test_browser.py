@@ -5,49 +5,20 @@ Skipped where there is no Chromium (Debian: apt-get install chromium chromium-dr
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browsing import DESK, NEEDS_BROWSER, PHONE, opened
 from pictured import material
 from racegate.report.timeline.page import finding_page
+from racegate.report.timeline.several import findings_page, pictured_replay
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 axe_core = pytest.importorskip("axe_core_python.selenium", reason="axe is not installed")
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="no chromium and chromedriver"),
-    pytest.mark.xdist_group("browser"),
-]
-OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-RACE, LOGIC = "accepted-copy-after-row-move", "slot-vs-row-index"
-PHONE, DESK = (390, 844), (1360, 900)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER or ""
-    for option in (*OPTIONS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+pytestmark = NEEDS_BROWSER
+RACE, LOGIC, SEVERAL = "accepted-copy-after-row-move", "slot-vs-row-index", "several"
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +27,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: folder / f"{name}.html" for name in (RACE, LOGIC)}
     for name, path in found.items():
         path.write_text(finding_page(material(name, is_swept=name == RACE)))
-    return found
+    several = folder / f"{SEVERAL}.html"
+    shown = [pictured_replay(name, "reproduced", material(name)) for name in (RACE, LOGIC)]
+    several.write_text(findings_page("2 witnesses", shown))
+    return found | {SEVERAL: several}
 
 
-def opened(browser: Any, page: Path, *, size: tuple[int, int] = DESK, **media: str) -> Any:
-    """The page in a window of a size, with media features as `prefers_color_scheme="dark"`."""
-    features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items()]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(page.as_uri())
-    return browser
-
-
-@pytest.mark.parametrize(("name", "scheme"), [(RACE, "light"), (RACE, "dark"), (LOGIC, "light")])
+@pytest.mark.parametrize(
+    ("name", "scheme"), [(RACE, "light"), (RACE, "dark"), (LOGIC, "light"), (SEVERAL, "dark")]
+)
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], name: str, scheme: str) -> None:
     """Contrast, names, order of headings, regions: with what is folded open too."""
     opened(browser, pages[name], prefers_color_scheme=scheme)
@@ -85,7 +51,7 @@ def test_nothing_is_loaded(browser: Any, pages: dict[str, Path]) -> None:
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
-@pytest.mark.parametrize("name", [RACE, LOGIC])
+@pytest.mark.parametrize("name", [RACE, LOGIC, SEVERAL])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
 def test_a_page_is_as_wide_as_its_window(
     browser: Any, pages: dict[str, Path], name: str, size: tuple[int, int]

@@ -18,7 +18,7 @@ from racegate.cli.app import app
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.gate import GateResult, MustFail
-from racegate.report.ci.failing import failing_of
+from racegate.report.ci.failing import checked_gate
 from racegate.report.ci.github import ANNOTATIONS_MAX, annotations_of, summary_of
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
@@ -90,7 +90,8 @@ def hostile(result: GateResult) -> GateResult:
 
 
 def assert_valid(result: GateResult, files: Mapping[str, str]) -> tuple[str, str]:
-    junit, sarif = junit_of(result, files), msgspec.json.encode(sarif_of(result, files)).decode()
+    checked = checked_gate(result, files)
+    junit, sarif = junit_of(checked), msgspec.json.encode(sarif_of(checked)).decode()
     JUNIT.validate(junit)
     jsonschema.Draft4Validator(SARIF).validate(json.loads(sarif))
     return junit, sarif
@@ -144,9 +145,11 @@ def test_what_a_file_says_is_text(gated: Gated) -> None:
 
 def test_what_is_broken_or_missed_is_told_in_every_form(gated: Gated) -> None:
     result = hostile(gated.result)
-    kinds = [one.kind for one in failing_of(result, FILES)]
+    kinds = [one.kind for one in checked_gate(result, FILES).failing]
     assert kinds == ["conflict", "inconclusive", "missed", "inconclusive", "broken"]
-    suites = {suite.name: suite for suite in JUnitXml.fromstring(junit_of(result, FILES))}
+    suites = {
+        suite.name: suite for suite in JUnitXml.fromstring(junit_of(checked_gate(result, FILES)))
+    }
     assert (suites["self-check"].errors, suites["witnesses"].failures) == (1, 1)
 
 

@@ -22,6 +22,7 @@ from racegate.report.timeline.model import Role, racing_pair, timeline_of
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.page import finding_page
 from racegate.report.timeline.plain import COLUMNS_MAX, LINES_MAX, plain_timeline
+from racegate.report.timeline.several import findings_page, pictured_replay
 from racegate.report.timeline.svg import svg_timeline
 from racegate.repro.explain import explain_conflict
 from racegate.scenario.outside.console import PrintableConsole
@@ -289,11 +290,25 @@ def test_where_nothing_is_found_nothing_is_drawn(tmp_path: Path) -> None:
     assert not svg.exists()
 
 
-def test_pictures_are_of_one_witness(tmp_path: Path) -> None:
-    call = ["replay", str(ROW_MOVE), str(LOGIC), "--html", str(tmp_path / "race.html")]
-    result = CliRunner().invoke(app, call)
+def test_several_witnesses_are_drawn_on_one_page(tmp_path: Path) -> None:
+    html, svg = tmp_path / "races.html", tmp_path / "race.svg"
+    call = ["replay", str(ROW_MOVE), str(LOGIC)]
+    assert CliRunner().invoke(app, [*call, "--html", str(html)]).exit_code == 1
+    page = html.read_text()
+    assert page.count("<svg") == page.count("<article") == 2
+    assert "the edge that is missing" in page
+    assert f"racegate replay {ROW_MOVE}" in page
+    result = CliRunner().invoke(app, [*call, "--svg", str(svg)])
     assert result.exit_code == 2
-    assert "pictures are of one witness" in result.output
+    assert "--html alone has several" in result.output
+
+
+def test_several_findings_are_text_too() -> None:
+    bad = "<script>\u202e\x1b[31m"
+    shown = pictured_replay(bad, bad, renamed(material("accepted-double-remap"), bad))
+    page = findings_page(bad, [shown, pictured_replay(bad, bad, None)])
+    assert "<script" not in page
+    assert not {"\u202e", "\x1b"} & set(page)
 
 
 def test_a_page_is_about_a_finding(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from racegate.cli.options import fail, json_text, place_to_write, say, write_text
 from racegate.history.finding import Verdict
+from racegate.history.outcome import Checked
 from racegate.jobs.gate import GateResult, GateSpec
 from racegate.jobs.ratchet import Ratchet, compared, load_baseline, save_baseline
 
@@ -99,14 +100,10 @@ def _tell(ratchet: Ratchet, path: Path, options: CiOptions) -> None:
 def write_reports(result: GateResult, given: GateSpec, options: CiOptions) -> None:
     """The forms that were asked for. What writes each is imported for it."""
     files = {scenario.name: str(path) for path, scenario in given.scenarios}
-    if options.junit is not None:
-        from racegate.report.ci.junit import junit_of
+    if options.junit is not None or options.sarif is not None:
+        from racegate.report.ci.failing import checked_gate
 
-        write_text(options.junit, junit_of(result, files))
-    if options.sarif is not None:
-        from racegate.report.ci.sarif import sarif_of
-
-        write_text(options.sarif, json_text(sarif_of(result, files)))
+        write_checked(checked_gate(result, files), options.junit, options.sarif)
     if options.is_github:
         from racegate.report.ci.github import annotations_of, summary_of
 
@@ -115,3 +112,15 @@ def write_reports(result: GateResult, given: GateSpec, options: CiOptions) -> No
                 file.write(summary_of(result, files))
         for line in annotations_of(result, files) if options.is_annotated else ():
             print(line)
+
+
+def write_checked(checked: Checked, junit: Path | None, sarif: Path | None) -> None:
+    """Any job, in the forms that were asked for."""
+    if junit is not None:
+        from racegate.report.ci.junit import junit_of
+
+        write_text(junit, junit_of(checked))
+    if sarif is not None:
+        from racegate.report.ci.sarif import sarif_of
+
+        write_text(sarif, json_text(sarif_of(checked)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import Annotated
 
 import msgspec
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.drawing import seen_in_witness
 from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
 from racegate.cli.pictures import (
     HtmlOption,
@@ -18,7 +18,6 @@ from racegate.cli.pictures import (
     Wanted,
     draw,
     draw_timeline,
-    seen_in,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.outcome import SCHEMA
@@ -65,12 +64,7 @@ def _explain_witness(target: Path, wanted: Wanted, json: str | None) -> None:
     fault = None if witness.fault is None else find_fault(witness.fault)
     checker = Checker(witness.scenario, replay=f"racegate run {target}")
     explanation = explain_failure(checker, schedule, fault)
-    run = checker.execute(schedule=schedule, fault=fault)
-    judged = checker.judged(run, schedule=schedule, fault=fault)
-    replay = f"racegate replay {quote(str(target))}"
-    findings = [msgspec.structs.replace(f, replay=replay) for f in judged.result.findings]
-    result = msgspec.structs.replace(judged.result, findings=tuple(findings))
-    seen = seen_in(checker, result, fault, judged)
+    seen = seen_in_witness(witness, checker, target)
     assert seen is not None, "a failure was explained"
     shown = {"schema": SCHEMA, **msgspec.to_builtins(explanation)}
     account, picture = seen.shown

@@ -24,6 +24,7 @@ from racegate.cli.ci import (
     beside_baseline,
     write_reports,
 )
+from racegate.cli.drawing import Examined, seen_in
 from racegate.cli.options import (
     AllCoresOption,
     Audit,
@@ -46,13 +47,11 @@ from racegate.cli.options import (
     write_json,
 )
 from racegate.cli.pictures import (
-    Examined,
     HtmlOption,
     SvgOption,
     TraceOutOption,
     Wanted,
     draw,
-    seen_in,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode

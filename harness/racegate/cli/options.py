@@ -148,13 +148,15 @@ AllCoresOption = Annotated[
 LOG_WIDTH = 110
 
 
-def folder_of_scripts(given: Path | None) -> Path:
-    """The folder that was named, `scenarios` in this one, or what comes with racegate."""
-    here = Path("scenarios")
+def folder_of_scripts(given: Path | None, engine: str = "") -> Path:
+    """The folder that was named, `scenarios` in this one, or what comes with racegate. engine: for
+    scripts of its own, which lie in a folder below it
+    """
+    here = Path("scenarios", engine)
     if given is not None or here.is_dir():
         return given or here
-    shipped = shipped_scripts()
-    say(f"no folder scenarios here: the scripts that come with racegate, from {shipped}")
+    shipped = shipped_scripts() / engine
+    say(f"no folder {here} here: the scripts that come with racegate, from {shipped}")
     return shipped
 
 
@@ -255,8 +257,13 @@ def write_text(path: Path, text: str) -> None:
     """A file, whole or not at all. Its place was good when the command began: an error is none of
     the user's.
     """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same of what is no text."""
     try:
-        write_whole(path, text.encode())
+        write_whole(path, content)
     except OSError as error:
         raise BrokenHarnessError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -9,17 +9,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from racegate.check.checker import Checker
-from racegate.check.judge import Judged
+from racegate.cli.drawing import Examined, page_of
 from racegate.cli.options import fail, place_to_write, say, write_text
-from racegate.faults.fault import Fault
-from racegate.history.outcome import RunResult
-from racegate.history.schedule import parse_schedule
-from racegate.report.cause.account import Accounted, accounted, deciding_conflict
 from racegate.report.text import Shown
 from racegate.report.timeline.chrome import chrome_trace
-from racegate.report.timeline.model import Timeline, timeline_of
-from racegate.report.timeline.plain import plain_timeline
+from racegate.report.timeline.model import Timeline
 
 SvgOption = Annotated[
     Path | None,
@@ -63,42 +57,6 @@ class Wanted(NamedTuple):
             say(f"{why}, so {path} is not written")
 
 
-class Examined(NamedTuple):
-    """A run in which something was found, as it was run again to be looked at."""
-
-    checker: Checker
-    fault: Fault | None
-    judged: Judged
-    found: Accounted
-
-    @property
-    def timeline(self) -> Timeline | None:
-        """None where the finding has no two operations."""
-        pair = self.found.pair
-        return None if pair is None else timeline_of(self.judged.run, pair)
-
-    @property
-    def shown(self) -> Shown:
-        """What a terminal shows."""
-        timeline = self.timeline
-        return Shown(self.found.account, [] if timeline is None else plain_timeline(timeline))
-
-
-def seen_in(
-    checker: Checker, result: RunResult, fault: Fault | None, judged: Judged | None = None
-) -> Examined | None:
-    """The run that a result is of; None if nothing was found. judged: it, if it is at hand"""
-    if not result.findings:
-        return None
-    if judged is None:
-        schedule = parse_schedule(list(result.schedule))
-        judged = checker.run_judged(schedule=schedule, fault=fault)
-    # The result has the last word: on what all schedules come to, and on how to see it again.
-    judged = Judged(run=judged.run, result=result, conflicts=judged.conflicts)
-    found = accounted(judged)
-    return None if found is None else Examined(checker, fault, judged, found)
-
-
 def shown_of(seen: Examined | None) -> Shown | None:
     """What a terminal shows, if there is anything."""
     return None if seen is None else seen.shown
@@ -115,7 +73,7 @@ def draw(wanted: Wanted, seen: Examined | None) -> None:
     else:
         draw_timeline(wanted, timeline)
     if wanted.html is not None:
-        _write_page(wanted.html, seen)
+        write_text(wanted.html, page_of(seen))
 
 
 def draw_timeline(wanted: Wanted, timeline: Timeline) -> None:
@@ -126,21 +84,3 @@ def draw_timeline(wanted: Wanted, timeline: Timeline) -> None:
         from racegate.report.timeline.svg import svg_timeline
 
         write_text(wanted.svg, svg_timeline(timeline))
-
-
-def _write_page(path: Path, seen: Examined) -> None:
-    from racegate.report.timeline.material import material_of
-    from racegate.report.timeline.page import finding_page
-    from racegate.repro.sweep import sweep
-
-    checker, fault, judged, found = seen
-    conflict = deciding_conflict(judged, found.seating)
-    swept = () if conflict is None else sweep(checker, judged, conflict, fault)
-    material = material_of(
-        judged,
-        found,
-        title=checker.scenario.title,
-        reference=checker.reference.observations,
-        swept=swept,
-    )
-    write_text(path, finding_page(material))

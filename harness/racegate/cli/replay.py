@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checkers
+from racegate.cli.drawing import Examined, page_of_all, seen_in
 from racegate.cli.options import (
     DeviceKind,
     DeviceOption,
@@ -19,15 +20,14 @@ from racegate.cli.options import (
     site_of,
     stdout_console,
     tell,
+    write_text,
 )
 from racegate.cli.pictures import (
-    Examined,
     HtmlOption,
     SvgOption,
     TraceOutOption,
     Wanted,
     draw,
-    seen_in,
     shown_of,
 )
 from racegate.device.cuda.pacing import Pacing
@@ -71,8 +71,10 @@ def replay(
     realised, 5 another signature, 6 nothing found; of several the worst outcome.
     """
     wanted = Wanted(svg, html, trace_out)
-    if len(files) > 1 or any(is_engine_witness(f) or is_program_witness(f) for f in files):
-        wanted.refuse_all("pictures are of one witness of the engine")
+    if any(is_engine_witness(f) or is_program_witness(f) for f in files):
+        wanted.refuse_all("pictures are of witnesses of the engine")
+    if len(files) > 1:
+        wanted._replace(html=None).refuse_all("--html alone has several findings")
     if any(map(is_engine_witness, files)):
         raise typer.Exit(_replay_releases(files, json))
     if any(map(is_program_witness, files)):
@@ -91,9 +93,16 @@ def replay(
                 replay_witness(witness, times=times, command=command, cuda=site, checkers=checkers)
             )
             progress.advance(task)
-    seen = _seen(witnesses, results, site, checkers)
+    seen = None if len(files) > 1 else _seen(witnesses[0], results[0], site, checkers)
     tell(json, _replay_object(files, results, device), lambda: _show(files, results, seen))
-    draw(wanted, seen)
+    if len(files) == 1:
+        draw(wanted, seen)
+    elif html is not None:
+        looked = [
+            (file.name, str(result.outcome), _seen(witness, result, site, checkers))
+            for file, witness, result in zip(files, witnesses, results, strict=True)
+        ]
+        write_text(html, page_of_all(looked))
     raise typer.Exit(exit_code_of(results))
 
 
@@ -136,13 +145,11 @@ def exit_code_of(results: Sequence[Replay]) -> ExitCode:
 
 
 def _seen(
-    witnesses: list[Witness], results: list[Replay], site: CudaSite | None, checkers: Checkers
+    witness: Witness, result: Replay, site: CudaSite | None, checkers: Checkers
 ) -> Examined | None:
-    """The run of a witness that is replayed alone, to be looked at."""
-    if len(witnesses) > 1:
-        return None
-    fault = None if witnesses[0].fault is None else find_fault(witnesses[0].fault)
-    return seen_in(checkers.of(witnesses[0].scenario, cuda=site), results[0].last, fault)
+    """The run of a witness, to be looked at."""
+    fault = None if witness.fault is None else find_fault(witness.fault)
+    return seen_in(checkers.of(witness.scenario, cuda=site), result.last, fault)
 
 
 def _show(files: list[Path], results: list[Replay], seen: Examined | None) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.cli.drawing import seen_in
 from racegate.cli.options import (
     Audit,
     AuditOption,
@@ -38,7 +39,6 @@ from racegate.cli.pictures import (
     TraceOutOption,
     Wanted,
     draw,
-    seen_in,
     shown_of,
 )
 from racegate.device.cuda.pacing import Pacing

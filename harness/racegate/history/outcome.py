@@ -69,3 +69,49 @@ def unaudited(result: RunResult) -> RunResult:
 def run_object(result: RunResult) -> dict[str, object]:
     """The `run` object of the JSON contract."""
     return {"schema": SCHEMA, **msgspec.to_builtins(result)}
+
+
+class Failing(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong, as CI services are told it.
+
+    name: of the scenario, the program or a witness's file; file, line: where it comes from
+    kind: of the finding, `inconclusive`, `missed` or `broken`; signature: what it is known by
+    message: a paragraph; replay: the command that shows it again, empty if there is none
+    is_known: it stands in the baseline, or is suppressed
+    """
+
+    name: str
+    file: str
+    kind: str
+    signature: str
+    message: str
+    line: int = 1
+    replay: str = ""
+    is_known: bool = False
+
+
+class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job looked at. group: of cases; failing: what is wrong with it
+
+    said: what else is told of it; skipped: why it was not looked at, if it was not
+    """
+
+    group: str
+    name: str
+    seconds: float = 0.0
+    said: str = ""
+    skipped: str = ""
+    failing: tuple[Failing, ...] = ()
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as CI services are told it. has_baseline: known findings may stand"""
+
+    cases: tuple[CheckedCase, ...]
+    exit_code: int
+    has_baseline: bool = False
+
+    @property
+    def failing(self) -> tuple[Failing, ...]:
+        """Of all cases, in their order."""
+        return tuple(one for case in self.cases for one in case.failing)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.explore import Judged, Search
 from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding, Side
@@ -43,6 +45,62 @@ def render(verdicts: Verdicts, command: str) -> str:
             f"it, or its reason is no longer true: {stale.reason}"
         )
     return "\n".join([*lines, _closing(verdicts)])
+
+
+def checked_program(verdicts: Verdicts, command: str) -> Checked:
+    """One case, for a CI service: what is wrong with the program, finding by finding.
+
+    command: as of `render`
+    """
+    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    still_open = verdicts.open_findings
+    known = {one.signature for one in verdicts.suppressed}
+    failing = [
+        _failing(
+            finding, judged.get(finding.signature), command, is_known=finding not in still_open
+        )
+        for finding in verdicts.outcome.findings
+        if finding in still_open or finding.signature in known
+    ]
+    outcome = verdicts.outcome
+    if verdicts.polls_matter:
+        failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
+    if outcome.ending is not Ending.FINISHED:
+        failing.append(_said(command, "inconclusive", str(outcome.ending), [_closing(verdicts)]))
+    for stale in verdicts.stale:
+        failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
+    case = CheckedCase(
+        group="programs", name=command, said=_closing(verdicts), failing=tuple(failing)
+    )
+    return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
+
+
+def _failing(finding: Finding, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
+    stack = finding.first.stack
+    diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
+    replay = "" if judged is None else replay_of(judged, command)
+    told = [line for line in _finding(1, finding, judged, command) if line]
+    return Failing(
+        name=command,
+        file=_from_here(stack[0][0]) if stack else "",
+        line=max(1, stack[0][1]) if stack else 1,
+        kind=FindingKind.DIVERGENCE if diverges else FindingKind.CONFLICT,
+        signature=finding.signature,
+        message="\n".join(told[:-1] if replay else told),
+        replay=replay,
+        is_known=is_known,
+    )
+
+
+def _said(command: str, kind: str, signature: str, lines: list[str]) -> Failing:
+    text = "\n".join(filter(None, lines))
+    return Failing(name=command, file="", kind=kind, signature=signature, message=text)
+
+
+def _from_here(path: str) -> str:
+    """A file below this folder by its path from here: so a CI service finds it."""
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here)
 
 
 def render_findings(findings: Iterable[Finding]) -> str:
@@ -104,9 +162,16 @@ def _finding(index: int, finding: Finding, judged: Judged | None, command: str) 
 def _divergence(judged: Judged, command: str) -> list[str]:
     lines = [f"  ended   {judged.ending}"] if judged.ending else []
     lines += difference(judged.expected, judged.actual, "with the hold")
+    return [*lines, f"  replay  {replay_of(judged, command)}"]
+
+
+def replay_of(judged: Judged, command: str) -> str:
+    """What shows a finding again; empty if no hold does. command: as of `render`"""
+    if not judged.hold:
+        return ""
     holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
     polls = f"--not-ready {judged.polls} " if judged.polls else ""
-    return [*lines, f"  replay  {COMMAND} {polls}{holds} {command}"]
+    return f"{COMMAND} {polls}{holds} {command}"
 
 
 def difference(

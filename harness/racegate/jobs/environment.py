@@ -58,3 +58,25 @@ def environment_of(device: str) -> dict[str, str]:
     """The same, and the GPU if that is the device."""
     found = environment() | {"device": device}
     return found | gpu_environment() if device == "cuda" else found
+
+
+def last_commits(folder: Path) -> dict[str, str]:
+    """File of a folder -> the last commit that changed it; nothing without the history."""
+    git = ("git", "-C", str(folder))
+    log = ("log", "--format=%x01%h", "--name-only", "--relative", "--", ".")
+    try:
+        shallow = _said((*git, "rev-parse", "--is-shallow-repository"))
+        history = _said((*git, "-c", "core.quotePath=false", *log))
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for part in history.split("\x01") if shallow == "false" else ():
+        commit, *names = part.split("\n")
+        for name in filter(None, names):
+            found.setdefault(name, commit)
+    return found
+
+
+def _said(command: tuple[str, ...]) -> str:
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.stdout.decode(errors="replace").strip()

@@ -43,6 +43,7 @@ from racegate.report.objects import (
     FuzzObject,
     HalffixesObject,
     MutationObject,
+    SiteObject,
     SourceMutationObject,
 )
 from racegate.report.templating import render
@@ -117,6 +118,7 @@ CONTRACT = (
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),
+    Printed(what="report --site", struct=SiteObject),
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
     Printed(what="files of --baseline", struct=BaselineFile),

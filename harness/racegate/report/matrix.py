@@ -164,9 +164,9 @@ def print_worse(console: Console, worse: Sequence[Worse]) -> None:
     console.print(table if worse else "no cell is worse than before")
 
 
-def render_html(matrix: Matrix) -> str:
-    """The matrix as one page that needs nothing else."""
-    return _render("matrix.html.j2", matrix)
+def render_html(matrix: Matrix, *, home: str = "") -> str:
+    """The matrix as one page that needs nothing else. home: the page that leads to it, if any"""
+    return _render("matrix.html.j2", matrix, home=home)
 
 
 def render_markdown(matrix: Matrix) -> str:
@@ -222,10 +222,11 @@ def _print_half(
     console.print(table)
 
 
-def _render(template: str, matrix: Matrix) -> str:
+def _render(template: str, matrix: Matrix, home: str = "") -> str:
     totals = matrix.totals
     return render(
         template,
+        home=home,
         matrix=matrix,
         totals=totals,
         headlines=headlines(totals),

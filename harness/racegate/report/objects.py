@@ -4,6 +4,8 @@ what a list shows of each.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
@@ -115,3 +117,47 @@ class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     environment: dict[str, str]
     report: SourceReport
+
+
+class CommitKind(StrEnum):
+    """measured: the file, or who wrote its command down, says so; committed: the last commit that
+    changed the file; unknown: nobody says.
+    """
+
+    MEASURED = "measured"
+    COMMITTED = "committed"
+    UNKNOWN = "unknown"
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of figures. file: from the folder of reports; command: what made it, empty if nobody
+    says
+
+    commit: of the code that was measured, or that the file came with; kind: which of them
+    machine: what it was measured on, as far as the file says
+    """
+
+    file: str
+    command: str
+    commit: str
+    kind: CommitKind
+    machine: str
+
+
+class SiteFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a site. path: from the site's folder; title: what it is; bytes: its size"""
+
+    path: str
+    title: str
+    bytes: int
+
+
+class SiteObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A site of reports. folder: where it was written; pages: HTML; files: the others, with what
+    their figures are of
+    """
+
+    schema: str
+    folder: str
+    pages: tuple[SiteFile, ...]
+    files: tuple[Evidence, ...]

@@ -83,26 +83,32 @@ def print_explanation(
         console.print("No schedule can turn them round: this is not the race.")
         return
     if isinstance(explanation, Racing):
+        _print_race_at_first(console, explanation)
         _print_race(console, explanation, picture)
         return
     if explanation.race is None:
         console.print("No two operations race: what goes wrong, goes wrong in every schedule.")
         print_picture(console, picture)
     else:
+        if account is None:  # which names the pair and the wait that comes too late
+            _print_race_at_first(console, explanation.race)
         _print_race(console, explanation.race, picture)
     _print_difference(console, explanation)
 
 
-def _print_race(console: Console, race: Racing, picture: Sequence[str]) -> None:
+def _print_race_at_first(console: Console, race: Racing) -> None:
     rows = ", ".join(str(row) for row in race.rows)
     console.print(f"race on {race.buffer}, rows {rows}")
     console.print(f"  {race.first}")
     console.print(f"  {race.second}")
-    console.print("no path of edges leads from one to the other. This one would protect it:")
-    console.print(f"  {race.first}")
-    _print_path(console, race.would_protect)
     if race.late_wait is not None:
         console.print(f"A wait that covers it exists, but stands behind it: {race.late_wait}.")
+
+
+def _print_race(console: Console, race: Racing, picture: Sequence[str]) -> None:
+    console.print("no path of edges orders the pair. This one would protect it:")
+    console.print(f"  {race.first}")
+    _print_path(console, race.would_protect)
     print_picture(console, picture)
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict
+from racegate.history.finding import exit_code as code_of
+from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Observation
 from racegate.scenario.outside.console import line, lines
 from racegate.vllm.judge import EngineVerdict
@@ -52,6 +57,56 @@ def print_engine_gate(console: Console, judged: Sequence[EngineVerdict]) -> None
         conflicts = "" if found.refused else str(len(found.told.outcome.findings))
         table.add_row(found.scenario, word, conflicts, runs)
     console.print(table)
+
+
+def checked_engine(judged: Sequence[tuple[Path, EngineVerdict]], *, exit_code: int) -> Checked:
+    """For a CI service: a case for each scenario, with its file; what cannot be run is skipped."""
+    cases = tuple(
+        CheckedCase(
+            group="scenarios",
+            name=found.scenario,
+            seconds=found.told.cpu_s,
+            said=_last_line(found).plain,
+            skipped=found.refused,
+            failing=() if found.refused else tuple(_failing(found, str(path))),
+        )
+        for path, found in judged
+    )
+    return Checked(cases=cases, exit_code=exit_code)
+
+
+def _failing(judged: EngineVerdict, file: str) -> Iterator[Failing]:
+    """What is wrong when nothing is held, what landings do, or why it is no pass."""
+    make = partial(Failing, name=judged.scenario, file=file)
+    code = code_of([judged.verdict])
+    if code is ExitCode.CLEAN:
+        return
+    if wrong := wrong_lines(judged.told):
+        replay = replay_command(judged, file, judged.holds)
+        message = "\n".join(wrong)
+        yield make(kind="divergence", signature="wrong/held", message=message, replay=replay)
+    for conflicts in _groups(judged.search.conflicts if judged.search is not None else ()):
+        found = conflicts[0]
+        if found.effect is not Effect.BENIGN:
+            yield _of_conflict(found, judged, make, file)
+    if code is ExitCode.INCONCLUSIVE:
+        text = "\n".join(filter(None, (*judged.unmet, judged.message)))
+        yield make(kind="inconclusive", signature="inconclusive", message=text)
+
+
+def _of_conflict(
+    found: JudgedConflict, judged: EngineVerdict, make: Callable[..., Failing], file: str
+) -> Failing:
+    landing = found.landing
+    first, second = found.finding.first, found.finding.second
+    lines = [f"{first.label} {_verb(first.is_write)}, {second.label} {_verb(second.is_write)}"]
+    lines += [] if landing is None else change_lines(judged.told, landing)
+    return make(
+        kind="conflict" if found.effect is Effect.UNKNOWN else "divergence",
+        signature=f"{found.effect}/{found.finding.signature}",
+        message="\n".join(lines),
+        replay="" if landing is None else replay_command(judged, file, landing.holds),
+    )
 
 
 def _groups(conflicts: Sequence[JudgedConflict]) -> list[list[JudgedConflict]]:

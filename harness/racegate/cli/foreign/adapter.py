@@ -23,6 +23,7 @@ from racegate.adapters.conformance import (
 from racegate.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
 from racegate.adapters.process import Limits
 from racegate.adapters.wire import parse_plant
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
@@ -39,6 +40,7 @@ from racegate.report.adapter import (
     print_check,
     print_judgement,
 )
+from racegate.report.ci.failing import checked_adapter
 from racegate.scenario.files import load, load_all, scenario_paths
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
@@ -171,6 +173,8 @@ def gate(
     landings: LandingsOption = LANDINGS_MAX,
     *,
     limits: Limits,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
@@ -191,6 +195,8 @@ def gate(
                 judged.append(judge.judge())
                 progress.advance(task)
     found = AdapterGateObject.of(judged)
+    files = {scenario.name: str(path) for path, scenario in loaded}
+    write_checked(checked_adapter(found, files), junit, sarif)
     if json is not None:
         write_json(json, found)
     if json != "-":

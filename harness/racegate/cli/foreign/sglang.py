@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.foreign.vllm import (
     LogOption,
     PathOption,
@@ -18,7 +20,14 @@ from racegate.cli.foreign.vllm import (
     parse_holds,
     tell_progress,
 )
-from racegate.cli.options import JsonOption, ScenariosOption, stdout_console, write_json
+from racegate.cli.options import (
+    JsonOption,
+    ScriptsOption,
+    folder_of_scripts,
+    stdout_console,
+    write_json,
+)
+from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
@@ -28,7 +37,7 @@ from racegate.sglang.engine import WithPlain, open_scheduler
 from racegate.sglang.environment import environment_of, set_up
 from racegate.sglang.wire import Model, Repair
 from racegate.vllm.judge import judge, judge_under
-from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.vllm.search import RUNS_MAX
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
@@ -66,6 +75,7 @@ def run(
     ] = None,
     runs: RunsOption = RUNS_MAX,
     log: LogOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
@@ -76,6 +86,7 @@ def run(
             judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
         else:
             judged = judge_under(engine, loaded, cell, parse_holds(hold))
+    write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -89,26 +100,33 @@ def gate(
     path: PathOption = None,
     model: ModelOption = Model.HYBRID,
     without: WithoutOption = None,
-    scenarios: ScenariosOption = Path("scenarios/sglang"),
+    scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
     log: LogOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "sglang")))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:
         for place, scenario in loaded:
             found = judge(engine, scenario, cell, runs_max=runs, on_run=tell_progress)
-            judged.append(found)
+            judged.append((place, found))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
+    verdicts = [found for _, found in judged]
+    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    write_engine_page(html, judged)
     if json is not None:
-        write_json(json, judged)
+        write_json(json, verdicts)
     if json != "-":
-        print_engine_gate(stdout_console(), judged)
-    raise typer.Exit(exit_code([found.verdict for found in judged if not found.refused]))
+        print_engine_gate(stdout_console(), verdicts)
+    raise typer.Exit(code)
 
 
 def cell_of(

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -19,14 +20,17 @@ from racegate.cli.options import (
     progress_bar,
     say,
     tell,
+    write_text,
 )
+from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.interpose.doctor import toolkit_facts
 from racegate.interpose.explore import Told
 from racegate.interpose.judge import Verdicts, judge, replay_holds
-from racegate.interpose.launch import PrintPlace, Program, checked_program
+from racegate.interpose.launch import PrintPlace, Program
+from racegate.interpose.launch import checked_program as found_program
 from racegate.interpose.outcome import DeviceKind
-from racegate.interpose.report import render
+from racegate.interpose.report import checked_program, render
 from racegate.interpose.workflow.suppressions import load_suppressions
 from racegate.interpose.workflow.witness import save_witnesses
 from racegate.scenario.outside.text import printable_lines
@@ -68,13 +72,16 @@ def run(
         DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
     ] = DeviceKind.VIRTUAL,
     timeout: RunTimeoutOption = 0.0,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
     known = load_suppressions(suppressions) if suppressions is not None else ()
-    checked = checked_program(
+    checked = found_program(
         tuple(program), timeout_s=timeout, suppressed=tuple(one.signature for one in known)
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
@@ -92,8 +99,11 @@ def run(
                 told=progress.told,
             )
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
-    text = render(verdicts, shlex.join([*where, *program]))
+    command = shlex.join([*where, *program])
+    text = render(verdicts, command)
     tell(json, verdicts, lambda: print(printable_lines(text), file=sys.stderr))
+    write_checked(checked_program(verdicts, command), junit, sarif)
+    _write_page(verdicts, command, html)
     if witness is not None:
         _save(verdicts, checked, witness, where)
     raise typer.Exit(verdicts.exit_code)
@@ -126,6 +136,13 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _write_page(verdicts: Verdicts, command: str, html: Path | None) -> None:
+    if html is not None:
+        from racegate.report.timeline.program import program_page
+
+        write_text(html, program_page(verdicts, command))
 
 
 def _save(verdicts: Verdicts, program: Program, target: Path, where: list[str]) -> None:

@@ -10,15 +10,19 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.options import (
     JsonOption,
-    ScenariosOption,
+    ScriptsOption,
+    folder_of_scripts,
     folder_to_fill,
     place_to_write,
     say,
     stdout_console,
     write_json,
 )
+from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
@@ -31,7 +35,7 @@ from racegate.vllm.client import Engine, open_engine
 from racegate.vllm.environment import environment_of, set_up
 from racegate.vllm.judge import Cell, judge, judge_under
 from racegate.vllm.replay import judge_again
-from racegate.vllm.report import print_engine_gate, print_engine_verdict
+from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.vllm.search import FORCED, RUNS_MAX, Holds
 from racegate.vllm.sensitivity import sensitivity_of
 from racegate.vllm.wire import Runner, StateMode
@@ -109,6 +113,7 @@ def run(
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
@@ -125,6 +130,7 @@ def run(
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")
+    write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, judged)
     if json != "-":
@@ -138,14 +144,17 @@ def gate(
     path: PathOption = None,
     runner: RunnerOption = Runner.V1,
     cache_mode: ModeOption = StateMode.NONE,
-    scenarios: ScenariosOption = Path("scenarios/vllm"),
+    scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
@@ -154,17 +163,20 @@ def gate(
             found = judge(
                 engine, scenario, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
-            judged.append(found)
+            judged.append((place, found))
             if witness is not None:
                 write_witnesses(witness, witnesses_of(found, scenario))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
-    ran = [found for found in judged if not found.refused]
+    verdicts = [found for _, found in judged]
+    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    write_engine_page(html, judged)
     if json is not None:
-        write_json(json, judged)
+        write_json(json, verdicts)
     if json != "-":
-        print_engine_gate(stdout_console(), judged)
-    raise typer.Exit(exit_code([found.verdict for found in ran]))
+        print_engine_gate(stdout_console(), verdicts)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -1,38 +1,17 @@
-"""What of a gate has to be looked at, as all forms of CI tell it."""
+"""What of a job has to be looked at, as all forms of CI tell it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import FindingKind, exit_code, signature_of
-from racegate.history.outcome import RunResult
-from racegate.jobs.gate import GateResult
+from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
+from racegate.history.outcome import Checked, CheckedCase, Failing, RunResult
+from racegate.jobs.gate import GateResult, MustFail
+from racegate.report.adapter import AdapterGateObject
 
 # Scenario -> the file that it comes from.
 Files = Mapping[str, str]
-
-
-class Failing(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is wrong.
-
-    group: scenarios, witnesses or self-check; name: of a scenario or of a witness's file
-    kind: of the finding, `inconclusive`, `missed` or `broken`; signature: what it is known by
-    message: a paragraph; replay: the command that shows it again, empty if there is none
-    is_known: it stands in the baseline
-    """
-
-    group: str
-    name: str
-    file: str
-    kind: str
-    signature: str
-    message: str
-    replay: str = ""
-    is_known: bool = False
-
 
 KINDS = {
     FindingKind.CONFLICT: "Two accesses that nothing orders",
@@ -48,61 +27,90 @@ KINDS = {
 }
 
 
-def failing_of(result: GateResult, files: Files) -> list[Failing]:
-    """In the order of the gate: one for each scenario or witness that did not pass."""
-    found = [one for run in result.scenarios if (one := _of_run(run, result, files)) is not None]
-    found += [
-        Failing(
-            group="witnesses",
-            name=entry.witness.rpartition("/")[2],
-            file=entry.witness,
-            kind="missed",
-            signature=entry.expected_signature,
-            message=f"{entry.outcome}: expected {entry.expected_signature}, seen "
-            f"{entry.signature or 'no finding'}",
-            replay=f"racegate replay {entry.witness}",
-        )
-        for entry in result.must_fail
-        if entry.is_missed
-    ]
-    if result.unmet:
-        found.append(_unexercised("self-check", "gate", "", result.unmet))
+def checked_gate(result: GateResult, files: Files) -> Checked:
+    """A case for each scenario and for each witness, in the order of the gate, and its own."""
+    scenarios = [_of_run(run, result, files) for run in result.scenarios]
+    witnesses = [_of_witness(entry) for entry in result.must_fail]
+    wrong = [_unexercised("gate", "", result.unmet)] if result.unmet else []
     said = [*(breakage.text for breakage in result.breakages), *result.selfcheck.problems]
-    return found + ([_broken("self-check", "gate", "", "\n".join(said))] if said else [])
+    wrong += [_broken("gate", "", "\n".join(said))] if said else []
+    itself = CheckedCase(group="self-check", name="gate", failing=tuple(wrong))
+    return Checked(
+        cases=(*scenarios, *witnesses, itself),
+        exit_code=result.exit_code,
+        has_baseline=result.baseline is not None,
+    )
 
 
-def _of_run(run: RunResult, result: GateResult, files: Files) -> Failing | None:
+def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
+    is_known = result.baseline is not None and result.baseline.lets_stand(run)
+    wrong = failing_run(run, files, result.benign, is_known=is_known)
+    return _case(run, wrong)
+
+
+def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCase:
+    return CheckedCase(
+        group="scenarios",
+        name=run.scenario,
+        seconds=run.stats.seconds,
+        said=f"verdict: {run.verdict}, schedules: {run.stats.schedules}",
+        skipped=skipped,
+        failing=() if wrong is None else (wrong,),
+    )
+
+
+def _of_witness(entry: MustFail) -> CheckedCase:
+    name = entry.witness.rpartition("/")[2]
+    missed = Failing(
+        name=name,
+        file=entry.witness,
+        kind="missed",
+        signature=entry.expected_signature,
+        message=f"{entry.outcome}: expected {entry.expected_signature}, seen "
+        f"{entry.signature or 'no finding'}",
+        replay=f"racegate replay {entry.witness}",
+    )
+    return CheckedCase(group="witnesses", name=name, failing=(missed,) if entry.is_missed else ())
+
+
+def checked_adapter(gate: AdapterGateObject, files: Files) -> Checked:
+    """A case for each scenario; what the engine cannot run is skipped."""
+    cases = []
+    for judged in gate.judgements:
+        refused = judged.refused
+        wrong = None if refused is not None else failing_run(judged.result, files)
+        cases.append(_case(judged.result, wrong, refused or ""))
+    return Checked(cases=tuple(cases), exit_code=exit_code([gate.verdict]))
+
+
+def failing_run(
+    run: RunResult, files: Files, benign: Benign = Benign.PASS, *, is_known: bool = False
+) -> Failing | None:
+    """What is wrong with a run; None if it passed."""
     file = files.get(run.scenario, "")
-    code = exit_code([run.verdict], benign=result.benign)
+    code = exit_code([run.verdict], benign=benign)
     if code is ExitCode.CLEAN:
         return None
     if code is ExitCode.BROKEN_HARNESS:
-        return _broken(
-            "scenarios", run.scenario, file, "\n".join(one.text for one in run.breakages)
-        )
+        return _broken(run.scenario, file, "\n".join(one.text for one in run.breakages))
     if code is ExitCode.INCONCLUSIVE:
-        return _unexercised("scenarios", run.scenario, file, run.unmet)
+        return _unexercised(run.scenario, file, run.unmet)
     cause = run.findings[0]  # causes stand before effects
     return Failing(
-        group="scenarios",
         name=run.scenario,
         file=file,
         kind=cause.kind,
         signature=signature_of(run.findings) or cause.signature,
         message=cause.message,
         replay=cause.replay,
-        is_known=result.baseline is not None and result.baseline.lets_stand(run),
+        is_known=is_known,
     )
 
 
-def _unexercised(group: str, name: str, file: str, unmet: Sequence[str]) -> Failing:
+def _unexercised(name: str, file: str, unmet: Sequence[str]) -> Failing:
     text = f"not exercised: {'; '.join(unmet)}"
-    return Failing(
-        group=group, name=name, file=file, kind="inconclusive", signature=text, message=text
-    )
+    return Failing(name=name, file=file, kind="inconclusive", signature=text, message=text)
 
 
-def _broken(group: str, name: str, file: str, text: str) -> Failing:
-    return Failing(
-        group=group, name=name, file=file, kind="broken", signature="broken harness", message=text
-    )
+def _broken(name: str, file: str, text: str) -> Failing:
+    return Failing(name=name, file=file, kind="broken", signature="broken harness", message=text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from racegate.history.outcome import Failing
 from racegate.jobs.gate import GateResult
-from racegate.report.ci.failing import Failing, Files, failing_of
+from racegate.report.ci.failing import Files, checked_gate
 from racegate.report.templating import render
 from racegate.scenario.outside.text import printable_lines
 
@@ -17,7 +18,7 @@ SHOWN_MAX = 20
 
 def summary_of(result: GateResult, files: Files) -> str:
     """Markdown: the verdict, what is wrong with its replay lines, and the table of scenarios."""
-    wrong = failing_of(result, files)
+    wrong = checked_gate(result, files).failing
     page = render("github.md.j2", result=result, wrong=wrong[:SHOWN_MAX], hidden=wrong[SHOWN_MAX:])
     if len(page.encode()) <= SUMMARY_BYTES_MAX:
         return page
@@ -27,7 +28,7 @@ def summary_of(result: GateResult, files: Files) -> str:
 def annotations_of(result: GateResult, files: Files) -> list[str]:
     """Workflow commands: one for each signature that is not known, at most ANNOTATIONS_MAX."""
     found: dict[str, Failing] = {}
-    for one in failing_of(result, files):
+    for one in checked_gate(result, files).failing:
         if not one.is_known:
             found.setdefault(one.signature, one)
     return [_annotation(one) for one in list(found.values())[:ANNOTATIONS_MAX]]

@@ -1,54 +1,55 @@
-"""A gate as a JUnit file: a test for each scenario and for each witness that must fail."""
+"""A job as a JUnit file: a test for each of its cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import groupby
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from racegate.jobs.gate import GateResult
-from racegate.report.ci.failing import Failing, Files, failing_of
+from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.scenario.outside.text import printable, printable_lines
 
 
-def junit_of(result: GateResult, files: Files) -> str:
+def junit_of(checked: Checked) -> str:
     """XML. What stands in the baseline is skipped, and what the harness did wrong an error."""
-    wrong = {(one.group, one.name): one for one in failing_of(result, files)}
-    scenarios = [_case("scenarios", run.scenario, wrong) for run in result.scenarios]
-    for case, run in zip(scenarios, result.scenarios, strict=True):
-        case.time = run.stats.seconds
-        case.system_out = f"verdict: {run.verdict}, schedules: {run.stats.schedules}"
-    names = [entry.witness.rpartition("/")[2] for entry in result.must_fail]
-    checks = [_case("self-check", "gate", wrong)]
     page = JUnitXml("racegate")
-    page.add_testsuite(_suite("scenarios", scenarios))
-    if names:
-        page.add_testsuite(_suite("witnesses", [_case("witnesses", name, wrong) for name in names]))
-    page.add_testsuite(_suite("self-check", checks))
+    for group, cases in groupby(checked.cases, key=lambda case: case.group):
+        suite = TestSuite(group)
+        suite.add_testcases([_case(case) for case in cases])
+        page.add_testsuite(suite)
     text: bytes = page.tostring()
     return text.decode()
 
 
-def _suite(name: str, cases: Iterable[TestCase]) -> TestSuite:
-    suite = TestSuite(name)
-    suite.add_testcases(list(cases))
-    return suite
+def _case(case: CheckedCase) -> TestCase:
+    test = TestCase(printable(case.name), classname=f"racegate.{case.group}")
+    if case.group == "scenarios":
+        test.time = case.seconds
+    test.result = _results(case)
+    if case.said:  # behind the results, as the format has it
+        test.system_out = printable_lines(case.said)
+    return test
 
 
-def _case(group: str, name: str, wrong: dict[tuple[str, str], Failing]) -> TestCase:
-    case = TestCase(printable(name), classname=f"racegate.{group}")
-    one = wrong.get((group, name))
-    if one is None:
-        return case
-    message = printable(one.signature)
-    if one.is_known:
-        case.result = [Skipped(f"in the baseline: {message}")]
-        return case
+def _results(case: CheckedCase) -> list[Skipped | Error | Failure]:
+    """Errors before failures, as the format has it; a case of which nothing else is wrong than what
+    stands in the baseline is skipped.
+    """
+    wrong = [_wrong(one) for one in case.failing if not one.is_known]
+    known = [f"in the baseline: {one.signature}" for one in case.failing if one.is_known]
+    why = "; ".join([case.skipped] if case.skipped else known)
+    if why and not wrong:
+        skipped = Skipped()
+        skipped.text = printable(why)  # the format has no attribute for it
+        return [skipped]
+    return sorted(wrong, key=lambda one: not isinstance(one, Error))
+
+
+def _wrong(one: Failing) -> Error | Failure:
     kind = Error if one.kind == "broken" else Failure
-    entry = kind(message, one.kind)
+    entry = kind(printable(one.signature), one.kind)
     entry.text = printable_lines("\n".join(filter(None, (one.message, _replay(one)))))
-    case.result = [entry]
-    return case
+    return entry
 
 
 def _replay(one: Failing) -> str:

@@ -1,4 +1,4 @@
-"""A gate as SARIF 2.1.0: what is wrong as results, known by their signatures."""
+"""A job as SARIF 2.1.0: what is wrong as results, known by their signatures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 import racegate
 from racegate.history.exit_code import ExitCode
-from racegate.jobs.gate import GateResult
-from racegate.report.ci.failing import KINDS, Failing, Files, failing_of
+from racegate.history.outcome import Checked, Failing
+from racegate.report.ci.failing import KINDS
 from racegate.scenario.outside.text import printable, printable_lines
 
 VERSION = "2.1.0"
@@ -48,13 +48,13 @@ class _Tool(_Sarif, frozen=True):
 
 
 class _Artifact(_Sarif, frozen=True):
-    """A file, by its path from where the gate ran."""
+    """A file, by its path from where the job ran."""
 
     uri: str
 
 
 class _Region(_Sarif, frozen=True):
-    """A scenario is wrong as a whole."""
+    """A scenario is wrong as a whole, from its first line; a program at a line of its own."""
 
     start_line: int
 
@@ -85,14 +85,14 @@ class _SarifResult(_Sarif, frozen=True):
 
 
 class _Invocation(_Sarif, frozen=True):
-    """How the gate ended."""
+    """How the job ended."""
 
     execution_successful: bool
     exit_code: int
 
 
 class _SarifRun(_Sarif, frozen=True):
-    """One gate."""
+    """One job."""
 
     tool: _Tool
     invocations: tuple[_Invocation, ...]
@@ -106,8 +106,8 @@ class SarifFile(_Sarif, frozen=True):
     runs: tuple[_SarifRun, ...]
 
 
-def sarif_of(result: GateResult, files: Files) -> SarifFile:
-    """Every scenario and witness that did not pass is a result."""
+def sarif_of(checked: Checked) -> SarifFile:
+    """All that is wrong is a result."""
     rules = tuple(
         _Rule(id=str(kind), short_description=_Message(text=text)) for kind, text in KINDS.items()
     )
@@ -115,22 +115,24 @@ def sarif_of(result: GateResult, files: Files) -> SarifFile:
         tool=_Tool(driver=_Driver(name="racegate", version=racegate.__version__, rules=rules)),
         invocations=(
             _Invocation(
-                execution_successful=result.exit_code != ExitCode.BROKEN_HARNESS,
-                exit_code=result.exit_code,
+                execution_successful=checked.exit_code != ExitCode.BROKEN_HARNESS,
+                exit_code=checked.exit_code,
             ),
         ),
-        results=tuple(_result(one, result) for one in failing_of(result, files)),
+        results=tuple(_result(one, checked) for one in checked.failing),
     )
     return SarifFile(version=VERSION, runs=(run,))
 
 
-def _result(one: Failing, gate: GateResult) -> _SarifResult:
-    known = None if gate.baseline is None else "unchanged" if one.is_known else "new"
+def _result(one: Failing, checked: Checked) -> _SarifResult:
+    known = None
+    if checked.has_baseline:
+        known = "unchanged" if one.is_known else "new"
     replay = f"\n\nReplay: {one.replay}" if one.replay else ""
     location = _Location(
         physical_location=_Place(
             artifact_location=_Artifact(uri=quote(printable(one.file))),
-            region=_Region(start_line=1),
+            region=_Region(start_line=one.line),
         )
     )
     return _SarifResult(

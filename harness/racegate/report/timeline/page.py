@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 
+import msgspec
+
 import racegate
 from racegate.history.finding import ASSUMPTIONS
 from racegate.report.cause.pair import Relation
@@ -20,8 +22,17 @@ from racegate.report.timeline.svg import svg_inside
 PICTURED_MAX = 8  # schedules of the slider
 
 
-def finding_page(material: Material) -> str:
-    """HTML."""
+class Trail(msgspec.Struct, frozen=True, kw_only=True):
+    """Links of a page. home: the page that lists it; before, after: its neighbours, or nothing"""
+
+    home: str
+    home_title: str
+    before: str = ""
+    after: str = ""
+
+
+def finding_page(material: Material, *, trail: Trail | None = None) -> str:
+    """HTML. trail: of a page that is one of many"""
     script = render("finding.js.j2")
     stops = _chosen(material.stops)
     timeline = material.timeline
@@ -39,6 +50,7 @@ def finding_page(material: Material) -> str:
         failing=failing,
         assumptions=ASSUMPTIONS,
         version=racegate.__version__,
+        trail=trail,
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

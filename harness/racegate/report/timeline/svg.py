@@ -26,6 +26,7 @@ _BOX_HEIGHT = 40
 _WAIT_HEIGHT = 34
 _GAP = 10
 _NAME_MAX, _NOTE_MAX = 34, 40  # characters that fit a column
+_PAIR_MAX = 28  # characters of one of the pair below the picture
 _CHIP_MAX = 6  # characters of a request in its chip
 _CHIPS_MAX = 10
 _EDGES_MAX = 4
@@ -314,7 +315,8 @@ def _verdict(timeline: Timeline) -> tuple[str, str]:
     """What is wrong, and where."""
     rows = ", ".join(map(str, timeline.rows[:8]))
     plural = "s" if len(timeline.rows) > 1 else ""
-    where = f"{timeline.noun}{plural} {rows} of {timeline.buffer}"
+    where = f"{timeline.noun}{plural} {rows} of {timeline.buffer}" if rows else timeline.buffer
     if timeline.relation is Relation.ORDERED:
         return "wrong under every timing: no edge is missing", where
-    return f"missing: nothing orders {timeline.first.name} and {timeline.second.name}", where
+    first, second = (_cut(bar.name, _PAIR_MAX) for bar in (timeline.first, timeline.second))
+    return f"missing: nothing orders {first} and {second}", where

@@ -1,0 +1,127 @@
+"""What of other files of figures is shown: files of earlier versions have the same, and more."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Checks(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job found out about itself."""
+
+    canaries: int = 0
+    canaries_found: int = 0
+    double_runs: int = 0
+    mismatches: int = 0
+
+
+class CampaignFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """A campaign. verdicts: scenarios by what they came to"""
+
+    seed: int
+    schedules: int
+    verdicts: dict[str, int]
+    seconds: float
+    selfcheck: Checks | None = None
+
+    @property
+    def scenarios(self) -> int:
+        """How many were looked at."""
+        return sum(self.verdicts.values())
+
+    @property
+    def per_second(self) -> float:
+        """Schedules, of all workers together."""
+        return self.schedules / self.seconds if self.seconds else 0.0
+
+
+class CampaignFile(msgspec.Struct, frozen=True, kw_only=True):
+    """known, new: signatures found, before this run and in it"""
+
+    campaign: CampaignFigures
+    known: tuple[object, ...] = ()
+    new: tuple[object, ...] = ()
+
+    @property
+    def findings(self) -> int:
+        """All signatures."""
+        return len(self.known) + len(self.new)
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario on an engine. runs: under holds; wrong: in the run in which nothing is held"""
+
+    verdict: str
+    runs: int = 0
+    wrong: tuple[str, ...] = ()
+
+
+class CellFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A release of an engine, one way to run it. cannot: why it cannot be run so, if it cannot"""
+
+    release: str
+    runner: str = ""
+    mode: str = ""
+    model: str = ""
+    without: tuple[str, ...] = ()
+    cannot: str = ""
+    scenarios: dict[str, Judged] = {}
+
+    @property
+    def title(self) -> str:
+        """The release and how it is run."""
+        switched = [f"without {one}" for one in self.without]
+        words = (self.release, self.runner.upper(), self.mode, self.model, *switched)
+        return " ".join(filter(None, words))
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a landing, or none, comes to a value that is not true."""
+        return any(judged.verdict == "DIVERGENT" for judged in self.scenarios.values())
+
+
+class ProgramFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that nobody here wrote. expected: racy or silent; public: where it is reported"""
+
+    name: str
+    releases: dict[str, str]
+    expected: str
+    public: str
+    verdict: str
+    events: int
+    runs: int
+    cpu_s: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the verdict is what is expected."""
+        return (self.verdict == "no conflict") == (self.expected == "silent")
+
+
+class LitmusVirtual(msgspec.Struct, frozen=True, kw_only=True):
+    """A litmus program on the virtual device. shown: the search came to another value"""
+
+    name: str
+    expected: str
+    right: bool
+    observable: bool = False
+    shown: bool = False
+
+
+class SanitizerProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A litmus program on a GPU. sanitizer: what PyTorch's says of it"""
+
+    expected: str
+    sanitizer: tuple[object, ...] = ()
+
+
+class SanitizerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Litmus programs on a GPU, beside PyTorch's sanitizer."""
+
+    device: str
+    programs: tuple[SanitizerProgram, ...]
+
+
+class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Litmus programs recorded on a GPU. summary: counts, by what is counted in words"""
+
+    summary: dict[str, int]

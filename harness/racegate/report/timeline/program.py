@@ -1,0 +1,109 @@
+"""The picture of a conflict in a program: its two places, the lanes that they are on, the hold that
+shows it and the edge that is missing. What else the program did is not in a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from racegate.history.finding import Verdict
+from racegate.history.trace import HOST
+from racegate.interpose.judge import Verdicts
+from racegate.interpose.order.findings import Finding, Side
+from racegate.interpose.report import difference, replay_of
+from racegate.report.cause.pair import Relation
+from racegate.report.timeline.model import Bar, Role, Timeline
+from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
+
+_FRAMES_MAX = 4
+
+Holds = Sequence[tuple[str, str]]
+
+
+def program_page(verdicts: Verdicts, command: str) -> str:
+    """All findings of a program, as HTML. command: the script with its arguments"""
+    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    shown = []
+    for finding in verdicts.outcome.findings:
+        one = judged.get(finding.signature)
+        seen = [] if one is None else difference(one.expected, one.actual, "with the hold")
+        shown.append(
+            pictured_conflict(
+                finding,
+                () if one is None else one.hold,
+                name=finding.signature,
+                outcome=Verdict.CONFLICT if one is None else one.verdict,
+                impact=" ".join(line.strip().removeprefix("value").strip() for line in seen),
+                replay="" if one is None else replay_of(one, command),
+            )
+        )
+    return findings_page(f"Findings of {command}", shown)
+
+
+def pictured_conflict(
+    finding: Finding, holds: Holds, *, name: str, outcome: str, impact: str, replay: str
+) -> PicturedFinding:
+    """A conflict with its two places and what orders them. impact: what another landing changes"""
+    facts = [
+        Fact(term=f"{side.lane} {'writes' if side.is_write else 'reads'}", text=_stack(side))
+        for side in (finding.first, finding.second)
+    ]
+    facts.append(Fact(term="edge", text=finding.edge))
+    facts += [Fact(term="hold", text=f"{op} until {end}", is_code=True) for op, end in holds]
+    facts += [Fact(term="again", text=replay, is_code=True)] if replay else []
+    return PicturedFinding(
+        name=name,
+        outcome=outcome,
+        title=f"Race on {finding.buffer}: {finding.first.place} and {finding.second.place}",
+        impact=impact,
+        facts=tuple(facts),
+        timeline=conflict_timeline(finding, holds),
+    )
+
+
+def _stack(side: Side) -> str:
+    frames = [f"{file}:{line} in {function}" for file, line, function in side.stack[:_FRAMES_MAX]]
+    return " from ".join(frames) or "at an unknown place"
+
+
+def conflict_timeline(finding: Finding, holds: Holds = ()) -> Timeline:
+    """The first place, then the second; under a hold the first lands behind the second."""
+    sides = (finding.first, finding.second)
+    hosts = [side.lane for side in sides if side.is_host]
+    lanes = tuple(dict.fromkeys([(hosts or ["the host"])[0], *(side.lane for side in sides)]))
+    bars = tuple(
+        _bar(side, role, at, lanes.index(side.lane), holds)
+        for at, (side, role) in enumerate(zip(sides, (Role.FIRST, Role.SECOND), strict=True))
+    )
+    return Timeline(
+        lanes=lanes,
+        bars=tuple(_touching(bar, side, finding) for bar, side in zip(bars, sides, strict=True)),
+        arrows=(),
+        buffer=finding.buffer,
+        rows=(),
+        noun="byte",
+        relation=Relation.UNORDERED,
+        seats=(),
+    )
+
+
+def _bar(side: Side, role: Role, at: int, lane: int, holds: Holds) -> Bar:
+    """A half of a copy is held by the copy's name with a word before it."""
+    until = next((until for name, until in holds if name.endswith(side.label)), "")
+    return Bar(
+        name=side.operation,
+        step=0,
+        lane=lane,
+        at=at,
+        until=at if lane == HOST or side.is_host else None,
+        landed=2 if until and role is Role.FIRST else at,
+        role=role,
+        held=until,
+    )
+
+
+def _touching(bar: Bar, side: Side, finding: Finding) -> Bar:
+    verb = "writes" if side.is_write else "reads"
+    return msgspec.structs.replace(bar, touches=f"{verb} {finding.nbytes} bytes, {side.place}")

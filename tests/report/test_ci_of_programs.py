@@ -1,0 +1,219 @@
+"""What torch run and the gates of other engines write for CI services: by the one writer of each
+form, valid, and harmless.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import xmlschema
+from junitparser import JUnitXml
+from typer.testing import CliRunner
+
+from pictured import judged as judged_run
+from racegate.adapters.judge import Judgement
+from racegate.cli.app import app
+from racegate.history.finding import Verdict
+from racegate.history.outcome import Checked, Failing
+from racegate.interpose.explore import Judged, Search
+from racegate.interpose.judge import Suppression, Verdicts
+from racegate.interpose.order.findings import Finding, Side
+from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.report import checked_program
+from racegate.report.adapter import AdapterGateObject
+from racegate.report.ci.failing import checked_adapter
+from racegate.report.ci.junit import junit_of
+from racegate.report.ci.sarif import sarif_of
+from racegate.report.timeline.program import program_page
+from small_engine import Served, SmallEngine, Wait
+from support import SCENARIOS
+
+SCHEMAS = Path(__file__).parent / "schemas"
+SARIF = json.loads((SCHEMAS / "sarif-2.1.0-rtm.5.json").read_text())
+JUNIT = xmlschema.XMLSchema(SCHEMAS / "jenkins-junit.xsd")
+NASTY = "]]></failure><script>\u202e\x1b[31m&"
+RIGHT, WRONG = (Observation("sum", "1", "64.0"),), (Observation("sum", "3", "0.0"),)
+
+
+def side(place: str, *, is_write: bool) -> Side:
+    return Side(
+        operation="d2h",
+        label=f"d2h@{place}:step#1",
+        lane="stream 1",
+        is_host=not is_write,
+        is_write=is_write,
+        stack=((place, 5, "step"),),
+    )
+
+
+def finding(signature: str, place: str = "x.py") -> Finding:
+    return Finding(
+        signature=signature,
+        buffer="host (step)",
+        nbytes=4,
+        count=1,
+        first=side(place, is_write=True),
+        second=side(place, is_write=False),
+        edge="wait",
+        pairs=(),
+    )
+
+
+def verdicts(*findings: Finding, verdict: Verdict, **fields: Any) -> Verdicts:
+    judged = tuple(
+        Judged(
+            signature=one.signature,
+            verdict=verdict,
+            hold=((one.first.label, "forced"),),
+            expected=RIGHT,
+            actual=WRONG,
+        )
+        for one in findings
+    )
+    outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
+    search = Search(judged=judged, runs=2, is_complete=False)
+    return msgspec.structs.replace(Verdicts(outcome=outcome, search=search), **fields)
+
+
+def forms(checked: Checked) -> tuple[str, list[dict[str, Any]]]:
+    """JUnit, and the results of SARIF: valid by their schemas."""
+    junit, sarif = junit_of(checked), json.loads(msgspec.json.encode(sarif_of(checked)))
+    JUNIT.validate(junit)
+    jsonschema.Draft4Validator(SARIF).validate(sarif)
+    return junit, sarif["runs"][0]["results"]
+
+
+def test_a_program_is_a_case_and_each_finding_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = str(Path.cwd() / "sub" / "x.py")
+    known = Suppression(signature="b" * 12, reason="looked at")
+    found = verdicts(
+        finding("a" * 12, here),
+        finding("b" * 12),
+        verdict=Verdict.DIVERGENT,
+        suppressed=(known,),
+    )
+    junit, results = forms(checked_program(found, "x.py --flag"))
+    (suite,) = JUnitXml.fromstring(junit)
+    assert (suite.name, suite.tests, suite.failures, suite.skipped) == ("programs", 1, 1, 0)
+    assert [(one["ruleId"], one["baselineState"]) for one in results] == [
+        ("divergence", "new"),
+        ("divergence", "unchanged"),
+    ]
+    place = results[0]["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("sub/x.py", 5)
+    assert "Replay: racegate torch run --hold 'd2h@" in results[0]["message"]["text"]
+
+
+def test_a_program_without_a_finding_passes_and_one_that_was_cut_off_does_not() -> None:
+    clean = checked_program(verdicts(finding("a"), verdict=Verdict.BENIGN), "x.py")
+    assert forms(clean)[1] == []
+    assert clean.exit_code == 0
+    cut = Verdicts(outcome=Outcome(ending=Ending.NOT_MODELLED, message="cudaFoo"))
+    (one,) = forms(checked_program(cut, "x.py"))[1]
+    assert one["ruleId"] == "inconclusive"
+
+
+def test_what_a_program_says_is_text() -> None:
+    found = verdicts(finding(NASTY, NASTY), verdict=Verdict.CONFLICT)
+    junit, results = forms(checked_program(found, NASTY))
+    assert "<script>" not in junit
+    assert not {"\u202e", "\x1b"} & set(junit + json.dumps(results, ensure_ascii=False))
+    page = program_page(found, NASTY)
+    assert "<script" not in page
+    assert not {"\u202e", "\x1b"} & set(page)
+
+
+def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
+    result = judged_run("accepted-copy-after-row-move").result
+    one = Judgement(
+        engine="toy", version="1", result=result, landings=1, landings_all=2, not_seen=()
+    )
+    other = msgspec.structs.replace(one, refused="no preemption")
+    checked = checked_adapter(AdapterGateObject.of([one, other]), {result.scenario: "s.toml"})
+    junit, results = forms(checked)
+    (suite,) = JUnitXml.fromstring(junit)
+    assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 1)
+    assert len(results) == 1
+    assert checked.exit_code == 1
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small engine in the place of a release, and no installation."""
+
+    @contextmanager
+    def small(*given: object) -> Iterator[Served]:
+        yield Served(SmallEngine(Wait.BEHIND))
+
+    for module in ("vllm", "sglang"):
+        monkeypatch.setattr(f"racegate.cli.foreign.{module}.started", small)
+    monkeypatch.setattr("racegate.cli.foreign.vllm.sensitivity_of", lambda engine: {})
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_gate_of_a_release_writes_both_forms_and_a_page(
+    engine: str, engines: None, tmp_path: Path
+) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    text = 'schema = 1\nname = "small"\ntitle = "t"\n\n[[requests]]\nname = "A"\nprompt_len = 1\n'
+    (scripts / "small.toml").write_text(f"{text}max_tokens = 1\naccepts = [1]\n")
+    junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
+    words = [engine, "gate", "--release", "1.0", "--scenarios", str(scripts), "--log", "log"]
+    html = tmp_path / "x.html"
+    words += ["--junit", str(junit), "--sarif", str(sarif), "--html", str(html)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1, done.output
+    assert "step 1: count: 4 used, 1 true" in html.read_text()
+    assert "<svg" in html.read_text()
+    JUNIT.validate(junit.read_text())
+    jsonschema.Draft4Validator(SARIF).validate(json.loads(sarif.read_text()))
+    (suite,) = JUnitXml.fromstring(junit.read_text())
+    assert (suite.tests, suite.failures) == (1, 1)
+    (one, *_) = json.loads(sarif.read_text())["runs"][0]["results"]
+    assert one["ruleId"] == "divergence"
+    assert f"Replay: racegate {engine} run {scripts}" in one["message"]["text"]
+
+
+def test_a_finding_of_a_program_is_written_by_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = verdicts(finding("a" * 12), verdict=Verdict.DIVERGENT)
+    monkeypatch.setattr("racegate.cli.foreign.torch.judge", lambda *given, **options: found)
+    (tmp_path / "x.py").write_text("")
+    junit, sarif = tmp_path / "j.xml", tmp_path / "s.sarif"
+    html = tmp_path / "x.html"
+    words = ["torch", "run", "--junit", str(junit), "--sarif", str(sarif), "--html", str(html)]
+    words.append(str(tmp_path / "x.py"))
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1, done.output
+    JUNIT.validate(junit.read_text())
+    assert len(json.loads(sarif.read_text())["runs"][0]["results"]) == 1
+    page = html.read_text()
+    for shown in ("Race on host (step)", "held until forced", "missing: nothing orders", "64.0"):
+        assert shown in page
+
+
+def test_failing_parts_of_a_job_are_in_the_order_of_its_cases() -> None:
+    one = Failing(name="a", file="", kind="conflict", signature="s", message="m")
+    checked = checked_program(verdicts(finding("a"), verdict=Verdict.CONFLICT), "x.py")
+    cases = (msgspec.structs.replace(checked.cases[0], failing=(one, one)), *checked.cases)
+    assert [f.signature for f in Checked(cases=cases, exit_code=1).failing] == ["s", "s", "a"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_without_a_folder_the_scripts_come_with_racegate(
+    engine: str, engines: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [engine, "gate", "--release", "1.0", "--json", "found.json"])
+    assert f"no folder scenarios/{engine} here" in done.stderr
+    names = {one["scenario"] for one in json.loads((tmp_path / "found.json").read_text())}
+    assert len(names) == len(list((SCENARIOS / engine).glob("*.toml")))
