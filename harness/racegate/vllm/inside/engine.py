@@ -187,9 +187,15 @@ class Driver:
         return dict(self.watch.counters)
 
     def run(
-        self, scenario: Scenario, *, plant: Observed | None = None
+        self,
+        scenario: Scenario,
+        *,
+        plant: Observed | None = None,
+        on_turn: Callable[[int], None] | None = None,
     ) -> dict[str, tuple[int, ...]]:
-        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it"""
+        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it
+        on_turn: called before each turn of the loop, with its number
+        """
         self._script = Script(
             scenario,
             draft_len=DRAFT_LEN,
@@ -203,7 +209,10 @@ class Driver:
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
-        for _ in range(scenario.steps_max):
+        for turn in range(scenario.steps_max):
+            self._session.engine_recorder.turn = turn
+            if on_turn is not None:
+                on_turn(turn)
             for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
                 self._add(index, waiting.pop(index))
             if not engine.has_unfinished_requests():
