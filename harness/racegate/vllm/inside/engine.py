@@ -74,6 +74,17 @@ def runner_of(engine: Any) -> Any:
     return getattr(worker, "worker", worker).model_runner
 
 
+def state_block_of(scheduler: Any) -> int:
+    """How many tokens a block of recurrent states is for; 0 if there is none."""
+    groups = scheduler.kv_cache_config.kv_cache_groups
+    sizes = [
+        group.kv_cache_spec.block_size
+        for group in groups
+        if type(group.kv_cache_spec).__name__ == "MambaSpec"
+    ]
+    return int(max(sizes, default=0))
+
+
 def check_started(engine: Any, *, runner: Runner, mode: StateMode) -> None:
     """A release may know less than it is asked for and go on without: raises RuntimeError then."""
     is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
@@ -120,6 +131,7 @@ class Driver:
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
         self.watch = Watch(session)
+        self.watch.state_block = state_block_of(self._core.scheduler)
         self._session = session
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
