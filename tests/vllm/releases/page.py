@@ -37,9 +37,14 @@ scheduling, each with the torch that it asks for. What each word means is in the
 wait for a step's output in a thread of the executor, whoever asks for the output waits for it here,
 which is a schedule that the thread may choose.
 
-Only 0.11.2 and `prefix_hit`, `step_without_drafts`, `structured_output`, `penalties_and_seeds` were
-measured with accesses of torch's CPU operators to pinned memory recorded; before, they were missed
-inside engines. What the other cells list is there, but their PROVED and BENIGN do not cover it.
+Each cell is one scenario of the command
+
+    python tests/vllm/releases/run_all.py reports/vllm RELEASE --runner RUNNER --mode MODE \\
+        --scenario SCENARIO
+
+with the racegate of the commit that stands in its row. A verdict with a star has none: it is of an
+older racegate, which in most of these cells missed accesses of torch's CPU operators to pinned
+memory inside engines. What such a cell lists is there, but its PROVED and BENIGN do not cover them.
 """
 VERDICTS = """## Verdicts
 
@@ -128,21 +133,24 @@ def _verdicts(reports: list[CellReport]) -> Iterator[str]:
             report.torch.partition("+")[0],
             *(_verdict(report.scenarios.get(name)) for name in names),
             _observations(report),
+            ", ".join(sorted({one.commit for one in report.scenarios.values() if one.commit})),
         )
         for report in ran
     ]
-    heads = ("release", "runner", "mode", "torch", *(f"`{n}`" for n in names), "observations")
+    names = [f"`{name}`" for name in names]
+    heads = ("release", "runner", "mode", "torch", *names, "observations", "commit")
     yield from _table(heads, rows)
 
 
 def _verdict(found: ScenarioReport | None) -> str:
     if found is None:
         return ""
+    word = found.verdict if found.commit else f"{found.verdict}\\*"
     if found.message:
-        return f"{found.verdict}: {found.message[:80]}"
+        return f"{word}: {found.message[:80]}"
     if found.wrong:
-        return f"{found.verdict}, nothing held"
-    return f"{found.verdict}, {found.runs}" if found.runs else found.verdict
+        return f"{word}, nothing held"
+    return f"{word}, {found.runs}" if found.runs else word
 
 
 def _observations(report: CellReport) -> str:
