@@ -49,7 +49,8 @@ memory inside engines. What such a cell lists is there, but its PROVED and BENIG
 VERDICTS = """## Verdicts
 
 By scenario: the verdict, and the runs under holds that it took. *Observations*: whether a wrong
-value that was planted changed each of them; where one is dead, nothing passes.
+value that was planted changed each of them; where one is dead, nothing passes. V2 makes a new batch
+in each step and moves no rows: a scenario that expects moves is INCONCLUSIVE there.
 """
 CANNOT = """## Cells that cannot be run
 
@@ -82,7 +83,7 @@ def write_page(out: Path) -> None:
     """README.md, from cells/*.json."""
     reports = [read_cell(path) for path in (out / "cells").glob("*.json")]
     known = sorted((r for r in reports if r is not None), key=_key)
-    parts = [HEAD, VERDICTS, *_verdicts(known), CONFLICTS, *_conflicts(known)]
+    parts = [HEAD, VERDICTS, *_verdicts(known), *_speed(known), CONFLICTS, *_conflicts(known)]
     if eager := list(_eager(known)):
         parts += [EAGER, *eager]
     if (on_gpu := out / "gpu" / "cells.json").exists():
@@ -140,6 +141,19 @@ def _verdicts(reports: list[CellReport]) -> Iterator[str]:
     names = [f"`{name}`" for name in names]
     heads = ("release", "runner", "mode", "torch", *names, "observations", "commit")
     yield from _table(heads, rows)
+
+
+def _speed(reports: list[CellReport]) -> Iterator[str]:
+    """What runs cost where it is known which racegate made them."""
+    known = [s for report in reports for s in report.scenarios.values() if s.commit and s.cpu_s]
+    if known:
+        runs = sum(one.runs + 1 for one in known)
+        cpu_s = sum(one.cpu_s for one in known)
+        yield (
+            f"Cells with a commit: {runs} runs, {len(known)} of them recorded, in {cpu_s:.0f} CPU "
+            f"seconds of their processes: {60 * runs / cpu_s:.0f} a minute and core, on two cores "
+            "that other work kept busy.\n"
+        )
 
 
 def _verdict(found: ScenarioReport | None) -> str:
