@@ -166,7 +166,7 @@ def _speed(reports: list[CellReport]) -> Iterator[str]:
         cpu_s = sum(one.cpu_s for one in known)
         yield (
             f"Cells with a commit: {runs} runs, {len(known)} of them recorded, in {cpu_s:.0f} CPU "
-            f"seconds of their processes: {60 * runs / cpu_s:.0f} a minute and core, on two cores "
+            f"seconds of their processes:\n{60 * runs / cpu_s:.0f} a minute and core, on two cores "
             "that other work kept busy.\n"
         )
 
