@@ -111,3 +111,11 @@ def test_cells_of_a_gpu_are_told_with_their_holds(tmp_path: Path) -> None:
     text = (tmp_path / "README.md").read_text()
     assert "NVIDIA H100, driver 580" in text
     assert "| `d2h a@b#1` until `forced` | DIVERGENT | 4 used, 1 true |" in text
+
+
+def test_a_verdict_without_a_commit_has_a_star(tmp_path: Path) -> None:
+    old = cell("0.9.2", Effect.BENIGN)
+    one = msgspec.structs.replace(old.scenarios["small"], commit="1234567")
+    text = page(tmp_path, old, cell("0.24.0", Effect.BENIGN, scenarios={"small": one}))
+    assert r"| BENIGN\*, 3 | all alive |  |" in text
+    assert "| BENIGN, 3 | all alive | 1234567 |" in text

@@ -140,6 +140,16 @@ def test_the_report_names_the_landing() -> None:
     assert text.rstrip().splitlines()[-1].startswith("DIVERGENT")
 
 
+def test_a_replay_command_is_one_line_on_any_terminal() -> None:
+    found = judged(Wait.BEHIND)
+    assert found.search is not None
+    holds = next(c.landing.holds for c in found.search.conflicts if c.landing is not None)
+    console = Console(width=40, file=None)
+    with console.capture() as capture:
+        print_engine_verdict(console, found, "small.toml")
+    assert replay_command(found, "small.toml", holds) in capture.get()
+
+
 def test_a_replay_command_quotes_its_holds() -> None:
     found = judged(Wait.BEHIND)
     text = replay_command(found, "s.toml", (("d2h counts.cpu@_step#1", "forced"),))

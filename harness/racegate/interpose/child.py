@@ -13,6 +13,8 @@ import runpy
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import BinaryIO, NoReturn
@@ -55,6 +57,7 @@ class Child:
         kind: DeviceKind = DeviceKind.VIRTUAL,
     ) -> None:
         self.session = Session(Queue()) if session is None else session
+        self.name_buffer: Callable[[int], str] = partial(buffer_name, self.session)
         self._kind = kind
         self._result = Path()
         self._pid = 0
@@ -143,13 +146,13 @@ class Child:
     def _refuse_write(self, address: int, text: str) -> None:
         """Nobody who is modelled has written the byte."""
         with self.session.own():
-            name = buffer_name(self.session, address)
+            name = self.name_buffer(address)
         self.refuse(f"a write to {name} that nobody reported (C code, another process): {text}")
 
     def _name(self, conflict: Conflict) -> None:
         session = self.session
         with session.own():
-            name = buffer_name(session, conflict.low)
+            name = self.name_buffer(conflict.low)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
         if is_copy and self._kind is DeviceKind.CUDA:
             session.not_seen[_TORN] += 1

@@ -105,6 +105,14 @@ def minimise(
     )
 
 
+def smallest_scenario(
+    scenario: Scenario, still_fails: Callable[[Scenario], bool], *, runs_max: int = RUNS_MAX
+) -> Shrunk:
+    """The smallest scenario that still fails, where holds are found anew for each."""
+    case = Case(scenario=scenario, schedule=EAGER)
+    return shrink(case, lambda smaller: still_fails(smaller.scenario), runs_max=runs_max)
+
+
 def _with_few_holds(trials: _Trials, case: Case) -> Case:
     """The case with no hold, one, or two reversals of its conflicts, if that is enough."""
     eager = msgspec.structs.replace(case, schedule=EAGER)

@@ -38,6 +38,7 @@ class Engine:
         self.start_s = 0.0
         self.runs = 0
         self.cpu_s = 0.0
+        self._turns: tuple[Scenario | None, dict[str, int]] = (None, {})  # of the last recorded run
 
     def wait_until_started(self, within_s: float = START_S) -> None:
         """Raises BadInput if it does not start."""
@@ -58,7 +59,8 @@ class Engine:
         self.runs += 1
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             result = Path(folder) / "result.json"
-            task = Task(scenario=scenario, plan=plan, result=str(result), plant=plant)
+            turn = self._turn(scenario, plan)
+            task = Task(scenario=scenario, plan=plan, result=str(result), plant=plant, turn=turn)
             os.write(self._jobs, msgspec.json.encode(task) + b"\n")
             pid = self._answer(None)
             assert pid is not None
@@ -76,7 +78,16 @@ class Engine:
             return Told(outcome=msgspec.json.decode(data, type=Outcome))
         told = msgspec.json.decode(data, type=Told)
         self.cpu_s += told.cpu_s
+        if plan.is_recording:
+            self._turns = (scenario, told.turns)
         return told
+
+    def _turn(self, scenario: Scenario, plan: Plan) -> int:
+        """Of the engine's loop, before which nothing is held; 0 if it is not known."""
+        recorded, turns = self._turns
+        if recorded != scenario or plan.is_recording or not plan.holds:
+            return 0
+        return min(turns.get(operation, 0) for operation, _ in plan.holds)
 
     def _answer(self, within_s: float | None) -> int | None:
         ready, _, _ = select.select([self._answers], [], [], within_s)

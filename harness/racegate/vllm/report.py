@@ -137,7 +137,8 @@ def _print_conflicts(
     if found.landing is not None:
         for change in change_lines(judged.told, found.landing):
             console.print(f"  {change}")
-        console.print(f"  replay: {replay_command(judged, scenario, found.landing.holds)}")
+        command = replay_command(judged, scenario, found.landing.holds)
+        console.print(f"  replay: {command}", soft_wrap=True)  # to be copied
 
 
 def _print_wrong(console: Console, told: Told) -> None:

@@ -110,7 +110,8 @@ def search(
 
     tried = _Tried(counted, base, runs_max)
     operations = racing_operations(base.outcome.findings)
-    for operation in operations:
+    # In the order of issue: runs have their beginning in common with those before them.
+    for operation in sorted(operations, key=lambda operation: base.turns.get(operation, 0)):
         told = tried.hold(((operation, FORCED),))
         if told is None:
             break

@@ -46,12 +46,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
     plant: what is made wrong behind the runner's back, in one step
+    turn: of the engine's loop; before it the run is as one in which nothing is held
     """
 
     scenario: Scenario
     plan: Plan
     result: str
     plant: Observed | None = None
+    turn: int = 0
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     wrong: values that are not true by themselves, whatever the schedule
     counters: what was exercised, by the names of a scenario's `expect`
     gaps: per held operation, the accesses to its bytes that came while it was held
-    cpu_s: CPU time of the run's own process
+    turns: of a recorded run: the turn of the engine's loop in which an operation that races is
+        issued
+    cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
     """
 
     outcome: Outcome
@@ -81,6 +85,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     wrong: tuple[Wrong, ...] = ()
     counters: dict[str, int] = {}
     gaps: dict[str, tuple[str, ...]] = {}
+    turns: dict[str, int] = {}
     cpu_s: float = 0.0
 
     @property

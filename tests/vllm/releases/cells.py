@@ -32,7 +32,7 @@ class Conflict(StrictStruct, frozen=True, kw_only=True):
 
 class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
     """One scenario. runs: under holds; cpu_s: of the processes of all runs
-    wrong: in the run in which nothing was held
+    wrong: in the run in which nothing was held; commit: of racegate, when it was measured
     """
 
     verdict: str
@@ -41,6 +41,7 @@ class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
     runs: int
     is_complete: bool
     cpu_s: float
+    commit: str = ""
     unmet: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     message: str = ""

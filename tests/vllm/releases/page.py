@@ -37,14 +37,20 @@ scheduling, each with the torch that it asks for. What each word means is in the
 wait for a step's output in a thread of the executor, whoever asks for the output waits for it here,
 which is a schedule that the thread may choose.
 
-Only 0.11.2 and `prefix_hit`, `step_without_drafts`, `structured_output`, `penalties_and_seeds` were
-measured with accesses of torch's CPU operators to pinned memory recorded; before, they were missed
-inside engines. What the other cells list is there, but their PROVED and BENIGN do not cover it.
+Each cell is one scenario of the command
+
+    python tests/vllm/releases/run_all.py reports/vllm RELEASE --runner RUNNER --mode MODE \\
+        --scenario SCENARIO
+
+with the racegate of the commit that stands in its row. A verdict with a star has none: it is of an
+older racegate, which in most of these cells missed accesses of torch's CPU operators to pinned
+memory inside engines. What such a cell lists is there, but its PROVED and BENIGN do not cover them.
 """
 VERDICTS = """## Verdicts
 
 By scenario: the verdict, and the runs under holds that it took. *Observations*: whether a wrong
-value that was planted changed each of them; where one is dead, nothing passes.
+value that was planted changed each of them; where one is dead, nothing passes. V2 makes a new batch
+in each step and moves no rows: a scenario that expects moves is INCONCLUSIVE there.
 """
 CANNOT = """## Cells that cannot be run
 
@@ -65,6 +71,21 @@ Every copy lands as soon as it is asked for, and the count is another request's 
 row is read as of the last step, after the values have moved with the rows: it is right only if the
 copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571.
 """
+BY_HAND = """## Judged by hand
+
+`preemption_for_blocks`, of which the recorded run was made with racegate 304f22c, without landings:
+
+- 0.11.2, V1, none: after step 14, in which no request has drafts, A goes on with the count 2 of the
+  step before; 1 is true. `_sample` returns before `_update_states_after_model_execute` if nothing
+  was drafted, so the counts of the last step with drafts stay. The call still stands there in
+  0.14.1; in 0.20.2 it comes behind every sampling. No public issue was found that names it;
+  vllm#52942 (open) is about the states of such a step, not the count. No copy is in flight in it:
+  it is no race, and every schedule shows it.
+- 0.24.0, V1, align: "1 used, 2 true" was a mistake of this tool. The request had come into another
+  block of states, to which vLLM copies the accepted state, and says so with the count 1. Nothing is
+  wrong in the run now.
+- 0.33.0, V2, none: 3 conflicts, nothing wrong.
+"""
 GPU = """## On a real GPU
 
 Cells again on real streams (`tests/vllm/releases/on_gpu.py`, [gpu/cells.json](gpu/cells.json)): the
@@ -77,9 +98,9 @@ def write_page(out: Path) -> None:
     """README.md, from cells/*.json."""
     reports = [read_cell(path) for path in (out / "cells").glob("*.json")]
     known = sorted((r for r in reports if r is not None), key=_key)
-    parts = [HEAD, VERDICTS, *_verdicts(known), CONFLICTS, *_conflicts(known)]
+    parts = [HEAD, VERDICTS, *_verdicts(known), *_speed(known), CONFLICTS, *_conflicts(known)]
     if eager := list(_eager(known)):
-        parts += [EAGER, *eager]
+        parts += [EAGER, *eager, BY_HAND]
     if (on_gpu := out / "gpu" / "cells.json").exists():
         parts += [GPU, *_on_gpu(msgspec.json.decode(on_gpu.read_bytes()))]
     parts += [CANNOT, *_cannot(known)]
@@ -128,21 +149,37 @@ def _verdicts(reports: list[CellReport]) -> Iterator[str]:
             report.torch.partition("+")[0],
             *(_verdict(report.scenarios.get(name)) for name in names),
             _observations(report),
+            ", ".join(sorted({one.commit for one in report.scenarios.values() if one.commit})),
         )
         for report in ran
     ]
-    heads = ("release", "runner", "mode", "torch", *(f"`{n}`" for n in names), "observations")
+    names = [f"`{name}`" for name in names]
+    heads = ("release", "runner", "mode", "torch", *names, "observations", "commit")
     yield from _table(heads, rows)
+
+
+def _speed(reports: list[CellReport]) -> Iterator[str]:
+    """What runs cost where it is known which racegate made them."""
+    known = [s for report in reports for s in report.scenarios.values() if s.commit and s.cpu_s]
+    if known:
+        runs = sum(one.runs + 1 for one in known)
+        cpu_s = sum(one.cpu_s for one in known)
+        yield (
+            f"Cells with a commit: {runs} runs, {len(known)} of them recorded, in {cpu_s:.0f} CPU "
+            f"seconds of their processes:\n{60 * runs / cpu_s:.0f} a minute and core, on two cores "
+            "that other work kept busy.\n"
+        )
 
 
 def _verdict(found: ScenarioReport | None) -> str:
     if found is None:
         return ""
+    word = found.verdict if found.commit else f"{found.verdict}\\*"
     if found.message:
-        return f"{found.verdict}: {found.message[:80]}"
+        return f"{word}: {found.message[:80]}"
     if found.wrong:
-        return f"{found.verdict}, nothing held"
-    return f"{found.verdict}, {found.runs}" if found.runs else found.verdict
+        return f"{word}, nothing held"
+    return f"{word}, {found.runs}" if found.runs else word
 
 
 def _observations(report: CellReport) -> str:

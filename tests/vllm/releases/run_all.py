@@ -13,6 +13,7 @@ import argparse
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from itertools import product
@@ -26,6 +27,7 @@ sys.path.insert(0, str(HERE.parent))
 from racegate.interpose.errors import BadInput  # noqa: E402
 from racegate.scenario.files import load_all, scenario_paths  # noqa: E402
 from racegate.scenario.spec import Scenario  # noqa: E402
+from racegate.vllm import client  # noqa: E402
 from racegate.vllm.client import Engine, open_engine  # noqa: E402
 from racegate.vllm.environment import Environment, cache_folder, environment_of, set_up  # noqa: E402
 from racegate.vllm.judge import Cell, EngineVerdict, judge  # noqa: E402
@@ -44,6 +46,14 @@ RELEASES = (
 )  # fmt: skip
 _PLACES = re.compile(r"/\S*?/site-packages/|/tmp/\S*?/")
 _COUNT = re.compile(r"#\d+$")
+
+
+def commit_here() -> str:
+    """The commit of the racegate that measures, with `-dirty` if its files are others."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
+    folder = Path(client.__file__).parent
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
@@ -73,6 +83,7 @@ def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
         runs=0 if search is None else search.runs,
         is_complete=search is not None and search.is_complete,
         cpu_s=round(cpu_s, 1),
+        commit=commit_here(),
         unmet=judged.unmet,
         wrong=tuple(wrong_lines(judged.told)),
         message=_first_line(judged.message),

@@ -1,4 +1,4 @@
-"""The commands vllm setup, run, gate, search and replay: unmodified releases, without a GPU."""
+"""The commands of `racegate vllm`: unmodified releases, without a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
@@ -29,6 +30,8 @@ from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
 from racegate.scenario.outside.text import quoted
+from racegate.scenario.spec import Scenario
+from racegate.vllm.again import shown_again
 from racegate.vllm.campaign import search_seeds
 from racegate.vllm.campaign_report import print_campaign, seed_line
 from racegate.vllm.client import Engine, open_engine
@@ -41,6 +44,7 @@ from racegate.vllm.sensitivity import sensitivity_of
 from racegate.vllm.wire import Runner, StateMode
 from racegate.vllm.witness import read_witness, witnesses_of, write_witnesses
 
+SCENARIOS_MAX = 300
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified vLLM releases, without a GPU.")
 
 ReleaseOption = Annotated[
@@ -234,6 +238,44 @@ def replay(
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(witness))
     raise typer.Exit(exit_code([judged.verdict]))
+
+
+@app.command()
+def minimise(
+    witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="A file of run --witness.")],
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--witness",
+            metavar="DIR",
+            help="Where the smaller witness goes.",
+            callback=folder_to_fill,
+        ),
+    ],
+    path: PathOption = None,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, help="Scenarios tried at most.")
+    ] = SCENARIOS_MAX,
+    log: LogOption = None,
+) -> None:
+    """Leave out of a witness's scenario what its harm does not need, and write what is left."""
+    from racegate.repro.minimise import smallest_scenario
+
+    small = read_witness(witness)
+    cell = msgspec.structs.replace(small.cell, release=str(path or small.release))
+    with started(small.release, path, cell, log) as engine:
+
+        def still_fails(scenario: Scenario) -> bool:
+            nonlocal small
+            found = shown_again(engine, small, scenario)
+            small = found or small
+            return found is not None
+
+        done = smallest_scenario(small.scenario, still_fails, runs_max=runs)
+    (written,) = write_witnesses(folder, [small])
+    requests = len(small.scenario.requests)
+    whole = "" if done.is_minimal else " (there may be a smaller one: --runs)"
+    say(f"wrote {written}: {requests} requests, {done.runs} scenarios tried{whole}")
 
 
 @contextmanager

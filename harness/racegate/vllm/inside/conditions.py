@@ -36,7 +36,9 @@ def params_of(request: Request) -> Any:
     if request.grammar_modulus:
         from vllm.sampling_params import StructuredOutputsParams
 
-        chosen["structured_outputs"] = StructuredOutputsParams(regex=str(request.grammar_modulus))
+        grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
+        grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
+        chosen["structured_outputs"] = grammar
     return SamplingParams(
         max_tokens=request.max_tokens,
         temperature=request.temperature,

@@ -74,6 +74,17 @@ def runner_of(engine: Any) -> Any:
     return getattr(worker, "worker", worker).model_runner
 
 
+def state_block_of(scheduler: Any) -> int:
+    """How many tokens a block of recurrent states is for; 0 if there is none."""
+    groups = scheduler.kv_cache_config.kv_cache_groups
+    sizes = [
+        group.kv_cache_spec.block_size
+        for group in groups
+        if type(group.kv_cache_spec).__name__ == "MambaSpec"
+    ]
+    return int(max(sizes, default=0))
+
+
 def check_started(engine: Any, *, runner: Runner, mode: StateMode) -> None:
     """A release may know less than it is asked for and go on without: raises RuntimeError then."""
     is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
@@ -120,6 +131,7 @@ class Driver:
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
         self.watch = Watch(session)
+        self.watch.state_block = state_block_of(self._core.scheduler)
         self._session = session
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
@@ -187,9 +199,15 @@ class Driver:
         return dict(self.watch.counters)
 
     def run(
-        self, scenario: Scenario, *, plant: Observed | None = None
+        self,
+        scenario: Scenario,
+        *,
+        plant: Observed | None = None,
+        on_turn: Callable[[int], None] | None = None,
     ) -> dict[str, tuple[int, ...]]:
-        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it"""
+        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it
+        on_turn: called before each turn of the loop, with its number
+        """
         self._script = Script(
             scenario,
             draft_len=DRAFT_LEN,
@@ -203,7 +221,10 @@ class Driver:
         aborts = [event for event in scenario.events if isinstance(event, Abort)]
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
-        for _ in range(scenario.steps_max):
+        for turn in range(scenario.steps_max):
+            self._session.engine_recorder.turn = turn
+            if on_turn is not None:
+                on_turn(turn)
             for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
                 self._add(index, waiting.pop(index))
             if not engine.has_unfinished_requests():

@@ -10,10 +10,12 @@ import gc
 import hashlib
 import importlib
 import os
+import signal
 import sys
 import time
 import traceback
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +33,7 @@ from racegate.interpose.program.install import Installed, enter, watching
 from racegate.vllm.inside import standins
 from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
 from racegate.vllm.inside.session import EngineSession
+from racegate.vllm.inside.trunk import Pause, Trunk
 from racegate.vllm.inside.watch import Watch, find_wrong
 from racegate.vllm.wire import FAILED, Runner, StateMode, Task, Told
 
@@ -70,6 +73,7 @@ class Host:
     ) -> None:
         self._session = EngineSession(kind)
         self._child = Child(library, self._session, kind=kind)
+        self._child.name_buffer = self._session.buffer_at
         self._session.is_recording = False
         enter(self._child.installed)
         self._kept = standins.prepare(self._session, runner=runner)
@@ -86,23 +90,59 @@ class Host:
         self._driver = Driver(engine, self._session)
         self._modules = frozenset(sys.modules)
 
-    def run(self, task: Task) -> None:
-        """In the forked process; on a GPU, which cannot be forked, in the only one."""
+    def run(self, task: Task, pause: Pause | None = None) -> None:
+        """In the forked process; on a GPU, which cannot be forked, in the only one.
+
+        pause: of a run that is the beginning of others; in those that are forked from it, the task
+        is theirs
+        """
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
         session, driver = self._session, self._driver
-        result = Path(task.result)
-        self._child.arm(task.plan, result)
+        self._beginning_s = 0.0
+        self._take(task)
         session.begin()
         driver.watch.begin()
         self._memo.is_open = not task.plan.holds
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
-        with Failure() as failure, watching(self._child.installed):
-            delivered = driver.run(task.scenario, plant=task.plant)
+        with Failure() as failure, ExitStack() as watched:
+            watched.enter_context(watching(self._child.installed))
+            on_turn = self._before_turns(pause, watched)
+            delivered = driver.run(task.scenario, plant=task.plant, on_turn=on_turn)
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
+        self._tell(delivered)
+
+    def _take(self, task: Task) -> None:
+        """This process is the task's."""
+        self._result = Path(task.result)
+        self._child.arm(task.plan, self._result)
+
+    def _before_turns(self, pause: Pause | None, watched: ExitStack) -> Callable[[int], None]:
+        """What is done before each turn of the engine's loop: with a pause, a task may come that
+        goes on from there; what holds nothing any more is not watched.
+        """
+        is_beginning = pause is not None
+        is_virtual = self._session.kind is DeviceKind.VIRTUAL
+
+        def before(turn: int) -> None:
+            nonlocal is_beginning
+            if pause is not None and is_beginning and (taken := pause.before(turn)) is not None:
+                is_beginning = False
+                task, self._beginning_s = taken
+                self._take(task)
+            if is_virtual and self._session.is_bare:
+                watched.close()
+
+        return before
+
+    def _tell(self, delivered: dict[str, tuple[int, ...]]) -> None:
+        """Adds to the outcome what was seen of the engine."""
+        session, driver, result = self._session, self._driver, self._result
         driver.watch.read()
         outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+        turns = session.engine_recorder.turns
+        firsts = {first for found in outcome.findings for first, _ in found.pairs}
         told = Told(
             outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
             steps=driver.watch.step,
@@ -111,7 +151,8 @@ class Host:
             wrong=tuple(find_wrong(driver.watch)),
             counters=driver.counters(),
             gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
-            cpu_s=round(time.process_time(), 3),
+            turns={first: turns[first] for first in firsts if first in turns},
+            cpu_s=round(time.process_time() + self._beginning_s, 3),
         )
         result.write_bytes(msgspec.json.encode(told))
         if self._memo.is_open and session.kind is DeviceKind.VIRTUAL:
@@ -177,15 +218,24 @@ def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
         os.write(answers, ANSWER.pack(ExitCode.CLEAN))
 
 
-def serve(host: Runs, jobs: BinaryIO, answers: int) -> None:
-    """One forked process per task; answers with its number, then with its exit code."""
+def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) -> None:
+    """One forked process per task; answers with its number, then with its exit code.
+
+    trunk: what tasks are forked from that have a turn
+    """
     os.write(answers, ANSWER.pack(0))  # started
     for line in jobs:
+        task = msgspec.json.decode(line, type=Task)
+        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
+            os.write(answers, ANSWER.pack(pid))
+            code = trunk.answer()
+            os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
+            continue
         pid = os.fork()
         if pid == 0:
             jobs.close()
             os.close(answers)
-            host.run(msgspec.json.decode(line, type=Task))
+            host.run(task)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ExitCode.CLEAN)
@@ -193,6 +243,8 @@ def serve(host: Runs, jobs: BinaryIO, answers: int) -> None:
         _, status = os.waitpid(pid, 0)
         host.learn()
         os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
+    if trunk is not None:
+        trunk.close()
 
 
 def main() -> None:
@@ -211,8 +263,10 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     with os.fdopen(int(job_end), "rb") as jobs:
-        serves = serve if kind is DeviceKind.VIRTUAL else serve_one
-        serves(host, jobs, int(answer_end))
+        if kind is DeviceKind.VIRTUAL:
+            serve(host, jobs, int(answer_end), Trunk(host.run))
+        else:
+            serve_one(host, jobs, int(answer_end))
 
 
 if __name__ == "__main__":

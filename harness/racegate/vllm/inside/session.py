@@ -33,11 +33,16 @@ _HELPERS = frozenset({
 
 
 class EngineRecorder(Recorder):
-    """Labels by function instead of file and line. latest: the label made last"""
+    """Labels by function instead of file and line. latest: the label made last
+
+    turn: of the engine's loop; turns: by label the one in which it was made
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.latest = ""
+        self.turn = 0
+        self.turns: dict[str, int] = {}
         self._labels: dict[str, int] = {}
 
     def label(self, kind: str, stack: Stack) -> str:
@@ -47,11 +52,14 @@ class EngineRecorder(Recorder):
         place = f"{kind}@{functions[0] if functions else '?'}"
         self._labels[place] = self._labels.get(place, 0) + 1
         self.latest = f"{place}#{self._labels[place]}"
+        self.turns[self.latest] = self.turn
         return self.latest
 
     def begin(self) -> None:
         """Counts start again: a run's names do not depend on how the engine was started."""
         self._labels.clear()
+        self.turns.clear()
+        self.turn = 0
 
 
 class EngineSession(Session):

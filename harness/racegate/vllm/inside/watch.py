@@ -21,10 +21,14 @@ _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
 class Watch:
-    """Observations of one run. rows: names of the requests in the rows of the present batch"""
+    """Observations of one run.
+
+    state_block: how many tokens a block of recurrent states is for, 0 if that is not known
+    """
 
     def __init__(self, session: EngineSession) -> None:
         self._session = session
+        self.state_block = 0
         self._unread: list[tuple[Values, dict[str, Tensor]]] = []
         self.begin()
 
@@ -185,7 +189,7 @@ def find_wrong(watch: Watch) -> list[Wrong]:
     found: list[Wrong] = []
     for step, name, values in watch.seen:
         if name == "metadata":
-            found += _wrong_counts(step, values, watch.accepted.get(step - 1, {}))
+            found += _wrong_counts(step, values, watch)
         elif name == "zeroed" and values.get("blocks") != values["asked"]:
             used, true = values.get("blocks"), values["asked"]
             assert isinstance(used, list) and isinstance(true, list)
@@ -193,12 +197,13 @@ def find_wrong(watch: Watch) -> list[Wrong]:
     return found
 
 
-def _wrong_counts(step: int, values: Values, true: dict[str, int]) -> list[Wrong]:
+def _wrong_counts(step: int, values: Values, watch: Watch) -> list[Wrong]:
     """Rows with drafts that are run with another count than the step before accepted."""
     counts, rows, drafted = values.get("accepted"), values["rows"], values["drafted"]
     if not isinstance(counts, list):
         return []
     assert isinstance(rows, list) and isinstance(drafted, list)
+    true = watch.accepted.get(step - 1, {})
     return [
         Wrong(
             step=step,
@@ -207,5 +212,19 @@ def _wrong_counts(step: int, values: Values, true: dict[str, int]) -> list[Wrong
             true=true[request],
         )
         for row, (request, used, is_drafted) in enumerate(zip(rows, counts, drafted, strict=True))
-        if is_drafted and request in true and used != true[request]
+        if is_drafted
+        and request in true
+        and used != true[request]
+        and not (used == 1 and _begins_block(values, row, watch.state_block))
     ]
+
+
+def _begins_block(values: Values, row: int, size: int) -> bool:
+    """Whether the request may have come into another block of recurrent states in this step or the
+    one before: vLLM copies the accepted state there, and says so with a count of 1.
+    """
+    lengths, starts = values["seq_lens"], values["query_start"]
+    assert isinstance(lengths, list) and isinstance(starts, list)
+    end = lengths[row]
+    begin = end - (starts[row + 1] - starts[row]) - (DRAFT_LEN + 1)
+    return bool(size) and begin // size != (end - 1) // size

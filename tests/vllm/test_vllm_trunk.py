@@ -1,0 +1,88 @@
+"""Runs that are forked from the beginning that they have in common."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from test_vllm_search import SCENARIO
+
+from racegate.interpose.outcome import Outcome, Plan
+from racegate.vllm.inside.trunk import PLAN, Pause, Trunk
+from racegate.vllm.search import search
+from racegate.vllm.wire import Task, Told
+from small_engine import SmallEngine, Wait
+
+TURNS = 5
+
+
+class Counting:
+    """An engine whose turns are written down, one per line, as they are run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ran = folder / "ran.txt"
+        self.folder = folder
+        self.trunk = Trunk(self.run)
+
+    def run(self, task: Task, pause: Pause) -> None:
+        """In the process of the beginning, and in those forked from it."""
+        taken: Task | None = None
+        for turn in range(TURNS):
+            if taken is None and (found := pause.before(turn)) is not None:
+                taken = found[0]
+            with self.ran.open("a") as file:
+                file.write(f"{turn}{'' if taken is None else ' of ' + taken.result}\n")
+        if taken is not None:
+            os._exit(7)
+
+    def ask(self, name: str, turn: int) -> int | None:
+        """The exit code of a task."""
+        task = Task(scenario=SCENARIO, plan=Plan(), result=name, turn=turn)
+        return None if self.trunk.fork(task) is None else self.trunk.answer()
+
+    def lines(self) -> list[str]:
+        """What was run since it was asked last."""
+        found = self.ran.read_text().splitlines() if self.ran.exists() else []
+        self.ran.unlink(missing_ok=True)
+        return found
+
+
+def test_the_beginning_is_run_once(tmp_path: Path) -> None:
+    engine = Counting(tmp_path)
+    assert engine.ask("A", 2) == 7
+    assert engine.lines() == ["0", "1", "2 of A", "3 of A", "4 of A"]
+    assert engine.ask("B", 2) == 7
+    assert engine.lines() == ["2 of B", "3 of B", "4 of B"]
+    assert engine.ask("C", 4) == 7
+    assert engine.lines() == ["2", "3", "4 of C"]
+    assert engine.ask("D", 1) == 7, "an earlier turn begins anew"
+    assert engine.lines() == ["0", "1 of D", "2 of D", "3 of D", "4 of D"]
+    engine.trunk.close()
+
+
+def test_a_beginning_that_ends_too_soon_has_no_run(tmp_path: Path) -> None:
+    engine = Counting(tmp_path)
+    assert engine.ask("A", TURNS) is None
+    assert engine.ask("B", 1) == 7
+    engine.trunk.close()
+
+
+def test_the_beginning_counts_as_a_run_that_holds_something() -> None:
+    assert PLAN.holds and not PLAN.is_recording
+
+
+def test_operations_are_tried_in_the_order_of_their_turns() -> None:
+    base = SmallEngine(Wait.BEHIND).run(Plan())
+    (found,) = {found.first.label: found for found in base.outcome.findings}.values()
+    later = msgspec.structs.replace(found, pairs=(("d2h later#1", "x"), *found.pairs))
+    outcome: Outcome = msgspec.structs.replace(base.outcome, findings=(later,))
+    turns = {"d2h later#1": 3, found.first.label: 1}
+    tried: list[str] = []
+
+    def run(plan: Plan) -> Told:
+        tried.append(plan.holds[0][0])
+        return base
+
+    search(run, msgspec.structs.replace(base, outcome=outcome, turns=turns))
+    assert tried[:2] == [found.first.label, "d2h later#1"]
