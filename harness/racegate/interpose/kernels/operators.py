@@ -60,6 +60,8 @@ class Operator:
     waits: whether the host waits inside a call with these arguments; None: it never does
     has_outputs: it writes some that can only be given by name (`out=`)
     gives_value: its result is no tensor (`equal`)
+    plan: what native/operators.c needs of it: the kernel, the one for a number as second argument,
+        tensors and writes as bits, names that it writes; None: it has to go the other way
     """
 
     name: str
@@ -75,6 +77,7 @@ class Operator:
     takes_generator: bool
     gives_value: bool
     waits: Callable[[tuple[Any, ...]], bool] | None
+    plan: tuple[Callable[..., Any], Callable[..., Any], int, int, frozenset[str]] | None
 
 
 def describe(name: str) -> Operator:
@@ -85,21 +88,50 @@ def describe(name: str) -> Operator:
     op = getattr(packet, overload or "default")
     arguments, returned = op._schema.arguments, op._schema.returns
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
+    kernel = native_kernel(name, "CPU") if has_kernel(name, "CPU") else None
+    tensors = frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type))
+    writes = frozenset(i for i, is_written in enumerate(written) if is_written)
+    writes_named = frozenset(a.name for a, w in zip(arguments, written, strict=True) if w)
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    plan = None
+    if kernel is not None and not is_random:
+        plan = (kernel, _number_kernel(op), _bits(tensors), _bits(writes), writes_named)
     return Operator(
         name=name,
         short=base,
         overload=op,
-        kernel=native_kernel(name, "CPU") if has_kernel(name, "CPU") else None,
-        tensors=frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type)),
-        writes=frozenset(i for i, is_written in enumerate(written) if is_written),
-        writes_named=frozenset(a.name for a, w in zip(arguments, written, strict=True) if w),
+        kernel=kernel,
+        tensors=tensors,
+        writes=writes,
+        writes_named=writes_named,
         has_outputs=any(a.kwarg_only and w for a, w in zip(arguments, written, strict=True)),
-        is_random=torch.Tag.nondeterministic_seeded in op.tags,
+        is_random=is_random,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
         gives_value=bool(returned) and not any("Tensor" in str(r.type) for r in returned),
         waits=_waits(name),
+        plan=plan,
     )
+
+
+def _bits(positions: frozenset[int]) -> int:
+    return sum(1 << position for position in positions)
+
+
+def _number_kernel(op: Any) -> Callable[..., Any]:
+    """What runs the operator if its second argument is a number in the place of a tensor.
+
+    It is the overload for a number where that one is the same otherwise; else torch chooses among
+    all, because not every release of torch lets this overload have a number.
+    """
+    packet = op.overloadpacket
+    if op._overloadname != "Tensor" or "Scalar" not in packet.overloads():
+        return packet  # type: ignore[no-any-return]
+    taken = [(a.name, str(a.type)) for a in op._schema.arguments]
+    taken[1:2] = [(name, "number") for name, _ in taken[1:2]]
+    if taken != [(a.name, str(a.type)) for a in packet.Scalar._schema.arguments]:
+        return packet  # type: ignore[no-any-return]
+    return native_kernel(packet.Scalar.name(), "CPU")
 
 
 def _waits(name: str) -> Callable[[tuple[Any, ...]], bool] | None:
