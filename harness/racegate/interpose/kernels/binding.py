@@ -14,7 +14,9 @@ from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.order.ranges import Ranges
 
 _CPU = torch.device("cpu")
-PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
+TENSORS = (torch.Tensor, torch.nn.Parameter)  # types of tensors that hold bytes themselves
+# Types of arguments that are passed on as they are
+PLAIN = (int, float, bool, type(None), str, torch.dtype, complex, torch.layout, torch.memory_format)
 _NOTHING: dict[int, Ranges] = {}
 
 
@@ -56,8 +58,7 @@ def bind(
             continue
         bound.args.append(value)
         if value is not None and position in operator.tensors:
-            # A number stands for a tensor: not every release of torch lets this overload have one.
-            bound.call = operator.overload.overloadpacket
+            bound.call = operator.with_number
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
         bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))

@@ -27,7 +27,7 @@ from racegate.interpose.kernels.aliases import (
     find_alias,
     tensors_in,
 )
-from racegate.interpose.kernels.binding import PLAIN, Bound, bind
+from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
 from racegate.interpose.kernels.later import grow_outputs, shapes_of, stage
 from racegate.interpose.kernels.operators import (
     Operator,
@@ -68,8 +68,8 @@ class Kernels:
         self._copying = describe("aten::copy_")
         self._run_known = new_run(
             Operators(
-                tensor_types=(torch.Tensor, torch.nn.Parameter),
-                plain_types=(*PLAIN, torch.layout, torch.memory_format),
+                tensor_types=TENSORS,
+                plain_types=PLAIN,
                 item_sizes=_item_sizes(),
                 aliases=session.spans.aliases,
                 find_alias=partial(find_alias, session),

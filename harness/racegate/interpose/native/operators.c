@@ -9,7 +9,7 @@ PyObject *racegate_union_of(PyObject *pairs); /* ranges.c */
 typedef unsigned long long word;
 enum { VALUES_MAX = 24, TENSORS_MAX = 64 };
 enum { ALIAS_TENSOR, ALIAS_RANGES, ALIAS_PINNED, ALIAS_IS_COMPLEX };
-enum { KERNEL, NUMBER_KERNEL, TENSORS, WRITES, WRITES_NAMED };
+enum { KERNEL, WITH_NUMBER, TENSORS, WRITES, WRITES_NAMED };
 enum { DATA_PTR, SIZE, STRIDE, DTYPE, IS_NEG, IS_CUDA, NAMES };
 static const char *const TEXTS[NAMES] = {"data_ptr", "size", "stride", "dtype", "is_neg", "is_cuda"};
 static PyObject *names[NAMES];
@@ -24,8 +24,7 @@ enum effect { READ, WRITTEN, WRITTEN_BY_NAME };
 struct call {
     PyObject *context, *values[VALUES_MAX], *kept[VALUES_MAX + TENSORS_MAX + 4], *reads, *writes, *fresh;
     struct pair pairs[TENSORS_MAX];
-    int value_count, kept_count, pair_count;
-    long numbers; /* the arguments that are numbers in the place of tensors, as bits */
+    int value_count, kept_count, pair_count, has_number; /* in the place of a tensor */
 };
 enum outcome { FAILED, OTHER_WAY, BOUND };
 
@@ -123,7 +122,7 @@ static enum outcome bind_value(struct call *call, PyObject *value, enum effect e
     PyObject *type = type_of(value);
     enum outcome outcome = BOUND;
     if (call->value_count == VALUES_MAX) return OTHER_WAY;
-    if (is_one_of(given(call, PLAIN_TYPES), type)) call->numbers |= (long)(is_for_tensor && value != &_Py_NoneStruct) << call->value_count;
+    if (is_one_of(given(call, PLAIN_TYPES), type)) call->has_number |= is_for_tensor && value != &_Py_NoneStruct;
     else if (is_one_of(given(call, TENSOR_TYPES), type)) outcome = bind_tensor(call, &value, effect, exact);
     else if (type == &PyList_Type) outcome = bind_list(call, &value, effect, exact);
     else outcome = OTHER_WAY;
@@ -249,7 +248,7 @@ static PyObject *told(struct call *call, PyObject *result) {
     return tuple;
 }
 static PyObject *compute(struct call *call, PyObject *plan, PyObject *args, PyObject *keys) {
-    PyObject *kernel = PyTuple_GetItem(plan, call->numbers ? NUMBER_KERNEL : KERNEL);
+    PyObject *kernel = PyTuple_GetItem(plan, call->has_number ? WITH_NUMBER : KERNEL);
     PyObject *made = PyObject_Vectorcall(kernel, call->values, (size_t)PyTuple_Size(args), keys);
     PyObject *result = made ? to_device(call, made) : NULL;
     if (made) Py_DecRef(made);
@@ -262,8 +261,7 @@ static PyObject *run(PyObject *self, PyObject *const *given_args, ssize_t count)
     PyObject *plan = given_args[0], *args = given_args[1], *kwargs = given_args[2];
     struct call call;
     memset(&call, 0, offsetof(struct call, pairs));
-    call.value_count = call.kept_count = call.pair_count = 0;
-    call.numbers = 0;
+    call.value_count = call.kept_count = call.pair_count = call.has_number = 0;
     call.context = self;
     ssize_t named = PyDict_Size(kwargs);
     PyObject *keys = named ? keep(&call, PyTuple_New(named)) : NULL, *result = NULL;
@@ -274,7 +272,7 @@ static PyObject *run(PyObject *self, PyObject *const *given_args, ssize_t count)
     }
     enum outcome outcome = bind_args(&call, plan, args, given_args[3]);
     if (outcome == BOUND && named) outcome = bind_named(&call, plan, kwargs, keys);
-    if (outcome == BOUND && (!call.pair_count || call.numbers & ~2L)) outcome = OTHER_WAY; /* a number is the second */
+    if (outcome == BOUND && !call.pair_count) outcome = OTHER_WAY;
     if (outcome == BOUND) result = compute(&call, plan, args, keys);
     else if (outcome == OTHER_WAY) Py_IncRef(result = &_Py_NoneStruct);
     while (call.kept_count) Py_DecRef(call.kept[--call.kept_count]);

@@ -23,6 +23,7 @@ PyObject *PyDict_GetItemString(PyObject *, const char *);
 PyObject *PyDict_GetItemWithError(PyObject *, PyObject *);
 int PyDict_Next(PyObject *, ssize_t *, PyObject **key, PyObject **value);
 ssize_t PyDict_Size(PyObject *);
+int PyObject_RichCompareBool(PyObject *, PyObject *, int);
 int PySequence_Contains(PyObject *, PyObject *);
 PyObject *PySequence_List(PyObject *);
 PyObject *PySequence_Tuple(PyObject *);

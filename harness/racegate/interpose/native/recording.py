@@ -91,6 +91,16 @@ def new_run(operators: Operators) -> Callable[..., Ran | None]:
     return cast("Callable[..., Ran | None]", _library().racegate_operators(operators))
 
 
+def new_are_elsewhere(
+    tensor_types: tuple[type, ...], plain_types: tuple[type, ...], cpu: object
+) -> Callable[..., bool]:
+    """What says whether no argument of (positional, named) ones is on the device, has its address
+    in [low, high) or asks for pinned memory: of a tensor of other types it does not say so.
+    """
+    context = (tensor_types, plain_types, cpu)
+    return cast("Callable[..., bool]", _library().racegate_elsewhere(context))
+
+
 def build_recording() -> Path:
     """Path of the library, compiled now if it never was. Raises BadInput."""
     sources = sorted(HERE.glob("*.c"))
@@ -110,5 +120,7 @@ def _library() -> ctypes.PyDLL:
     library.racegate_union.restype = ctypes.py_object
     library.racegate_operators.restype = ctypes.py_object
     library.racegate_operators.argtypes = [ctypes.py_object]
+    library.racegate_elsewhere.restype = ctypes.py_object
+    library.racegate_elsewhere.argtypes = [ctypes.py_object]
     library.racegate_frames.argtypes = [ctypes.py_object]
     return library
