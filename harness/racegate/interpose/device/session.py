@@ -155,7 +155,7 @@ class Session:
         """Frames of the program, innermost first: no torch, no standard library, none of ours.
         frame: where to begin, if not with the caller.
         """
-        if self.is_bare:
+        if not self.is_recording and self.is_bare:
             return ()
         frames = self._walk(frame)
         if not frames and threading.get_ident() != self._main:

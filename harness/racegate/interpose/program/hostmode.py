@@ -119,19 +119,17 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             if any(cls.__module__.startswith("torch._subclasses") for cls in types):
                 return func(*args, **kwargs)  # shapes only, without memory
             return NotImplemented  # DTensor and the like take themselves apart: parts come here
-        if not types and self._effect(func).is_view:
-            session.drain()
-            return func(*args, **kwargs)
         if func is _COPY:
             if not types and _is_device_copy(args[0], args[1]):
                 return self._kernels.copy(*args)
-        elif not types and _is_first_on_device(args):
-            operator = self._kernels.direct.get(id(func))
-            if operator is not None:
-                try:
-                    return self._kernels.run(operator, args, kwargs)
-                except NoAlias:  # another kernel than that of dense tensors is the right one
-                    return func(*args, **kwargs)
+        elif not types and _is_first_on_device(args) and id(func) in self._kernels.direct:
+            try:
+                return self._kernels.run(self._kernels.direct[id(func)], args, kwargs)
+            except NoAlias:  # another kernel than that of dense tensors is the right one
+                return func(*args, **kwargs)
+        elif not types and self._effect(func).is_view:
+            session.drain()
+            return func(*args, **kwargs)
         elif func is _TO_COPY and not types and self._kernels.births:
             made = self._uploaded(args[0], kwargs)
             if made is not None:
