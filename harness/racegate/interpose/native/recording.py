@@ -1,4 +1,4 @@
-"""The compiled part of the recorder: clocks, shadow and stack walk."""
+"""The compiled part of the recorder: clocks, shadow, stack walk, operators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from racegate.interpose.native.compiler import compiled
 
@@ -74,14 +74,14 @@ class Operators(NamedTuple):
     tensor_types: tuple[type, ...]
     plain_types: tuple[type, ...]
     item_sizes: dict[object, int]
-    aliases: dict[Any, Any]
-    find_alias: Callable[[Any], Any]
-    empty: Callable[..., Any]
-    make: Callable[[Any], tuple[Any, Ranges]]
+    aliases: dict[object, object]
+    find_alias: Callable[[object], object]
+    empty: Callable[..., object]
+    make: Callable[[object], tuple[object, Ranges]]
 
 
 # The result, bytes read, bytes written, and of these those of new tensors
-Ran = tuple[Any, Ranges, Ranges, Ranges]
+Ran = tuple[object, Ranges, Ranges, Ranges]
 
 
 def new_run(operators: Operators) -> Callable[..., Ran | None]:
