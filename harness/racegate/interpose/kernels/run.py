@@ -131,16 +131,17 @@ class Kernels:
         except NotImplementedError:
             self._refuse(f"{operator.name} (no CPU kernel computes it)")
             raise
-        if ran is None or session.is_bare:
-            return ran
-        _, reads, writes, fresh = ran
-        stack = session.stack()
-        for low, high in fresh:
-            session.births.add(low, high - low, session.recorder.events, stack)
-        stream = torch._C._cuda_getCurrentRawStream(0)
-        session.issue(operator.short, stream, reads, writes, None, stack=stack)
+        if ran is None:
+            return None
+        if not session.is_bare:
+            _, reads, writes, fresh = ran
+            stack = session.stack()
+            for low, high in fresh:
+                session.births.add(low, high - low, session.recorder.events, stack)
+            stream = torch._C._cuda_getCurrentRawStream(0)
+            session.issue(operator.short, stream, reads, writes, None, stack=stack)
         if _waits(operator, args):
-            session.wait_stream(stream)
+            session.wait_stream(torch._C._cuda_getCurrentRawStream(0))
         return ran
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
