@@ -51,8 +51,9 @@ class Calls:
         library = self._library
         with self._session.lock:
             library.take_news()
-            for touch in library.touches():
-                self._session.touches.touched(touch)
+            if self._news[1]:
+                for touch in library.touches():
+                    self._session.touches.touched(touch)
             for entry in library.drain():
                 self._taking[entry.kind](entry)
 

@@ -40,12 +40,12 @@ def _no_pages(low: int, high: int, *, mode: int) -> bool:
 
 
 class Guards:
-    """The closed pages, and for which operation."""
+    """The closed pages, and for which operation. has_lifted: some stand open for a thread"""
 
     def __init__(self) -> None:
         self.set_pages: SetPages = _no_pages
         self._guards: list[_Guard] = []
-        self._has_lifted = False
+        self.has_lifted = False
 
     def has_any(self) -> bool:
         return bool(self._guards)
@@ -77,7 +77,7 @@ class Guards:
         for guard in self._guards:
             if guard.low < high and low < guard.high and thread not in guard.lifters:
                 guard.lifters.add(thread)
-                self._has_lifted = True
+                self.has_lifted = True
                 self.set_pages(guard.low, guard.high, mode=_OPEN)
                 self.lift(guard.low, guard.high)  # others on the same pages stand open now
 
@@ -86,7 +86,7 @@ class Guards:
         for guard in self._guards:
             if guard.low < high and low < guard.high:
                 guard.lifters.add(threading.get_ident())
-                self._has_lifted = True
+                self.has_lifted = True
 
     def lift_to_read(self, low: int, high: int) -> None:
         """We are about to read these bytes: pages that only the device's reads closed stay so."""
@@ -95,13 +95,13 @@ class Guards:
 
     def settle(self) -> None:
         """What this thread touched it has touched: the pages that it lifted close again."""
-        if not self._has_lifted:
+        if not self.has_lifted:
             return
         thread = threading.get_ident()
         settled = [guard for guard in self._guards if thread in guard.lifters]
         for guard in settled:
             guard.lifters.discard(thread)
-        self._has_lifted = any(guard.lifters for guard in self._guards)
+        self.has_lifted = any(guard.lifters for guard in self._guards)
         self._close_again(settled)
 
     def drop(self, low: int, high: int) -> None:

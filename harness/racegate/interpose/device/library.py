@@ -90,6 +90,7 @@ class Library:
         self._library.vg_drain.argtypes = [ctypes.c_void_p, _WORD]
         self._library.vg_capture_of.argtypes = [_WORD]
         self._library.vg_event_done.argtypes = [_WORD, _WORD]
+        self._library.vg_guard.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
         self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
@@ -117,13 +118,10 @@ class Library:
 
     def guard(self, low: int, high: int, *, mode: int) -> bool:
         """Whole pages around [low, high). mode: 0 no access, 1 reads only, 2 open."""
-        address = ctypes.c_void_p
-        return bool(self._library.vg_guard(address(low), address(high), ctypes.c_int(mode)))
+        return bool(self._library.vg_guard(low, high, mode))
 
     def touches(self) -> Iterator[Touch]:
         """Touches noted since, oldest first."""
-        if not self.news[1]:
-            return
         self.news[1] = 0
         while self._library.vg_touch(self._touch, self._page):
             thread, address, size, is_write, has_page = self._touch
@@ -135,9 +133,8 @@ class Library:
         count = _ROOM
         while count == _ROOM:
             count = self._library.vg_drain(self._room, _ROOM)
-            words = self._room[: count * _FIELDS]
-            for at in range(0, len(words), _FIELDS):
-                yield LogEntry(*words[at : at + _FIELDS])
+            words = iter(self._room[: count * _FIELDS])
+            yield from map(LogEntry._make, zip(*[words] * _FIELDS, strict=True))
 
     def settle_event(self, event: int, version: int) -> None:
         """The allocators may be told that this record of the event is complete."""

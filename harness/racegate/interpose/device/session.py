@@ -155,7 +155,7 @@ class Session:
         """Frames of the program, innermost first: no torch, no standard library, none of ours.
         frame: where to begin, if not with the caller.
         """
-        if self.is_bare:
+        if not self.is_recording and self.is_bare:
             return ()
         frames = self._walk(frame)
         if not frames and threading.get_ident() != self._main:
@@ -203,7 +203,10 @@ class Session:
                 self.queue.reach(label)
             if not self.is_recording:
                 reads = writes = ()
-            recorder.issue(self.thread_lane(), lane, label, stack, reads, writes)
+            thread = self._threads.get(threading.get_ident())
+            if thread is None:
+                thread = self.thread_lane()
+            recorder.issue(thread, lane, label, stack, reads, writes)
             if is_eager and run is not None:
                 run()
             elif run is not None:
@@ -211,7 +214,8 @@ class Session:
                 self.queue.submit(label, lane, lanes.number(lane), lanes.clock(lane), run)
             if recorder.is_watched():
                 self.touches.use(recorder.last_access(), reads, writes)
-            self.guards.settle()
+            if self.guards.has_lifted:
+                self.guards.settle()
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:

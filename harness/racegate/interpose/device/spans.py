@@ -47,6 +47,7 @@ class Span:
 class Spans:
     """All memory that the device can reach.
 
+    pinned: how many are pinned; pinned_hull: around all of these, and what some were before
     aliases: what `kernels/` keeps of views of this memory; of no use once some of it is no more
     """
 
@@ -54,6 +55,7 @@ class Spans:
         self._bases: list[int] = []
         self._spans: dict[int, Span] = {}
         self.pinned = 0
+        self.pinned_hull = (0, 0)
         self.aliases: dict[object, object] = {}
 
     def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
@@ -63,7 +65,10 @@ class Spans:
         self._spans[base] = Span(
             base, size, place, is_whole_pages=is_whole_pages, is_shared=is_shared
         )
-        self.pinned += place is Place.PINNED
+        if place is Place.PINNED:
+            low, high = self.pinned_hull if self.pinned else (base, base)
+            self.pinned_hull = (min(low, base), max(high, base + size))
+            self.pinned += 1
 
     def remove(self, base: int) -> None:
         span = self._spans.pop(base, None)

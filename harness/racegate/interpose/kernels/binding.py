@@ -11,13 +11,13 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
 from racegate.interpose.kernels.operators import Operator
-from racegate.interpose.native.recording import new_bind
 from racegate.interpose.order.ranges import Ranges
 
 _CPU = torch.device("cpu")
-PLAIN = (int, float, bool, type(None), str, torch.dtype, complex)
+TENSORS = (torch.Tensor, torch.nn.Parameter)  # types of tensors that hold bytes themselves
+# Types of arguments that are passed on as they are
+PLAIN = (int, float, bool, type(None), str, torch.dtype, complex, torch.layout, torch.memory_format)
 _NOTHING: dict[int, Ranges] = {}
-_bind_known = new_bind((torch.Tensor, torch.nn.Parameter), PLAIN)
 
 
 class Bound:
@@ -50,21 +50,15 @@ def bind(
     """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
-    written = operator.writes
-    start = 0  # of those whose aliases are not known
-    if not exact:
-        into = (bound.args, bound.reads, bound.writes, bound.back)
-        start = _bind_known(args, session.spans.aliases, written, operator.tensors, *into)
-    for position, value in enumerate(args[start:], start):
+    for position, value in enumerate(args):
         if type(value) not in PLAIN:
-            parts = bound.writes if position in written else bound.reads
+            parts = bound.writes if position in operator.writes else bound.reads
             converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
             bound.args.append(converted)
             continue
         bound.args.append(value)
         if value is not None and position in operator.tensors:
-            # A number stands for a tensor: not every release of torch lets this overload have one.
-            bound.call = operator.overload.overloadpacket
+            bound.call = operator.with_number
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
         bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -88,13 +89,25 @@ def _rows(session: Session, source: Tensor, index: Tensor) -> Ranges:
     if index.dtype in _MASKS:
         index = index.nonzero()
     count = source.shape[0]
-    rows = {int(row) % count for row in _values(index.reshape(-1))}
-    shape, itemsize = tuple(source.size())[1:], source.itemsize
-    step, *strides = (stride * itemsize for stride in source.stride())
-    if is_coarse(shape, strides, itemsize):
+    rows = {int(row) % count for row in _values(index if index.dim() == 1 else index.reshape(-1))}
+    step, row_ranges, is_whole = _row(tuple(source.size()), source.stride(), source.itemsize)
+    if is_whole:
         session.not_seen[COARSE] += 1
-    base = strided_ranges(source.data_ptr(), shape, strides, itemsize)
-    return merged([(low + row * step, high + row * step) for row in rows for low, high in base])
+    start = source.data_ptr()
+    places = [start + row * step for row in rows]
+    return merged([(place + low, place + high) for place in places for low, high in row_ranges])
+
+
+@lru_cache(64)  # a program asks for the rows of few shapes, many times
+def _row(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, Ranges, bool]:
+    """Bytes from one row to the next, those of a row from its first on, and whether they are more
+    than the row's own.
+    """
+    step, *inner = (stride * itemsize for stride in strides)
+    is_whole = is_coarse(shape[1:], inner, itemsize)
+    return step, strided_ranges(0, shape[1:], inner, itemsize), is_whole
 
 
 def _values(index: Tensor) -> list[Any]:

@@ -29,6 +29,8 @@ ADDED = (
     "aten::ldexp_",
 )  # fmt: skip
 
+_NO_NUMBER = "Expected a value of type 'Tensor' for argument"  # torch's words
+
 # operator: (argument whose elements are picked, how). Operators that make a changed copy read all.
 PICKS = {
     "index": (0, "index"),
@@ -50,6 +52,29 @@ PICKS = {
 }
 
 
+class NumberCall:
+    """Calls an operator with numbers in the place of tensors.
+
+    Not every overload takes them, nor that of every release of torch: then torch is to choose among
+    all of the operator's, which costs ten times as much and is found out once.
+    """
+
+    __slots__ = ("_call", "_packet")
+
+    def __init__(self, overload: Any) -> None:
+        self._call = overload
+        self._packet = overload.overloadpacket
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._call(*args, **kwargs)
+        except RuntimeError as error:
+            if self._call is self._packet or _NO_NUMBER not in str(error):
+                raise
+        self._call = self._packet
+        return self._packet(*args, **kwargs)
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One operator as the device runs it. short: as a finding names it (`add` of `add.Tensor`).
@@ -60,12 +85,16 @@ class Operator:
     waits: whether the host waits inside a call with these arguments; None: it never does
     has_outputs: it writes some that can only be given by name (`out=`)
     gives_value: its result is no tensor (`equal`)
+    with_number: what computes it if a number stands for a tensor
+    plan: what native/operators.c needs of it: both of these, tensors and writes as bits, names that
+        it writes; None: it has to go the other way
     """
 
     name: str
     short: str
     overload: Any
     kernel: Callable[..., Any] | None
+    with_number: NumberCall
     tensors: frozenset[int]
     writes: frozenset[int]
     writes_named: frozenset[str]
@@ -75,6 +104,7 @@ class Operator:
     takes_generator: bool
     gives_value: bool
     waits: Callable[[tuple[Any, ...]], bool] | None
+    plan: tuple[Callable[..., Any], NumberCall, int, int, frozenset[str]] | None
 
 
 def describe(name: str) -> Operator:
@@ -85,21 +115,35 @@ def describe(name: str) -> Operator:
     op = getattr(packet, overload or "default")
     arguments, returned = op._schema.arguments, op._schema.returns
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
+    kernel = native_kernel(name, "CPU") if has_kernel(name, "CPU") else None
+    tensors = frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type))
+    writes = frozenset(i for i, is_written in enumerate(written) if is_written)
+    writes_named = frozenset(a.name for a, w in zip(arguments, written, strict=True) if w)
+    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    with_number, plan = NumberCall(op), None
+    if kernel is not None and not is_random:
+        plan = (kernel, with_number, _bits(tensors), _bits(writes), writes_named)
     return Operator(
         name=name,
         short=base,
         overload=op,
-        kernel=native_kernel(name, "CPU") if has_kernel(name, "CPU") else None,
-        tensors=frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type)),
-        writes=frozenset(i for i, is_written in enumerate(written) if is_written),
-        writes_named=frozenset(a.name for a, w in zip(arguments, written, strict=True) if w),
+        kernel=kernel,
+        with_number=with_number,
+        tensors=tensors,
+        writes=writes,
+        writes_named=writes_named,
         has_outputs=any(a.kwarg_only and w for a, w in zip(arguments, written, strict=True)),
-        is_random=torch.Tag.nondeterministic_seeded in op.tags,
+        is_random=is_random,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
         gives_value=bool(returned) and not any("Tensor" in str(r.type) for r in returned),
         waits=_waits(name),
+        plan=plan,
     )
+
+
+def _bits(positions: frozenset[int]) -> int:
+    return sum(1 << position for position in positions)
 
 
 def _waits(name: str) -> Callable[[tuple[Any, ...]], bool] | None:

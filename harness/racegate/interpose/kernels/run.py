@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from racegate.interpose.kernels.aliases import (
     find_alias,
     tensors_in,
 )
-from racegate.interpose.kernels.binding import Bound, bind
+from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
 from racegate.interpose.kernels.later import grow_outputs, shapes_of, stage
 from racegate.interpose.kernels.operators import (
     Operator,
@@ -35,11 +36,13 @@ from racegate.interpose.kernels.operators import (
     native_kernel,
 )
 from racegate.interpose.kernels.randomness import Generators
-from racegate.interpose.order.ranges import merged
+from racegate.interpose.native.recording import Operators, Ran, new_run
+from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Stack
 
 # On the current device: a shorter way to the allocator than the operator.
 _new_tensor = torch._C._dynamo.guards._empty_strided_cuda
+_NOTHING: dict[int, Ranges] = {}
 
 
 class Kernels:
@@ -63,6 +66,17 @@ class Kernels:
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
         self._copying = describe("aten::copy_")
+        self._run_known = new_run(
+            Operators(
+                tensor_types=TENSORS,
+                plain_types=PLAIN,
+                item_sizes=_item_sizes(),
+                aliases=session.spans.aliases,
+                find_alias=partial(find_alias, session),
+                empty=_new_tensor,
+                make=self._make,
+            )
+        )
         self.direct: dict[int, Operator] = {}
         self.births: dict[int, Callable[..., Any]] = {}
 
@@ -97,6 +111,41 @@ class Kernels:
         """Computes one operator on the current stream, now or later; returns its results."""
         session = self._session
         session.drain()
+        if operator.plan is not None and session.queue.is_eager and not self._graphs.capturing:
+            ran = self._run_at_once(operator, args, kwargs)
+            if ran is not None:
+                return ran[0]
+        return self._run_any(operator, args, kwargs)
+
+    def _run_at_once(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Ran | None:
+        """Nothing is held or captured; None if an argument has to be bound by `bind`."""
+        session = self._session
+        is_recording = session.is_recording
+        exact = _NOTHING
+        if operator.is_indexed and is_recording:
+            exact = indexing.touched(session, operator, args)
+        try:
+            ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
+        except NotImplementedError:
+            self._refuse(f"{operator.name} (no CPU kernel computes it)")
+            raise
+        if ran is None:
+            return None
+        if not session.is_bare:
+            _, reads, writes, fresh = ran
+            stack = session.stack()
+            for low, high in fresh:
+                session.births.add(low, high - low, session.recorder.events, stack)
+            stream = torch._C._cuda_getCurrentRawStream(0)
+            session.issue(operator.short, stream, reads, writes, None, stack=stack)
+        if _waits(operator, args):
+            session.wait_stream(torch._C._cuda_getCurrentRawStream(0))
+        return ran
+
+    def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        session = self._session
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         bound = self._bind(operator, args, kwargs)
@@ -185,22 +234,27 @@ class Kernels:
         return value
 
     def _new(self, value: Tensor, bound: Bound, fresh: list[Alias], stack: Stack) -> Tensor:
-        """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
+        """Of a result; a meta tensor gives its shape only."""
         session = self._session
-        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
-        alias = find_alias(session, tensor)
-        fresh.append(alias)
-        if alias.ranges:
-            low, high = alias.ranges[0][0], alias.ranges[-1][1]
+        tensor, ranges = self._make(value)
+        fresh.append(find_alias(session, tensor))
+        if ranges:
+            low, high = ranges[0][0], ranges[-1][1]
             session.births.add(low, high - low, session.recorder.events, stack)
-            bound.writes += alias.ranges
-            if value.is_meta:
-                return tensor
+            bound.writes += ranges
+        return tensor
+
+    def _make(self, value: Tensor) -> tuple[Tensor, Ranges]:
+        """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
+        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
+        alias = find_alias(self._session, tensor)
+        if alias.ranges and not value.is_meta:
+            low, high = alias.ranges[0][0], alias.ranges[-1][1]
             if len(alias.ranges) > 1 or alias.is_complex or value.is_neg():
                 self._fill(alias.tensor, value)
             else:  # the same bytes in the same order
                 ctypes.memmove(low, value.data_ptr(), high - low)
-        return tensor
+        return tensor, alias.ranges
 
     # ---- operators with a life of their own
 
@@ -260,6 +314,16 @@ def _plainly_empty(
             stride.append(stride[-1] * max(extent, 1))
         stride = stride[::-1] if size else ()
     return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
+
+
+def _item_sizes() -> dict[object, int]:
+    """Bytes of an element, of the types whose values are just those."""
+    types = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    return {
+        dtype: dtype.itemsize
+        for dtype in types
+        if not dtype.is_complex and not str(dtype).startswith(("torch.q", "torch.uint4x"))
+    }
 
 
 def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:

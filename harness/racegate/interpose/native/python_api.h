@@ -11,7 +11,7 @@ typedef PyObject *(*fast_function)(PyObject *self, PyObject *const *args, ssize_
 struct method { const char *name; fast_function function; int flags; const char *doc; }; /* PyMethodDef */
 enum { FAST = 0x0080 };                                                                    /* METH_FASTCALL */
 
-extern PyObject _Py_NoneStruct, *PyExc_TypeError, *PyExc_MemoryError;
+extern PyObject _Py_NoneStruct, PyList_Type, PyTuple_Type, *PyExc_TypeError, *PyExc_MemoryError;
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
 PyObject *PyCFunction_NewEx(struct method *, PyObject *self, PyObject *module);
@@ -21,14 +21,17 @@ PyObject *PyObject_GetAttrString(PyObject *, const char *);
 PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...);
 PyObject *PyDict_GetItemString(PyObject *, const char *);
 PyObject *PyDict_GetItemWithError(PyObject *, PyObject *);
-PyObject *PyDict_SetDefault(PyObject *, PyObject *, PyObject *);
-int PyDict_SetItem(PyObject *, PyObject *, PyObject *);
+int PyDict_Next(PyObject *, ssize_t *, PyObject **key, PyObject **value);
+ssize_t PyDict_Size(PyObject *);
+int PyObject_RichCompareBool(PyObject *, PyObject *, int);
 int PySequence_Contains(PyObject *, PyObject *);
+PyObject *PySequence_List(PyObject *);
+PyObject *PySequence_Tuple(PyObject *);
 PyObject *PyObject_Type(PyObject *);
 PyObject *PyObject_GetAttr(PyObject *, PyObject *);
+PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *args, size_t count, PyObject *names);
 PyObject *PyObject_VectorcallMethod(PyObject *name, PyObject *const *args, size_t count, PyObject *names);
 PyObject *PyUnicode_InternFromString(const char *);
-PyObject *PyLong_FromVoidPtr(void *);
 PyObject *PyLong_FromLong(long);
 int PyObject_IsTrue(PyObject *);
 PyObject *PyTuple_New(ssize_t);

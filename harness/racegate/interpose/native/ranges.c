@@ -19,15 +19,13 @@ static PyObject *tuple_of_ranges(const struct range *ranges, ssize_t count) {
     }
     return tuple;
 }
-/* union_of(list of pairs) */
-static PyObject *union_of(PyObject *self, PyObject *const *args, ssize_t arg_count) {
-    ssize_t count = arg_count == 1 ? PyList_Size(args[0]) : -1, used = 0;
-    (void)self;
-    if (count < 0) { PyErr_SetString(PyExc_TypeError, "union takes a list of pairs"); return NULL; }
+/* pairs: a list. */
+PyObject *racegate_union_of(PyObject *pairs) {
+    ssize_t count = PyList_Size(pairs), used = 0;
     struct range room[8], *ranges = count <= 8 ? room : malloc((size_t)count * sizeof *ranges);
     if (!ranges) return PyErr_NoMemory();
     for (ssize_t i = 0; i < count; i++) {
-        PyObject *pair = PyList_GetItem(args[0], i);
+        PyObject *pair = PyList_GetItem(pairs, i);
         ranges[i].low = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
         ranges[i].high = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 1));
     }
@@ -43,6 +41,13 @@ static PyObject *union_of(PyObject *self, PyObject *const *args, ssize_t arg_cou
     PyObject *tuple = PyErr_Occurred() ? NULL : tuple_of_ranges(ranges, used);
     if (ranges != room) free(ranges);
     return tuple;
+}
+/* union(list of pairs) */
+static PyObject *union_of(PyObject *self, PyObject *const *args, ssize_t count) {
+    (void)self;
+    if (count == 1 && PyList_Size(args[0]) >= 0) return racegate_union_of(args[0]);
+    PyErr_SetString(PyExc_TypeError, "union takes a list of pairs");
+    return NULL;
 }
 static struct method UNION = {"union", union_of, FAST, NULL};
 PyObject *racegate_union(void) { return PyCFunction_NewEx(&UNION, NULL, NULL); }

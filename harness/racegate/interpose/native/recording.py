@@ -1,4 +1,4 @@
-"""The compiled part of the recorder: clocks, shadow and stack walk."""
+"""The compiled part of the recorder: clocks, shadow, stack walk, operators."""
 
 from __future__ import annotations
 
@@ -61,11 +61,44 @@ def union(pairs: list[tuple[int, int]]) -> Ranges:
     return _union()(pairs)
 
 
-def new_bind(tensors: tuple[type, ...], plain: tuple[type, ...]) -> Callable[..., int]:
-    """What binds the arguments that native/binding.c can. tensors: the types of tensors that hold
-    bytes themselves; plain: of arguments that are passed on as they are
+class Operators(NamedTuple):
+    """What native/operators.c is given, in its order.
+
+    tensor_types: of tensors that hold bytes themselves; plain_types: of arguments that are passed
+        on as they are; item_sizes: by dtype, of those whose values are their bytes
+    aliases: those that are known, by what `find_alias` knows them by; empty: makes a tensor on the
+        device of a size, strides and dtype
+    make: a tensor on the device with the values of one on the host, and its bytes
     """
-    return cast("Callable[..., int]", _library().racegate_bind(tensors, plain))
+
+    tensor_types: tuple[type, ...]
+    plain_types: tuple[type, ...]
+    item_sizes: dict[object, int]
+    aliases: dict[object, object]
+    find_alias: Callable[[object], object]
+    empty: Callable[..., object]
+    make: Callable[[object], tuple[object, Ranges]]
+
+
+# The result, bytes read, bytes written, and of these those of new tensors
+Ran = tuple[object, Ranges, Ranges, Ranges]
+
+
+def new_run(operators: Operators) -> Callable[..., Ran | None]:
+    """What runs the operators that native/operators.c can, called with (plan, arguments, named
+    ones, bytes of those that are touched in part by position, whether bytes are to be told).
+    """
+    return cast("Callable[..., Ran | None]", _library().racegate_operators(operators))
+
+
+def new_are_elsewhere(
+    tensor_types: tuple[type, ...], plain_types: tuple[type, ...], cpu: object
+) -> Callable[..., bool]:
+    """What says whether no argument of (positional, named) ones is on the device, has its address
+    in [low, high) or asks for pinned memory: of a tensor of other types it does not say so.
+    """
+    context = (tensor_types, plain_types, cpu)
+    return cast("Callable[..., bool]", _library().racegate_elsewhere(context))
 
 
 def build_recording() -> Path:
@@ -85,7 +118,9 @@ def _library() -> ctypes.PyDLL:
     library.racegate_order.restype = ctypes.py_object
     library.racegate_frames.restype = ctypes.py_object
     library.racegate_union.restype = ctypes.py_object
-    library.racegate_bind.restype = ctypes.py_object
-    library.racegate_bind.argtypes = [ctypes.py_object, ctypes.py_object]
+    library.racegate_operators.restype = ctypes.py_object
+    library.racegate_operators.argtypes = [ctypes.py_object]
+    library.racegate_elsewhere.restype = ctypes.py_object
+    library.racegate_elsewhere.argtypes = [ctypes.py_object]
     library.racegate_frames.argtypes = [ctypes.py_object]
     return library

@@ -29,8 +29,10 @@ def knows(clock: Clock, lane: int, number: int) -> bool:
 
 def covers(clock: Clock, other: Clock) -> bool:
     """Whether clock knows all that other knows."""
-    known = len(clock)
-    return all(number <= (clock[lane] if lane < known else 0) for lane, number in enumerate(other))
+    for known, number in zip(clock, other, strict=False):
+        if number > known:
+            return False
+    return not any(other[len(clock) :])
 
 
 class Lanes:

@@ -66,6 +66,7 @@ class Recorder:
     """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
 
     on_conflict: told of each new pair of places when it is found, while its variables live
+    is_watched: whether the last access touched memory that is watched
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class Recorder:
         self.lanes = Lanes(self._order)
         self.shadow = Shadow(self._order)
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
+        self.is_watched = self._order.is_watched
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
         self._places: dict[tuple[str, Frame], _Place] = {}
         self._lines: Counter[str] = Counter()
@@ -84,10 +86,6 @@ class Recorder:
     def events(self) -> int:
         """How many were recorded."""
         return self._order.events()
-
-    def is_watched(self) -> bool:
-        """Whether the last access touched memory that is watched."""
-        return self._order.is_watched()
 
     def last_access(self) -> Access:
         """What `issue` or `host` recorded last."""

@@ -11,8 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoAlias, bytes_of, is_plain, tensors_in
-from racegate.interpose.kernels.binding import PLAIN
+from racegate.interpose.kernels.binding import PLAIN, TENSORS
 from racegate.interpose.kernels.operators import Operator, has_kernel
+from racegate.interpose.native.recording import new_are_elsewhere
 
 # They look at shapes and addresses only.
 _BLIND = frozenset({
@@ -27,6 +28,9 @@ _OVERWRITING = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "ran
 _EMPTY = frozenset({"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"})
 _PIN = torch.ops.aten._pin_memory.default
 _COPY = torch.ops.aten.copy_.default
+_TO_COPY = torch.ops.aten._to_copy.default
+_NEW = torch.ops.aten.empty_strided.default
+_OF_UPLOADS = frozenset({"dtype", "layout", "device", "non_blocking"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         self._session = session
         self._kernels = kernels
         self._effects: dict[int, _Effect] = {}
+        self._are_elsewhere = new_are_elsewhere(TENSORS, PLAIN, torch.device("cpu"))
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -117,20 +122,25 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         if func is _COPY:
             if not types and _is_device_copy(args[0], args[1]):
                 return self._kernels.copy(*args)
-        elif not types and _is_first_on_device(args):
-            operator = self._kernels.direct.get(id(func))
-            if operator is not None:
-                try:
-                    return self._kernels.run(operator, args, kwargs)
-                except NoAlias:  # another kernel than that of dense tensors is the right one
-                    return func(*args, **kwargs)
-            if self._effect(func).is_view:
-                session.drain()
+        elif not types and _is_first_on_device(args) and id(func) in self._kernels.direct:
+            try:
+                return self._kernels.run(self._kernels.direct[id(func)], args, kwargs)
+            except NoAlias:  # another kernel than that of dense tensors is the right one
                 return func(*args, **kwargs)
+        elif not types and self._effect(func).is_view:
+            session.drain()
+            return func(*args, **kwargs)
+        elif func is _TO_COPY and not types and self._kernels.births:
+            made = self._uploaded(args[0], kwargs)
+            if made is not None:
+                return made
         elif id(func) in self._kernels.births and _is_for_device(kwargs):
             return self._kernels.births[id(func)](*args, **kwargs)
         session.drain()
-        if not session.spans.pinned:
+        spans = session.spans
+        if not spans.pinned or (
+            func is not _PIN and self._are_elsewhere(args, kwargs, *spans.pinned_hull)
+        ):
             return func(*args, **kwargs)
         touching, has_cuda = self._find_pinned(args, kwargs)
         is_new = kwargs.get("pin_memory") or func is _PIN
@@ -148,6 +158,20 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         if is_new:
             self._report_new(effect, result)
         return result
+
+    def _uploaded(self, tensor: Any, kwargs: dict[str, Any]) -> Any:
+        """The usual `to("cuda")` of a contiguous tensor, as torch makes it of its two parts; None
+        if it is not all the usual.
+        """
+        is_usual = kwargs.keys() <= _OF_UPLOADS and _is_for_device(kwargs)
+        if not is_usual or type(tensor) not in TENSORS or not tensor.is_cpu:
+            return None
+        options = (kwargs.get("dtype", tensor.dtype), kwargs.get("layout", torch.strided))
+        if options != (tensor.dtype, torch.strided) or not tensor.is_contiguous():
+            return None
+        new = self._kernels.births[id(_NEW)]
+        to = new(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=kwargs["device"])
+        return self._kernels.copy(to, tensor, kwargs.get("non_blocking", False))
 
     def _find_pinned(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
