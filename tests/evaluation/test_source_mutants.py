@@ -171,7 +171,7 @@ class TestEquivalents:
             load_equivalents(path)
 
     def test_every_committed_entry_is_a_mutant(self) -> None:
-        """Its lines stand in the source; of a sample by seed, an edit makes of them what it says."""
+        """Its lines stand in the source; a sample by seed is what an edit makes of them."""
         table = load_equivalents(REPORTS / "equivalent.toml")
         for entry in table.entries:
             assert entry.before in flat(entry.file), entry

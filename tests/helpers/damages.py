@@ -183,16 +183,16 @@ def regions(seen: Seen) -> None:
 
 
 def far_positions(seen: Seen) -> None:
-    """A row that stands, consistently, behind the longest sequence there may be."""
+    """A row whose last token stands, consistently, one behind the last place there may be."""
     starts, longest = seen.values["query_start"], seen.scenario.engine.model_len_max
     seen.need(len(starts) > 1)
     count = int(starts[1] - starts[0])
     for name in ("computed", "seq_lens"):
         array = np.array(seen.values[name])
-        array[0] = longest + (count if name == "seq_lens" else 0)
+        array[0] = longest + 1 - (0 if name == "seq_lens" else count)
         seen.values[name] = array
     positions = np.array(seen.values["positions"])
-    positions[:count] = np.arange(longest, longest + count)
+    positions[:count] = np.arange(longest + 1 - count, longest + 1)
     seen.values["positions"] = positions
 
 

@@ -43,6 +43,7 @@ def _room(name: str, *more_tests: str, without: tuple[str, ...] = ()) -> Source:
 # Without test_removal, which makes whole runs of every fault: what kills has to be a law.
 OF_ORACLES = (
     "counts",
+    "findings",
     "invariants",
     "losslessness",
     "ordering",
