@@ -15,7 +15,7 @@ from racegate.oracles.invariants import Violation
 from racegate.scenario.spec import CacheMode, Scenario
 
 INVARIANT = "I-68"
-# Of these the observations show all.
+# Of these the observations show every one.
 EXACT = (
     "rejections",
     "full_accepts",
@@ -30,7 +30,7 @@ EXACT = (
     "loads",
     "masked_rows",
 )
-# Of these those that are not undone before the next step with a plan.
+# Of these some: an iteration without a plan is not observed, and a row may move twice in one.
 LEAST = ("preemptions", "row_moves")
 
 
