@@ -135,8 +135,11 @@ class _History:
         return tokens[: end + 1] if end % self._interval == 0 else ()
 
     def _processed(self, seen: Observation) -> None:
-        plan = self._plans.pop(seen.step)
-        emitted, discarded = self._emitted.pop(seen.step), self._discarded.pop(seen.step)
+        plan = self._plans.pop(seen.step, None)
+        if plan is None:  # a frame that is processed twice: others say so
+            return
+        emitted = self._emitted.pop(seen.step, {})
+        discarded = self._discarded.pop(seen.step, set())
         for request, _, drafts in plan.values["plan"]:
             if request in self._ended:
                 continue
@@ -148,7 +151,7 @@ class _History:
             self._delivered[request] = seen.values["delivered"][request]
             if seen.detail["incarnation"][request] != plan.detail["incarnation"][request]:
                 self.counts["stale_frames"] += 1
-            elif request not in discarded:
+            elif request in emitted and request not in discarded:
                 kept = len(self._delivered[request]) - len(before)
                 self.counts["stops_inside_run"] += kept < emitted[request]
                 if drafts:
