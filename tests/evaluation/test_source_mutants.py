@@ -14,7 +14,14 @@ import pytest
 from racegate.evaluation.source.by_gate import GateLook
 from racegate.evaluation.source.child import ChildResult, Limits, Say, in_a_child
 from racegate.evaluation.source.edit import Edit, SourceOperator
-from racegate.evaluation.source.job import KeptResults, SourceTask, SourceWorker, chosen, result_of
+from racegate.evaluation.source.job import (
+    KeptResults,
+    SourceTask,
+    SourceWorker,
+    chosen,
+    result_of,
+    state_of,
+)
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
     EquivalentEntry,
@@ -27,7 +34,13 @@ from racegate.evaluation.source.results import (
     load_equivalents,
     score_of,
 )
-from racegate.evaluation.source.sources import SOURCES, SourceError, find_source, mutants_of
+from racegate.evaluation.source.sources import (
+    SOURCES,
+    Source,
+    SourceError,
+    find_source,
+    mutants_of,
+)
 from racegate.report.faults import render_source_mutants
 from racegate.report.objects import SourceMutationObject
 from racegate.scenario.errors import BrokenHarnessError
@@ -201,6 +214,23 @@ class TestKept:
         kept.add(result(SourceFate.KILLED))
         assert kept.known(mutant(line=9)).line == 9
         assert kept.result(mutant(scope="g")) is None
+
+
+def test_a_test_that_changes_is_another_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder, as a file, or beside them."""
+    monkeypatch.setattr("racegate.evaluation.source.job.ROOT", tmp_path)
+    source = Source(name="a", folders=(), tests=("tests/a", "tests/b/test_b.py"))
+    states = set()
+    for name in ("tests/a/test_a.py", "tests/b/test_b.py", "tests/helpers/support.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for text in ("one", "other"):
+            path.write_text(text)
+            states.add(state_of(source))
+    (tmp_path / "tests/b/test_c.py").write_text("not asked")
+    assert state_of(source) in states and len(states) == 6
 
 
 def test_a_larger_sample_contains_a_smaller_one() -> None:
