@@ -255,6 +255,16 @@ def test_who_executes_the_statement_judges_the_quickest_first() -> None:
     assert set(reach.judges(elsewhere)) == set(reach.seconds)
 
 
+def test_more_examples_of_one_test_come_behind_all_others() -> None:
+    examples = {f"many[{number}]": 1.0 + number for number in range(12)}
+    reach = Reach(
+        seconds=examples | {"slow": 50.0},
+        lines={mutant().file: dict.fromkeys([*examples, "slow"], (3,))},
+    )
+    first, others = [f"many[{n}]" for n in range(5)], [f"many[{n}]" for n in range(5, 9)]
+    assert reach.judges(mutant(line=3)) == [*first, "slow", *others]  # 6 + 7 + 8 + 9 s
+
+
 def test_scores_leave_out_what_does_not_matter() -> None:
     fates = [SourceFate.KILLED] * 3 + [SourceFate.EQUIVALENT, SourceFate.SURVIVED]
     score = score_of([result(fate) for fate in fates])
