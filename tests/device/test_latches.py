@@ -15,6 +15,7 @@ from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.litmus import EDGE
 from racegate.device.protocol import DeadlockError, Stream, writes
 from racegate.history.schedule import parse_schedule
+from racegate.history.trace import Queried
 from sync_driver import StuckError, SyncDriver, SyncStream
 
 LANES = ("main", "copy")
@@ -143,6 +144,20 @@ def test_paced_eagerly_what_stands_behind_a_held_operation_follows_in_turn() -> 
     assert program.driver.latched == 2
     program.host("look", step=0)
     assert program.host("look", step=1) == [5] * ROWS
+
+
+@BOTH
+def test_a_query_knows_what_a_hold_keeps_and_what_its_point_lets_go(pacing: Pacing) -> None:
+    program = Program("kernel:set@0 until host:look@0", pacing=pacing)
+    done = program.device.event("done")
+    assert program.device.query(done, step=0)  # there is nothing to wait for
+    program.set(5, step=0)
+    program.device.record(program.main, done)
+    assert not program.device.query(done, step=0)
+    program.host("look", step=0)
+    assert program.device.query(done, step=0)
+    events = program.device.finish().events
+    assert sum(isinstance(event, Queried) for event in events) == 2
 
 
 class Broken(SyncDriver):

@@ -47,6 +47,13 @@ class Seen:
     def pool(self, pool: str, **changes: object) -> None:
         self.detail[pool] = msgspec.structs.replace(self.detail[pool], **changes)
 
+    def held(self, pool: str, more: dict[int, int]) -> None:
+        """So many more holders of some blocks."""
+        view = self.detail[f"{pool}_pool"]
+        held = zip(view.blocks, view.holder_counts, strict=True)
+        counts = tuple(count + more.get(block, 0) for block, count in held)
+        self.pool(f"{pool}_pool", holder_counts=counts)
+
 
 class NotHereError(Exception):
     """An observation without what is to be damaged."""
@@ -80,10 +87,8 @@ def shared_block(pool: str) -> Damage:
         lost = getattr(other, pool)[0]
         changed = msgspec.structs.replace(other, **{pool: both})
         seen.detail["counters"] = seen.detail["counters"] | {names[1]: changed}
-        holders = list(seen.detail[f"{pool}_pool"].holder_counts)
-        holders[blocks[0]] += 1
-        holders[lost] -= 1
-        seen.pool(f"{pool}_pool", holder_counts=tuple(holders), published=frozenset())
+        seen.held(pool, {blocks[0]: 1, lost: -1})
+        seen.pool(f"{pool}_pool", published=frozenset())
 
     return damage
 
@@ -100,9 +105,15 @@ def held_and_free(pool: str) -> Damage:
 def holder_lost(pool: str) -> Damage:
     def damage(seen: Seen) -> None:
         seen.need(seen.first(pool))
-        holders = list(seen.detail[f"{pool}_pool"].holder_counts)
-        holders[seen.first(pool)[0]] -= 1
-        seen.pool(f"{pool}_pool", holder_counts=tuple(holders))
+        seen.held(pool, {seen.first(pool)[0]: -1})
+
+    return damage
+
+
+def published_without_align(pool: str) -> Damage:
+    def damage(seen: Seen) -> None:
+        seen.need(seen.first(pool) and not seen.scenario.engine.cache_mode.has_columns)
+        seen.pool(f"{pool}_pool", published=frozenset(seen.first(pool)[:1]))
 
     return damage
 
@@ -183,16 +194,16 @@ def regions(seen: Seen) -> None:
 
 
 def far_positions(seen: Seen) -> None:
-    """A row that stands, consistently, behind the longest sequence there may be."""
+    """A row whose last token stands, consistently, one behind the last place there may be."""
     starts, longest = seen.values["query_start"], seen.scenario.engine.model_len_max
     seen.need(len(starts) > 1)
     count = int(starts[1] - starts[0])
     for name in ("computed", "seq_lens"):
         array = np.array(seen.values[name])
-        array[0] = longest + (count if name == "seq_lens" else 0)
+        array[0] = longest + 1 - (0 if name == "seq_lens" else count)
         seen.values[name] = array
     positions = np.array(seen.values["positions"])
-    positions[:count] = np.arange(longest, longest + count)
+    positions[:count] = np.arange(longest + 1 - count, longest + 1)
     seen.values["positions"] = positions
 
 

@@ -29,6 +29,7 @@ from damages import (
     plus,
     previous,
     previous_discarded,
+    published_without_align,
     put,
     regions,
     rows_twice,
@@ -73,6 +74,8 @@ SCHEDULED: list[tuple[str, Damage]] = [
     ("I-10", held_and_free("state_blocks")),
     ("I-10", holder_lost("blocks")),
     ("I-10", holder_lost("state_blocks")),
+    ("I-10", published_without_align("blocks")),
+    ("I-10", published_without_align("state_blocks")),
     ("I-11", short_table),
     (
         "I-65",

@@ -184,6 +184,36 @@ def test_states_behind_the_agreed_tokens_are_effects_of_the_tokens() -> None:
         assert found is not None and found.field == field
 
 
+def test_a_row_in_which_the_tokens_agree_is_compared_whole() -> None:
+    right = {"conv.0": np.array([[7, 8], [1, 2]]), "accepted": np.array([1, 2])}
+    wrong = {"conv.0": np.array([[7, 0], [1, 2]]), "accepted": np.array([1, 1])}
+    found = find_divergence(
+        (ROWS, observation(Boundary.SAMPLED, **wrong)),
+        (ROWS, observation(Boundary.SAMPLED, **right)),
+    )
+    assert found is not None
+    assert (found.field, found.request, found.index) == ("conv", "A", (0, 1))
+    assert found.index is not None and {type(place) for place in found.index} == {int}
+
+
+def test_a_plan_that_differs_is_that_of_its_first_other_request() -> None:
+    right = (("A", 4, 3), ("B", 4, 3), ("C", 1, 0))
+    for wrong, name in (
+        ((*right[:1], ("B", 3, 2), *right[2:]), "B"),
+        (right[:2], "C"),
+        ((*right, ("D", 1, 0)), "D"),
+    ):
+        found = find_divergence(
+            (observation(Boundary.SCHEDULED, plan=wrong),),
+            (observation(Boundary.SCHEDULED, plan=right),),
+        )
+        assert found is not None
+        assert (found.request, found.expected, found.actual) == (name, right, wrong)
+    rows = observation(Boundary.PREPARED, rows=("B", "A"), discarded=np.array([False, False]))
+    of_all = find_divergence((rows,), (ROWS,))
+    assert of_all is not None and (of_all.field, of_all.request) == ("rows", None)
+
+
 @pytest.mark.parametrize(
     ("actual", "expected", "is_right"),
     [

@@ -21,6 +21,7 @@ from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectations, vacuous
 from racegate.history.trace import HoldOutcome
+from racegate.oracles.counts import find_miscounts
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.invariants import Violation, find_violations
 from racegate.oracles.losslessness import Loss, find_losses
@@ -128,7 +129,11 @@ class Judge:
         )
 
     def _violations(self, run: Run) -> list[Violation]:
-        return find_violations(run.observations, self._expected.scenario)
+        scenario = self._expected.scenario
+        found = find_violations(run.observations, scenario)
+        if run.result is not None:
+            found += find_miscounts(run.observations, run.result, scenario)
+        return found
 
     def _losses(self, run: Run) -> list[Loss]:
         if run.result is None:

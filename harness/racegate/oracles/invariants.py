@@ -3,7 +3,7 @@
 
 Each predicate looks at one observation of the asynchronous engine (values and details) and says
 what is wrong, or nothing. I-06 is the losslessness oracle, I-30, I-39, I-54 and I-55 the stepwise
-oracle, I-60 to I-64 the ordering oracle.
+oracle, I-60 to I-64 the ordering oracle. I-68, over a whole run, is in counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import CacheMode, Scenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,9 +100,10 @@ def _i07(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 
 def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """A block has as many holders as tables name it; only published blocks have several; held is
-    not free.
+    """A block has as many holders as tables name it; only published blocks have several, and only
+    align publishes; held is not free.
     """
+    is_align = scenario.engine.cache_mode is CacheMode.ALIGN
     for pool in ("blocks", "state_blocks"):
         count: dict[int, int] = {}
         for c in seen.detail["counters"].values():
@@ -114,6 +115,8 @@ def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
                 yield None, f"{pool} {block}: {state.holders(block)} holders, in {holders} tables"
             if holders > 1 and not state.is_published(block):
                 yield None, f"{pool} {block} is in {holders} tables and not published"
+            if holders and state.is_published(block) and not is_align:
+                yield None, f"{pool} {block} is published, cache mode {scenario.engine.cache_mode}"
             if holders and state.is_free(block):
                 yield None, f"{pool} {block} is held and free"
 

@@ -69,13 +69,18 @@ def scheduled_detail(
         "frames_in_flight": in_flight,
         "is_decode": {entry.request: entry.is_decode for entry in plan.entries},
         "computed": {entry.request: entry.computed for entry in plan.entries},
+        "incarnation": {entry.request: entry.incarnation for entry in plan.entries},
         **_scheduler_detail(scheduler, promises),
     }
 
 
 def processed_detail(plan: StepPlan, scheduler: Scheduler, promises: Promises) -> dict[str, object]:
-    """The scheduler's counters and pools."""
-    return _scheduler_detail(scheduler, promises)
+    """The scheduler's counters and pools, and whose frame it was by now."""
+    names = [entry.request for entry in plan.entries]
+    return {
+        "incarnation": {name: scheduler.requests[name].incarnation for name in names},
+        **_scheduler_detail(scheduler, promises),
+    }
 
 
 def _scheduler_detail(scheduler: Scheduler, promises: Promises) -> dict[str, object]:

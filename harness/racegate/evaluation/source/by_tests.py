@@ -82,8 +82,9 @@ class _FirstFailure:
 class _Counting:
     """A plugin that counts lines for each test, those of its fixtures too."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, say: Say) -> None:
         self._recorder = recorder
+        self._say = say
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -93,7 +94,8 @@ class _Counting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._recorder.took(report.nodeid, report.duration)
         if report.failed:
-            raise BrokenHarnessError(f"{report.nodeid} fails without a mutant")
+            why = getattr(report.longrepr, "reprcrash", "")
+            self._say(f"{report.nodeid} fails without a mutant: {why}")
 
 
 def record_tests(
@@ -104,7 +106,7 @@ def record_tests(
     def record(say: Say) -> None:
         recorder = Recorder(root, files)
         with recorder.counting():
-            code = _run_pytest(folders, _Counting(recorder))
+            code = _run_pytest(folders, _Counting(recorder, say))
         if code:
             say(f"pytest ended with {code}")
         else:

@@ -223,9 +223,10 @@ class KeptResults:
 def state_of(source: Source) -> str:
     """A digest of everything that a fate hangs on: sources, scenarios, tests."""
     digest = hashlib.blake2b(digest_size=8)
-    folders = ("harness/racegate", "kernels", "reference", *(source.tests or ("scenarios",)))
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
+    judges = ("tests/helpers", *source.tests) if source.tests else ("scenarios",)
+    for part in ("harness/racegate", "kernels", "reference", *judges):
+        top = ROOT / part
+        for path in [top] if top.is_file() else sorted(top.rglob("*")):
             if path.suffix in (".py", ".toml"):
                 digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return digest.hexdigest()

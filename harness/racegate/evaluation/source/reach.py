@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 import coverage
@@ -15,8 +16,8 @@ import coverage
 from racegate.evaluation.source.results import SourceMutant
 from racegate.scenario.strict import StrictStruct
 
-# Of a test with many examples: what survives these may be killed by others, never the reverse.
-ALIKE_MAX = 5
+# Of a test with many examples so many come first; then others for as long.
+ALIKE_FIRST, OTHERS_MAX_S = 5, 30.0
 
 
 class Reach(StrictStruct, frozen=True):
@@ -28,17 +29,22 @@ class Reach(StrictStruct, frozen=True):
     lines: dict[str, dict[str, tuple[int, ...]]]
 
     def judges(self, mutant: SourceMutant) -> list[str]:
-        """Who executes a mutant's statement, the quickest first, and of the examples of one test
-        only so many; of what only an import executes, who executes anything of the file.
+        """Who executes a mutant's statement, the quickest first; of the examples of one test only a
+        few, and behind all others more of them. Of what only an import executes, who executes
+        anything of the file.
         """
         here = self.lines.get(mutant.file, {})
-        first, last = mutant.edit.lines
-        found = [name for name, lines in here.items() if any(first <= n <= last for n in lines)]
+        top, last = mutant.edit.lines
+        found = [name for name, lines in here.items() if any(top <= n <= last for n in lines)]
         if not found and not is_in_function(mutant):
             found = list(here) or list(self.seconds)
         quickest = sorted(found, key=lambda name: (self.seconds[name], name))
         alike: Counter[str] = Counter()
-        return [name for name in quickest if _count(alike, name) <= ALIKE_MAX]
+        first = [name for name in quickest if _count(alike, name) <= ALIKE_FIRST]
+        known = set(first)
+        others = [name for name in quickest if name not in known]
+        sums = accumulate(self.seconds[name] for name in others)
+        return first + [name for name, s in zip(others, sums, strict=True) if s <= OTHERS_MAX_S]
 
 
 def _count(alike: Counter[str], name: str) -> int:

@@ -115,9 +115,9 @@ class EquivalentTable:
         }
 
     @property
-    def files(self) -> list[str]:
-        """Those that have entries."""
-        return sorted({entry.file for entry in self._entries.values()})
+    def entries(self) -> list[EquivalentEntry]:
+        """All of them, by file."""
+        return sorted(self._entries.values(), key=lambda entry: entry.file)
 
     def of(self, mutant: SourceMutant) -> str:
         """The reason why a mutant changes nothing; empty if none is known."""
