@@ -30,7 +30,7 @@ gate: $(STAMP)
 	$(BIN)/racegate gate --must-fail scenarios/witnesses
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from racegate.cli.app import app
 from racegate.device.cuda.pacing import Pacing
+from racegate.faults.catalogue import FAULTS
 from racegate.history.finding import Verdict
 from racegate.jobs.gather import gather, run_all
 from racegate.jobs.pools.pool import Done, Task
@@ -28,6 +29,7 @@ from racegate.jobs.stopping import (
     known_result,
     words_of,
 )
+from support import NAMES
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = str(ROOT / "scenarios")
@@ -141,7 +143,7 @@ class TestCommands:
             app, ["faults", "matrix", "--scenarios", SCENARIOS, "--json", str(tmp_path / "m.json")]
         )
         assert result.exit_code == 130
-        assert "2 of 50 done, not " in result.stderr
+        assert f"2 of {len(FAULTS)} done, not " in result.stderr
         assert not (tmp_path / "m.json").exists()
 
 
@@ -198,7 +200,7 @@ def test_no_process_is_left(how: signal.Signals, code: int) -> None:
         os.killpg(process.pid, how) if how is signal.SIGINT else process.send_signal(how)
         out, err = process.communicate()
         assert process.returncode == code
-        assert " of 44 done, not " in err
+        assert f" of {len(NAMES)} done, not " in err
         assert "Traceback" not in out + err
         until = time.monotonic() + 60
         while group_of(process.pid) and time.monotonic() < until:

@@ -13,12 +13,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from pictured import path_of
 from racegate.cli.app import app
-from racegate.report.objects import CommitKind
+from racegate.evaluation.source.results import score_of
+from racegate.report.objects import CommitKind, SourceMutationObject
 from racegate.report.site.charts import Meter, Tone, parts
 from racegate.report.site.figures import board_of
 from racegate.report.site.markdown import written
@@ -161,6 +163,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_new_reports_are_taken_by_their_names(folder: Path) -> None:
     source = (REPORTS / "faults" / "source_engine.json").read_text()
+    report = msgspec.json.decode(source, type=SourceMutationObject).report
     (folder / "faults" / "source_room.json").write_text(source)
     cell = {
         "release": "0.5.13",
@@ -171,7 +174,7 @@ def test_new_reports_are_taken_by_their_names(folder: Path) -> None:
     (folder / "sglang" / "cells" / "x.json").write_text(json.dumps(cell))
     board = board_of(load_reports(folder, {}))
     assert [(one.value, one.page) for one in board.found] == [
-        ("97.2 %", "faults/source_room.html"),
+        (f"{score_of(report.results).score:.1f} %", "faults/source_room.html"),
         ("1 of 1", "sglang/index.html"),
     ]
     (grid,) = board.grids["sglang/index.html"]

@@ -69,8 +69,10 @@ def missing_drafts(observations: Sequence[Observation]) -> int:
     count = 0
     for seen in observations:
         if seen.boundary is Boundary.SAMPLED and "drafts" in seen.values:
-            is_sampled = seen.values["sampled"][:, :1] != -1
-            count += int(((seen.values["drafts"] == -1) & is_sampled).sum())
+            # Of an engine in another process they are lists.
+            for tokens, drafts in zip(seen.values["sampled"], seen.values["drafts"], strict=True):
+                if tokens[0] != -1:
+                    count += sum(int(draft == -1) for draft in drafts)
     return count
 
 

@@ -38,7 +38,7 @@ class CampaignError(BadInputError):
 
 
 class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
-    """A scenario, by its index, that took its workers with it, and how the last one went."""
+    """A scenario that took its workers with it. scenario: its index; why: how the last one went"""
 
     scenario: int
     why: str

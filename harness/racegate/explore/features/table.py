@@ -33,7 +33,11 @@ class FeatureTable(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[tuple[int, ...], ...]
 
     def count(self, first: str, second: str) -> int:
-        """In how many runs two features occurred; one, if it is the same name twice."""
+        """In how many runs two features occurred; one, if it is the same name twice. In none, if
+        the table is older than a feature.
+        """
+        if first not in self.features or second not in self.features:
+            return 0
         low, high = sorted((self.features.index(first), self.features.index(second)))
         return self.together[low][high - low]
 
