@@ -177,9 +177,10 @@ def test_a_campaign_goes_on_without_what_is_set_aside(
     poison = Breakage(at="scenario 0", error="2 workers were lost with it; the last one burnt")
     told = [
         HandedBack(worker=0, doing="scenario 0", why="burnt"),
-        SetAside(worker=0, number=0, name="scenario 0", content=0, breakage=poison),
+        # Its turn comes only when scenario 0 is put aside, and its worker has ended by then.
         Done(worker=1, number=1, name="scenario 1", result=worker.work(1)),
         Ended(worker=1, result=worker.end()),
+        SetAside(worker=0, number=0, name="scenario 0", content=0, breakage=poison),
     ]
     monkeypatch.setattr("racegate.jobs.fuzz.pool_of", lambda *given, **more: _Told(told))
     aside_of_0 = ScenarioAside(scenario=0, why=poison.error)

@@ -140,7 +140,16 @@ class _Run:
         """Writes what was found the moment it is heard of; after an error of the harness nothing
         else is done, and no later scenario counted.
         """
+        unchecked = self._campaign.unchecked
         for event in events:
+            # Here, where events come as they happen: a result waits for its turn behind this.
+            match event:
+                case Done(worker=worker):
+                    unchecked.add(worker)
+                case HandedBack(worker=worker) | SetAside(worker=worker):
+                    unchecked.discard(worker)
+                case Ended(worker=worker, result=SelfCheck()):
+                    unchecked.discard(worker)
             match event:
                 case Done(result=Report() as report):
                     self._campaign.heard(report)
@@ -162,15 +171,10 @@ class _Run:
                 campaign.minimised(answer.signature, answer.small)
             case SetAside(content=int() | Found() as task) if not self._is_broken:
                 campaign.put_aside(task, event.breakage)
-            case Ended(worker=worker, result=SelfCheck() as check):
+            case Ended(result=SelfCheck() as check):
                 campaign.check(check)
-                campaign.unchecked.discard(worker)
-        match event:
-            case Done(worker=worker):
-                campaign.unchecked.add(worker)
-            case HandedBack(worker=worker) | SetAside(worker=worker):
-                campaign.replaced += 1
-                campaign.unchecked.discard(worker)
+        if isinstance(event, HandedBack | SetAside):
+            campaign.replaced += 1
         if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)
         if now - self._saved > SAVE_EVERY_S:
