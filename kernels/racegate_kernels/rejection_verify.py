@@ -174,6 +174,12 @@ def rejection_verify_triton(
         BLOCK=block_of(vocab_size, most=BLOCK_ELEMENTS),
         EXACT=is_exact_tensor(logits),
     )
+    emit_triton(drawn, logit_index, input_ids, sampled)
+
+
+def emit_triton(drawn: Array, logit_index: Array, input_ids: Array, sampled: Array) -> None:
+    """`emit_eager` on torch tensors."""
+    rows, columns = drawn.shape
     emit_kernel[(cdiv(rows, BLOCK_R),)](
         drawn,
         logit_index,

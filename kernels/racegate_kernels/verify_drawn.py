@@ -13,22 +13,19 @@ from racegate_kernels.argmax import argmax
 from racegate_kernels.launch import (
     BLOCK_ELEMENTS,
     assert_dense,
-    block_of,
-    cdiv,
     is_exact_tensor,
     power_of_two,
 )
 from racegate_kernels.numerics import GOLDEN, T_GOLDEN, Array, is_exact, mix, mix_eager
 from racegate_kernels.poison import load_or_poison
 from racegate_kernels.rejection_verify import (
-    BLOCK_R,
     drafts_of_eager,
     draw,
     draw_tokens_eager,
     drawn_by_share_eager,
     drawn_by_weight_eager,
     emit_eager,
-    emit_kernel,
+    emit_triton,
     exact_weights_eager,
     float_weights_eager,
     level,
@@ -143,17 +140,7 @@ def verify_drawn_triton(
         BLOCK=power_of_two(vocab_size),
         EXACT=is_exact_tensor(logits),
     )
-    emit_kernel[(cdiv(rows, BLOCK_R),)](
-        drawn,
-        logit_index,
-        input_ids,
-        sampled,
-        rows,
-        len(input_ids),
-        COLUMNS=columns,
-        BLOCK_R=BLOCK_R,
-        BLOCK_K=block_of(columns),
-    )
+    emit_triton(drawn, logit_index, input_ids, sampled)
 
 
 @triton.jit(do_not_specialize=["tokens_max", "rows_max"])

@@ -11,7 +11,10 @@ import pytest
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 NEEDS_BROWSER = [
-    pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="no chromium and chromedriver"),
+    pytest.mark.skipif(
+        BROWSER is None or DRIVER is None,
+        reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
+    ),
     pytest.mark.xdist_group("browser"),
 ]
 OPTIONS = (

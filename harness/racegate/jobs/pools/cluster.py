@@ -97,7 +97,6 @@ class RayTransport:
     """
 
     def __init__(self, address: str | None, *, workers: int) -> None:
-        self._left = ExitStack()
         with ExitStack() as undone:
             # Where results go, Ray tells of workers that died.
             undone.enter_context(redirect_stdout(sys.stderr))
