@@ -57,7 +57,7 @@ def named(fault: Fault) -> str:
     return fault.name
 
 
-@pytest.mark.parametrize("fault", FAULTS if IS_NIGHTLY else FAULTS[::2], ids=named)
+@pytest.mark.parametrize("fault", FAULTS if IS_NIGHTLY else FAULTS[::4], ids=named)
 def test_no_cell_is_worse_than_the_committed_one(fault: Fault) -> None:
     # A strategy that finds nothing uses up its budget, and cannot get worse: it is left out. A
     # control would cost most of all; the oracles over all scripts are enough to hear it.

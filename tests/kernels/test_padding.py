@@ -232,7 +232,7 @@ def test_padding_changes_nothing_in_the_twin(
 @POISON_MAKES_NAN
 @DTYPES
 @ANY
-@settings(max_examples=50 if IS_NIGHTLY else 4)
+@settings(max_examples=50 if IS_NIGHTLY else 3)
 @given(**BATCHES)
 def test_padding_changes_nothing_in_the_source(
     kernel: Kernel, dtype: Any, lengths: list[int], padding: tuple[int, int], seed: int

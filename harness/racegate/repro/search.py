@@ -11,6 +11,7 @@ from racegate.check.checker import Checker
 from racegate.check.judge import Judged
 from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
+from racegate.device.virtual.memo import OpMemo
 from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
 from racegate.faults.fault import Fault
@@ -29,7 +30,8 @@ JudgedAttempt = Attempt[Judged]
 
 
 class CheckSubject:
-    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited.
+    """A scenario, with or without a fault, as the ladder sees it. Only the first run is audited;
+    what operations compute from the same contents is shared by all others.
 
     first: the first run, once it was made; on_run: is told how many were made
     """
@@ -49,6 +51,7 @@ class CheckSubject:
         self._fault = fault
         self._is_audited = is_audited
         self._launches = launches
+        self._memo = OpMemo()
         self.first: Judged | None = None
 
     @property
@@ -63,13 +66,15 @@ class CheckSubject:
             fault=self._fault,
             is_audited=self._is_audited,
             launches=self._launches,
+            memo=None if self._is_audited else self._memo,
         )
         self._is_audited = False
         return self._attempt(run, schedule)
 
     def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
         """See Explorable."""
-        return self._attempt(self._checker.execute(stepper=stepper, fault=self._fault), None)
+        run = self._checker.execute(stepper=stepper, fault=self._fault, memo=self._memo)
+        return self._attempt(run, None)
 
     def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
         judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
