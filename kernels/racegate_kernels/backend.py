@@ -36,6 +36,8 @@ from racegate_kernels.input_ids import scatter_inputs_eager, scatter_inputs_trit
 from racegate_kernels.linear import linear_eager, linear_triton
 from racegate_kernels.mamba2_update import mamba2_update_eager, mamba2_update_triton
 from racegate_kernels.mask_logits import mask_logits_eager, mask_logits_triton
+from racegate_kernels.mrope import mrope_eager, mrope_triton
+from racegate_kernels.mrope_correction import correct_mrope_eager, correct_mrope_triton
 from racegate_kernels.next_token import next_token_eager, next_token_triton
 from racegate_kernels.ngram_draft import ngram_draft_eager, ngram_draft_triton
 from racegate_kernels.norm import head_norm_eager, head_norm_triton, norm_eager, norm_triton
@@ -77,6 +79,7 @@ class Backend:
     gate: Kernel
     attention_gate: Kernel
     rotary: Kernel
+    mrope: Kernel
     argmax: Kernel
     conv_update: Kernel
     mamba2_update: Kernel
@@ -87,6 +90,7 @@ class Backend:
     slot_mapping: Kernel
     correct_computed: Kernel
     select_accepted: Kernel
+    correct_mrope: Kernel
     scatter_inputs: Kernel
     trim_drafts: Kernel
     mask_logits: Kernel
@@ -116,6 +120,7 @@ EAGER = Backend(
     gate=gate_eager,
     attention_gate=attention_gate_eager,
     rotary=rotary_eager,
+    mrope=mrope_eager,
     argmax=argmax_eager,
     conv_update=conv_update_eager,
     mamba2_update=mamba2_update_eager,
@@ -126,6 +131,7 @@ EAGER = Backend(
     slot_mapping=slot_mapping_eager,
     correct_computed=correct_computed_eager,
     select_accepted=select_accepted_eager,
+    correct_mrope=correct_mrope_eager,
     scatter_inputs=scatter_inputs_eager,
     trim_drafts=trim_drafts_eager,
     mask_logits=mask_logits_eager,
@@ -159,6 +165,7 @@ def triton_backend() -> Backend:
         gate=gate_triton,
         attention_gate=attention_gate_triton,
         rotary=rotary_triton,
+        mrope=mrope_triton,
         argmax=argmax_triton,
         conv_update=conv_update_triton,
         mamba2_update=mamba2_update_triton,
@@ -169,6 +176,7 @@ def triton_backend() -> Backend:
         slot_mapping=slot_mapping_triton,
         correct_computed=correct_computed_triton,
         select_accepted=select_accepted_triton,
+        correct_mrope=correct_mrope_triton,
         scatter_inputs=scatter_inputs_triton,
         trim_drafts=trim_drafts_triton,
         mask_logits=mask_logits_triton,

@@ -42,9 +42,24 @@ def rotary_eager(x: Array, positions: Array) -> Array:
     """
     if is_exact(x):
         return mix_eager(x + (positions.astype(np.uint32) * POSITION)[:, None, None])
-    head_size = x.shape[-1]
+    return turned_eager(x, angles_eager(positions[:, None], head_size=x.shape[-1]))
+
+
+def angles_eager(
+    positions: Array,  # [T, 1] or [T, P / 2] int32, of all pairs or of each
+    *,
+    head_size: int,
+) -> Array:
+    """[T, P / 2] float64"""
     frequency = BASE ** (-2.0 * np.arange(head_size // 2) / head_size)
-    angle = positions[:, None] * frequency
+    return np.asarray(positions * frequency)
+
+
+def turned_eager(
+    x: Array,  # [T, H, P] float32
+    angle: Array,  # [T, P / 2] float64
+) -> Array:
+    """[T, H, P]: x with each pair turned by its angle."""
     cos = np.cos(angle).astype(np.float32)[:, None, :]
     sin = np.sin(angle).astype(np.float32)[:, None, :]
     even, odd = x[..., 0::2], x[..., 1::2]
@@ -102,7 +117,7 @@ def _rotary_kernel(
     if EXACT:
         b_turned = mix(b_x + position.to(tl.uint32, bitcast=True) * T_POSITION)
     else:
-        cos, sin = _turn_of(position, tl.arange(0, BLOCK_P // 2), HEAD_SIZE)
+        cos, sin = turn_of(position, tl.arange(0, BLOCK_P // 2), HEAD_SIZE)
         b_even, b_odd = tl.split(tl.reshape(b_x, [BLOCK_H, BLOCK_P // 2, 2]))
         b_pair = tl.join(b_even * cos - b_odd * sin, b_even * sin + b_odd * cos)
         b_turned = tl.reshape(b_pair, [BLOCK_H, BLOCK_P])
@@ -110,8 +125,8 @@ def _rotary_kernel(
 
 
 @triton.jit
-def _turn_of(position, o_j, HEAD_SIZE: tl.constexpr):
-    """Cosine and sine [1, P / 2] of a token's angles.
+def turn_of(position, o_j, HEAD_SIZE: tl.constexpr):
+    """Cosine and sine [1, P / 2] of a token's angles. position: of all pairs, or [P / 2] of each
 
     Whole turns are taken off in float64: at position 100,000 a float32 angle is off by 0.004.
     """

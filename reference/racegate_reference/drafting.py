@@ -12,6 +12,7 @@ from racegate.scenario.spec import DrafterKind, EngineSpec
 from racegate_reference.model import Model, attention, empty_cache, head
 from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix, mix_word
 from racegate_reference.paths import Path
+from racegate_reference.places import place_of
 from racegate_reference.sampling import (
     Draw,
     draft_number_at,
@@ -128,7 +129,8 @@ class Mtp:
         model = self._model
         norm = model.numerics.norm
         e = model.draft["fc"] @ np.concatenate([norm(model.embed[token]), norm(hidden)])
-        f, kv = attention(model, model.draft, kv, norm(e))
+        place = place_of(self._path.request, len(kv))
+        f, kv = attention(model, model.draft, kv, norm(e), place)
         return e + f, kv
 
 

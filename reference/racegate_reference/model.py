@@ -112,12 +112,13 @@ def _initial_layer_state(model: Model, layer: Layer) -> LayerState:
     )
 
 
-def forward(model: Model, state: ModelState, token: int) -> Output:
-    """One token after the tokens that `state` stands for."""
+def forward(model: Model, state: ModelState, token: int, place: Array) -> Output:
+    """One token after the tokens that `state` stands for. place: [3], its coordinates"""
     h = model.embed[token]
     after: list[LayerState] = []
     for layer, before in zip(model.layers, state, strict=True):
-        f, layer_state = _layer(model, layer, before, model.numerics.norm(h))
+        x = model.numerics.norm(h)
+        f, layer_state = _layer(model, layer, before, x, place)
         h = h + f
         after.append(layer_state)
     return Output(hidden=h, logits=head(model, h), state=tuple(after))
@@ -128,9 +129,11 @@ def head(model: Model, hidden: Array) -> Array:
     return np.asarray(model.lm_head @ model.numerics.norm(hidden))
 
 
-def _layer(model: Model, layer: Layer, before: LayerState, x: Array) -> tuple[Array, LayerState]:
+def _layer(
+    model: Model, layer: Layer, before: LayerState, x: Array, place: Array
+) -> tuple[Array, LayerState]:
     if isinstance(before, Cache):
-        f, kv = attention(model, layer.weights, before.kv, x)
+        f, kv = attention(model, layer.weights, before.kv, x, place)
         return f, Cache(kv)
     step = mamba2 if layer.kind is LayerKind.MAMBA2 else gated_delta
     return step(model, layer.weights, before, x)
@@ -183,14 +186,23 @@ def gated_delta(
 
 
 def attention(
-    model: Model, weights: Mapping[str, Array], kv: Array, x: Array
+    model: Model, weights: Mapping[str, Array], kv: Array, x: Array, place: Array
 ) -> tuple[Array, Array]:
-    """One token at position len(kv) of causal attention: x [D] -> ([D], kv with its entry)."""
+    """One token at position len(kv) of causal attention: x [D] -> ([D], kv with its entry).
+
+    place: [3], the token's coordinates
+    """
     spec, numerics = model.spec, model.numerics
     hp = spec.heads * spec.head_size
     q, k, v = (weights["qkv_proj"] @ x).reshape(3, spec.heads, spec.head_size)
-    q, k = numerics.rot(np.stack([q, k]), np.full(2, len(kv)))
+    q, k = numerics.rot(np.stack([q, k]), pair_positions(spec, np.stack([place, place])))
     kv = np.concatenate([kv, np.concatenate([k.ravel(), v.ravel()])[None]])
     shape = (len(kv), spec.heads, spec.head_size)
     o = numerics.attend(q, kv[:, :hp].reshape(shape), kv[:, hp:].reshape(shape))
     return weights["out_proj"] @ numerics.attended(o).ravel(), kv
+
+
+def pair_positions(spec: ModelSpec, places: Array) -> Array:
+    """[n, P / 2]: the coordinate that each pair of a head turns with, of places [n, 3]."""
+    section = spec.mrope_section or (spec.head_size // 2, 0, 0)
+    return np.repeat(places, section, axis=1)

@@ -89,7 +89,7 @@ class Numerics(Protocol):
     def gate(self, y: Array, z: Array) -> Array: ...
 
     def rot(self, x: Array, positions: Array) -> Array:
-        """Position encoding of [n, H, P] at the positions [n]."""
+        """Position encoding of [n, H, P]; positions: [n, P / 2], of each pair."""
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
         """One query [H, P] over n keys and values [n, H, P]: [H, P]."""
@@ -130,7 +130,8 @@ class Exact:
         return mix(y + mix(z))
 
     def rot(self, x: Array, positions: Array) -> Array:
-        return mix(x + (positions.astype(np.uint32) * ROTATION)[:, None, None])
+        turns = np.repeat(positions.astype(np.uint32) * ROTATION, 2, axis=1)
+        return mix(x + turns[:, None, :])
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
         scores = np.einsum("hp,nhp->nh", q, k)
@@ -174,7 +175,7 @@ class Float:
     def rot(self, x: Array, positions: Array) -> Array:
         head_size = x.shape[-1]
         frequencies = 10000.0 ** (-np.arange(0, head_size, 2) / head_size)
-        angles = positions[:, None, None] * frequencies
+        angles = positions[:, None, :] * frequencies
         even, odd = x[..., 0::2], x[..., 1::2]
         turned = np.empty_like(x)
         turned[..., 0::2] = even * np.cos(angles) - odd * np.sin(angles)

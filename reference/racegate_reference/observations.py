@@ -14,6 +14,7 @@ from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model
 from racegate_reference.numbers import Array
 from racegate_reference.paths import Path
+from racegate_reference.places import place_of
 from racegate_reference.scheduler import Plan, boundary_of
 from racegate_reference.tracking import Tracked
 
@@ -82,6 +83,8 @@ class StepObserver:
             ),
             "input_ids": _ints([token for result in results for token in result.inputs]),
         }
+        if self._model.spec.has_mrope:
+            values["mrope_positions"] = self._mrope_positions(results)
         for layer in self._layers(recurrent=True):
             before = [self._path(r).recurrent(layer, r.start) for r in results]
             values[f"state.{layer}"] = np.stack([state.state for state in before])
@@ -91,6 +94,15 @@ class StepObserver:
         if self._engine.cache_mode is CacheMode.OFFLOAD:
             self._add_loaded(values, results)
         return Observation(step=step, boundary=Boundary.INPUTS, values=values)
+
+    def _mrope_positions(self, results: Sequence[Result]) -> Array:
+        """The coordinates of all tokens, [T, 3]."""
+        places = [
+            place_of(self._path(result).request, position)
+            for result in results
+            for position in range(result.start, result.start + result.entry.tokens)
+        ]
+        return _ints(np.stack(places))
 
     def sampled(self, step: int, results: Sequence[Result]) -> Observation:
         """What the step leaves behind."""

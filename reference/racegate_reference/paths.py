@@ -21,6 +21,7 @@ from racegate_reference.model import (
     initial_state,
 )
 from racegate_reference.numbers import Array
+from racegate_reference.places import place_of
 from racegate_reference.sampling import (
     Draw,
     constrain,
@@ -85,7 +86,9 @@ class Path:
 
     def _advance(self) -> None:
         """Computes one more token, and draws the one behind it unless the prompt gives it."""
-        output = forward(self._model, self._state, self._tokens[len(self._hidden)])
+        position = len(self._hidden)
+        place = place_of(self.request, position)
+        output = forward(self._model, self._state, self._tokens[position], place)
         self._hidden.append(output.hidden)
         self._state = output.state
         self._remember()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from racegate.scenario.spec import LayerKind
-from racegate_reference.model import Cache, LayerState, Model, Recurrent
+from racegate_reference.model import Cache, LayerState, Model, Recurrent, pair_positions
 from racegate_reference.numbers import Array
 
 LayerFunction = Callable[[Model, Mapping[str, Array], Array], tuple[Array, LayerState]]
@@ -28,12 +29,12 @@ class Sequential:
     state: tuple[LayerState, ...]
 
 
-def recompute(model: Model, tokens: Sequence[int]) -> Sequential:
-    """Everything about at least one token, from nothing."""
+def recompute(model: Model, tokens: Sequence[int], places: Array | None = None) -> Sequential:
+    """Everything about at least one token, from nothing. places: [T, 3], those of text if None"""
     layer_functions: Mapping[LayerKind, LayerFunction] = {
         LayerKind.MAMBA2: _mamba2,
         LayerKind.GATED_DELTA: _gated_delta,
-        LayerKind.ATTENTION: attention,
+        LayerKind.ATTENTION: partial(attention, places=places),
     }
     h = model.embed[np.asarray(tokens)]
     states: list[LayerState] = []
@@ -108,13 +109,21 @@ def _gated_delta(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[
     return f, Recurrent(conv, states[-1])
 
 
-def attention(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[Array, Cache]:
-    """Causal attention over all tokens at once: outputs [T, D] and the cache behind them."""
+def attention(
+    model: Model, weights: Mapping[str, Array], x: Array, places: Array | None = None
+) -> tuple[Array, Cache]:
+    """Causal attention over all tokens at once: outputs [T, D] and the cache behind them.
+
+    places: [T, 3], those of text if None
+    """
     spec, numerics = model.spec, model.numerics
     length = len(x)
     qkv = (x @ weights["qkv_proj"].T).reshape(length, 3, spec.heads, spec.head_size)
     positions = np.arange(length)
-    q, k = numerics.rot(qkv[:, 0], positions), numerics.rot(qkv[:, 1], positions)
+    if places is None:
+        places = np.repeat(positions[:, None], 3, axis=1)
+    turned_by = pair_positions(spec, places)
+    q, k = numerics.rot(qkv[:, 0], turned_by), numerics.rot(qkv[:, 1], turned_by)
     v = qkv[:, 2]
     o = np.stack([numerics.attend(q[t], k[: t + 1], v[: t + 1]) for t in positions])
     f = numerics.attended(o).reshape(length, -1) @ weights["out_proj"].T

@@ -106,6 +106,9 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "gate", [model(n.tokens, inner), projected(inner)], {}
     yield "attention_gate", [model(n.tokens, inner)], {}
     yield "rotary", [x, token], {}
+    pairs = n.head_size // 2
+    section = (pairs - pairs // 3 * 2, pairs // 3, pairs // 3)
+    yield "mrope", [x, tensor(n.tokens, 3)], {"section": section}
     yield "argmax", [model(n.rows, n.vocab)], {}
     # What is kept from step to step stays in float32 where the rest is in bfloat16.
     kept = torch.float32 if dtype is torch.bfloat16 else dtype
@@ -144,6 +147,8 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     yield "slot_mapping", [token, query_start, table, token], {"block_size": BLOCK_SIZE}
     yield "correct_computed", [row] * 6, {}
     yield "select_accepted", [row] * 4, {}
+    places = tensor(n.tokens, 3)
+    yield "correct_mrope", [places, row, row, query_start, places], {}
     yield "scatter_inputs", [token, query_start, row, row, row, drafts], {}
     yield "trim_drafts", [drafts, row, row, query_start, sampled, token], {}
     yield "accepted_count", [sampled, row], {}

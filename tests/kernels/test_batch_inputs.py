@@ -30,6 +30,35 @@ def test_positions_and_slots(lengths: list[int], tail: int, seed: int) -> None:
     assert (made[tokens:] == -1).all()
 
 
+@settings(max_examples=8)
+@given(lengths=LENGTHS, tail=st.integers(0, 5), seed=st.integers(0, 99))
+def test_mrope_positions_lose_what_the_counts_lost(
+    lengths: list[int], tail: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows, tokens = len(lengths), sum(lengths)
+    host = rng.integers(-5, 90, (tokens, 3)).astype(np.int32)
+    optimistic, drift = rng.integers(0, 20, (2, rows)).astype(np.int32)
+    places = poison((tokens + tail, 3))
+    counts = (optimistic - drift, optimistic)
+    made = compare("correct_mrope", host, *counts, starts(lengths), places).args[4]
+    np.testing.assert_array_equal(made[:tokens], host - np.repeat(drift, lengths)[:, None])
+    assert not made[tokens:].any()
+
+
+def test_mrope_positions_of_long_rows() -> None:
+    host = np.arange(900, dtype=np.int32).reshape(300, 3)
+    places = poison((400, 3))
+    made = compare("correct_mrope", host, int32(2, 7), int32(5, 7), starts([200, 100]), places).args
+    assert made[4][[0, 199, 200, 299, 300]].tolist() == [
+        [-3, -2, -1],
+        [594, 595, 596],
+        [600, 601, 602],
+        [897, 898, 899],
+        [0, 0, 0],
+    ]
+
+
 def test_positions_and_slots_of_long_rows() -> None:
     query_start = starts([300, 0, 129])
     positions, slots = poison((700,)), poison((700,))

@@ -82,6 +82,23 @@ def test_exact_rotary_of_odd_heads_and_negative_positions() -> None:
 
 
 @DTYPES
+@pytest.mark.parametrize("section", [(1, 0, 0), (0, 1, 2), (16, 8, 8)])
+def test_mrope_of_a_slice(dtype: Any, section: tuple[int, ...]) -> None:
+    x = sliced(values(np.random.default_rng(8), (4, 3, 2 * sum(section)), dtype))
+    places = np.array([[0, 0, 0], [5, 6, 7], [-3, 131_071, 2], [9, 9, 9]], np.int32)
+    compare("mrope", x, places, section=section)
+
+
+@DTYPES
+def test_mrope_of_text_is_rotary(dtype: Any) -> None:
+    x = values(np.random.default_rng(8), (4, 2, 8), dtype)
+    positions = int32(0, 1, 31, 131_071)
+    places = positions[:, None].repeat(3, axis=1)
+    turned = compare("mrope", x, places, section=(2, 1, 1)).returned
+    np.testing.assert_array_equal(turned, compare("rotary", x, positions).returned)
+
+
+@DTYPES
 @pytest.mark.parametrize("vocab_size", [1, 3, 100, 5000])
 def test_argmax_takes_the_lowest_of_equals(dtype: Any, vocab_size: int) -> None:
     logits = values(np.random.default_rng(10), (4, vocab_size), dtype)

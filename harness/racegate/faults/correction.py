@@ -48,6 +48,11 @@ def uncorrected_lengths(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
     return inputs.computed_host.gpu
 
 
+def uncorrected_coordinates(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
+    """Three-dimensional positions as the host counted them: there is nothing to correct them to."""
+    return inputs.computed_host.gpu
+
+
 def current_rows(
     prev_positions: np.ndarray,  # [R] int32
 ) -> np.ndarray:
@@ -77,9 +82,21 @@ def behind_rejected(
     positions: Array,  # [T] int32
     last_index: Array,  # [R] int32
     query_start: Array,  # [R + 1] int32
+    mrope_positions: Array | None,
 ) -> Array:
     """[R] int32: goes on behind the row's last input, rejected drafts included."""
     return positions[inside(query_start[1:] - 1, positions)]
+
+
+def behind_coordinate(
+    positions: Array,  # [T] int32
+    last_index: Array,  # [R] int32
+    query_start: Array,
+    mrope_positions: Array | None,  # [T, 3] int32
+) -> Array:
+    """[R] int32: goes on behind the first coordinate, as if it were the position."""
+    places = positions if mrope_positions is None else mrope_positions[:, 0]
+    return places[inside(last_index, places)]
 
 
 def _counting(like: Array) -> Array:
@@ -201,6 +218,17 @@ FAULTS = (
         parts=the_parts(rows=RowParts(length_source=uncorrected_lengths)),
     ),
     Fault(
+        name="correction-partial-fields:mrope",
+        number=22,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#32951 review",
+        summary="positions are corrected, three-dimensional ones stay as the host counted them",
+        expect="inputs.mrope_positions",
+        scenarios=("mrope-image", "mrope-text"),
+        parts=the_parts(rows=RowParts(mrope_source=uncorrected_coordinates)),
+    ),
+    Fault(
         name="correction-lost-over-gap",
         number=23,
         kind=FaultKind.LOGIC,
@@ -282,6 +310,21 @@ FAULTS = (
         expect="sampled.drafts",
         scenarios=("mtp-drafter",),
         parts=the_parts(decode=DecodeParts(draft_start=behind_rejected)),
+    ),
+    Fault(
+        name="drafter-slots-by-mrope",
+        number=39,
+        kind=FaultKind.LOGIC,
+        needs=S,
+        origin="vllm#54498",
+        summary="the drafter's further passes take a coordinate for the position of their entries",
+        expect="sampled.draft_kv",
+        note=(
+            "Behind an image the coordinates lag the positions: the passes overwrite entries of "
+            "the prompt, and look at too few."
+        ),
+        scenarios=("mrope-moves",),
+        parts=the_parts(decode=DecodeParts(draft_start=behind_coordinate)),
     ),
 )
 

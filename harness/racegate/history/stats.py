@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
@@ -58,7 +59,11 @@ def make_stats(run: Run, *, conflicts: int) -> Stats:
         conflicts=conflicts,
         seconds=run.seconds,
         exercised=counters
-        | {"overlapped_ops": overlapped, "missing_drafts": missing_drafts(run.observations)},
+        | {
+            "overlapped_ops": overlapped,
+            "missing_drafts": missing_drafts(run.observations),
+            "mrope_drifts": mrope_drifts(run.observations),
+        },
     )
 
 
@@ -74,6 +79,17 @@ def missing_drafts(observations: Sequence[Observation]) -> int:
                 if tokens[0] != -1:
                     count += sum(int(draft == -1) for draft in drafts)
     return count
+
+
+def mrope_drifts(observations: Sequence[Observation]) -> int:
+    """How many times the host's three-dimensional positions of a row were ahead: only the device
+    knows while the engine runs. An engine in another process does not tell.
+    """
+    return sum(
+        int(np.count_nonzero(seen.detail["computed_host"] != seen.values["computed"]))
+        for seen in observations
+        if "mrope_positions" in seen.values and "computed_host" in seen.detail
+    )
 
 
 def host_waits(trace: Trace) -> int:

@@ -245,6 +245,25 @@ def _i38(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"state window {window}"
 
 
+def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Three-dimensional positions of a decode row: all the same, and as far behind its positions as
+    its images are shorter than their tokens are many.
+    """
+    if "mrope_positions" not in seen.values:
+        return
+    leads = {
+        request.name: sum(max(image.grid) - image.tokens for image in request.images)
+        for request in scenario.requests
+    }
+    starts, positions = seen.values["query_start"], seen.values["positions"]
+    for row, name in enumerate(seen.detail["rows"]):
+        of_row = slice(starts[row], starts[row + 1])
+        places = seen.values["mrope_positions"][of_row]
+        expected = positions[of_row, None] + leads[name]
+        if seen.detail["is_decode"][row] and not np.array_equal(places, expected.repeat(3, axis=1)):
+            yield name, f"positions {positions[of_row].tolist()} stand at {places.tolist()}"
+
+
 def _i50(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """Sampled ids: a valid prefix of 1 .. 1 + d tokens, then -1."""
     for row, name in enumerate(seen.detail["rows"]):
@@ -317,6 +336,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-35": _i35,
         "I-36": _i36,
         "I-38": _i38,
+        "I-40": _i40,
     },
     Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {

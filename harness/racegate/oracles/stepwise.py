@@ -30,6 +30,7 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
         "accepted",
         "seq_lens",
         "positions",
+        "mrope_positions",
         "slot_mapping",
         "input_ids",
         "fresh_dirty",
@@ -55,7 +56,9 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
 }
 WHOLE_ROW = 1 << 30
 LOADED_FIELDS = frozenset({"loaded_kv", "loaded_draft_kv"})
-TOKEN_FIELDS = frozenset({"positions", "slot_mapping", "input_ids", "kv", "draft_kv"})
+TOKEN_FIELDS = frozenset(
+    {"positions", "mrope_positions", "slot_mapping", "input_ids", "kv", "draft_kv"}
+)
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):

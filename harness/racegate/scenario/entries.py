@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.scenario.spec import EngineSpec, Event, Expect, ModelSpec
+from racegate.scenario.spec import EngineSpec, Event, Expect, Image, ModelSpec
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA_VERSION = 1
@@ -21,6 +21,7 @@ class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     accepts: by draft round, 1 and the accepted drafts that the drafter aims at, again and again
     temperature: 0 is greedy; seed: of its sampling
     grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them
+    images: parts of the prompt that stand in a grid, with a model that has an mrope_section
     """
 
     name: str
@@ -36,6 +37,7 @@ class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     temperature: float = 0.0
     seed: int | None = None
     grammar_modulus: int = 0
+    images: tuple[Image, ...] = ()
 
 
 class LogEntry(StrictStruct, frozen=True, kw_only=True):

@@ -117,7 +117,11 @@ class Planning(StrEnum):
 
 
 class ModelSpec(StrictStruct, frozen=True, kw_only=True):
-    """Sizes and seed of the hybrid decoder (DEFINITION section 2)."""
+    """Sizes and seed of the hybrid decoder (DEFINITION section 2).
+
+    mrope_section: rotary pairs that turn with time, height and width; empty, all turn with the
+        position
+    """
 
     numerics: Numerics = Numerics.EXACT
     layers: tuple[LayerKind, ...] = (
@@ -132,6 +136,12 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     head_size: int = 4
     state_size: int = 4
     conv_width: int = 4
+    mrope_section: tuple[int, ...] = ()
+
+    @property
+    def has_mrope(self) -> bool:
+        """Whether attention turns by three-dimensional positions."""
+        return bool(self.mrope_section)
 
 
 class EngineSpec(StrictStruct, frozen=True, kw_only=True):
@@ -165,6 +175,21 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
         return self.draft_sampling is DraftSampling.RANDOM
 
 
+class Image(StrictStruct, frozen=True, kw_only=True):
+    """A part of a prompt whose tokens stand in a grid. start: the first one's place in the prompt
+    grid: frames, rows and columns
+    """
+
+    start: int
+    grid: tuple[int, int, int]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens of the prompt it takes."""
+        frames, rows, columns = self.grid
+        return frames * rows * columns
+
+
 class Request(StrictStruct, frozen=True, kw_only=True):
     """One request with everything explicit.
 
@@ -174,6 +199,7 @@ class Request(StrictStruct, frozen=True, kw_only=True):
     stop_token: the request ends with the first delivered token that equals it, as with an EOS id;
         this too the scheduler learns only from the output.
     grammar_modulus: m > 0 forbids tokens congruent modulo m to the one before them; 0 forbids none
+    images: parts of the prompt whose three-dimensional positions are not those of text
     """
 
     name: str
@@ -186,6 +212,7 @@ class Request(StrictStruct, frozen=True, kw_only=True):
     temperature: float = 0.0
     seed: int = 0
     grammar_modulus: int = 0
+    images: tuple[Image, ...] = ()
 
 
 class Preempt(StrictStruct, frozen=True, kw_only=True, tag="preempt", tag_field="kind"):
@@ -274,6 +301,7 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     drawn_drafts: int = 0
     draft_weight_moves: int = 0
     missing_drafts: int = 0
+    mrope_drifts: int = 0
 
 
 class Scenario(StrictStruct, frozen=True, kw_only=True):

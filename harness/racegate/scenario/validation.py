@@ -72,6 +72,12 @@ def _validate_model(model: ModelSpec, require: Require) -> None:
         require(1 <= value <= 256, f"$.model.{name}", "must be 1..256")
     require(model.head_size % 2 == 0, "$.model.head_size", "must be even (rotary pairs)")
     require(2 <= model.conv_width <= 8, "$.model.conv_width", "must be 2..8")
+    section, pairs = model.mrope_section, model.head_size // 2
+    require(
+        not section or (len(section) == 3 and min(section) >= 0 and sum(section) == pairs),
+        "$.model.mrope_section",
+        f"must be three counts that make {pairs}, the rotary pairs of a head",
+    )
 
 
 def _validate_engine(engine: EngineSpec, require: Require) -> None:
@@ -188,7 +194,40 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
             f"{path}.grammar_modulus",
             f"must be 0, or 2..{vocab_size}",
         )
+        _validate_images(request, scenario, f"{path}.images", require)
         _validate_fits(request, scenario, path, require)
+
+
+def _validate_images(request: Request, scenario: Scenario, path: str, require: Require) -> None:
+    """Grids that follow one another, and a token of text behind them: what is sampled goes on from
+    its position.
+    """
+    images = request.images
+    require(
+        not images or scenario.model.has_mrope,
+        path,
+        "need a model with three-dimensional positions: give model.mrope_section",
+    )
+    require(
+        not images or not scenario.engine.cache_mode.has_columns,
+        path,
+        "need cache_mode none: prefixes are found again by their tokens alone",
+    )
+    free = 0
+    for index, image in enumerate(images):
+        require(
+            all(1 <= extent <= TOKENS_MAX for extent in image.grid),
+            f"{path}[{index}].grid",
+            f"must be frames, rows and columns, each 1..{TOKENS_MAX}",
+        )
+        end = image.start + image.tokens
+        require(image.start >= free, f"{path}[{index}].start", f"must be {free} at least")
+        require(
+            end < len(request.prompt),
+            f"{path}[{index}]",
+            f"takes tokens up to {end} of {len(request.prompt)}, the prompt's last one is text",
+        )
+        free = end
 
 
 def _validate_fits(request: Request, scenario: Scenario, path: str, require: Require) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.decode.drafter import no_targets, shift_inputs
 from racegate.engine.model.layers import AttentionWeights, PagedRows, attention_layer, inside
-from racegate.engine.model.model import Model
+from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.plan import PlanEntry
@@ -19,7 +19,7 @@ from racegate.engine.state.view import StepView
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
-Start = Callable[[Array, Array, Array], Array]
+Start = Callable[[Array, Array, Array, Array | None], Array]
 
 
 class DraftLayerWeights(NamedTuple):
@@ -65,6 +65,7 @@ class DraftBase(NamedTuple):
     block_table: Array  # [R, M] int32
     positions: Array  # [T] int32
     row_starts: Array  # [R + 1] int32, one token per row
+    mrope_positions: Array | None = None  # [T, 3] int32
 
 
 class DraftPlace(NamedTuple):
@@ -81,6 +82,7 @@ class DraftPass(NamedTuple):
     column: int
     start: Start
     heads: int
+    section: tuple[int, ...]
     block_size: int
     model_len_max: int
 
@@ -114,7 +116,14 @@ class MtpDrafter:
             device.constant("row_starts", starts[: rows + 1]) for rows in range(sizes.rows + 1)
         ]
         self._passes = [
-            DraftPass(column, start, spec.heads, engine.block_size, engine.model_len_max)
+            DraftPass(
+                column,
+                start,
+                spec.heads,
+                spec.mrope_section,
+                engine.block_size,
+                engine.model_len_max,
+            )
             for column in range(1, sizes.drafts)
         ]
         self._first: Kernel = _drawn_first if engine.draws_drafts else _mtp_first
@@ -133,6 +142,7 @@ class MtpDrafter:
 
     def _first_pass(self, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
+        spec = self._setup.scenario.model
         self._setup.kernels.launch_kernel(
             self._first,
             {
@@ -144,6 +154,7 @@ class MtpDrafter:
                 "seq_lens": reads(work.seq_lens, shape.rows),
                 "positions": reads(work.positions, shape.tokens),
                 "slot_mapping": reads(work.slot_mapping, shape.tokens),
+                **mrope_uses(spec, work, shape.tokens),
                 "cache": updates(self.cache, mask=shape.blocks),
                 "draft_hidden": writes(work.draft_hidden, shape.rows),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
@@ -152,7 +163,8 @@ class MtpDrafter:
             name="draft",
             step=shape.step,
             constants=self._weights,
-            heads=self._setup.scenario.model.heads,
+            heads=spec.heads,
+            section=spec.mrope_section,
         )
 
     def _drawing(
@@ -177,6 +189,7 @@ class MtpDrafter:
                 "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
                 "block_table": reads(inputs.block_table.gpu, shape.rows),
                 "positions": reads(work.positions, shape.tokens),
+                **mrope_uses(self._setup.scenario.model, work, shape.tokens),
                 "cache": updates(self.cache, mask=shape.blocks),
                 "draft_hidden": updates(work.draft_hidden, shape.rows),
                 "drafts": updates(outputs.drafts, shape.rows, own=view.owners),
@@ -200,9 +213,10 @@ def _mtp_first(
     weights: DraftLayerWeights,
     *,
     heads: int,
+    section: tuple[int, ...],
 ) -> None:
     """A pass over all tokens of the step, with greedy drafts."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads)
+    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads, section=section)
     state.drafts[:, 0] = kernels.argmax(logits)
 
 
@@ -215,9 +229,10 @@ def _drawn_first(
     weights: DraftLayerWeights,
     *,
     heads: int,
+    section: tuple[int, ...],
 ) -> None:
     """The same with drafts that are drawn."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads)
+    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads, section=section)
     place = rows.positions[inside(inputs.last_index, rows.positions)] + 2
     kernels.draw_drafts(
         logits,
@@ -238,10 +253,13 @@ def _first_logits(
     weights: DraftLayerWeights,
     *,
     heads: int,
+    section: tuple[int, ...],
 ) -> Array:
     """[R, V]"""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
-    attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=heads)
+    attention_layer(
+        kernels, e, state.cache, rows, _attention(weights), heads=heads, section=section
+    )
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
     return kernels.linear(kernels.norm(last), weights.lm_head)
@@ -297,7 +315,8 @@ def _next_logits(
 ) -> Array:
     """[R, V]; where the pass stands is left in place."""
     positions, seq_lens, slots = place
-    positions[...] = this.start(base.positions, base.last_index, base.query_start) + this.column
+    start = this.start(base.positions, base.last_index, base.query_start, base.mrope_positions)
+    positions[...] = start + this.column
     fits = positions < this.model_len_max
     seq_lens[...] = (positions + 1) * fits
     kernels.slot_mapping(
@@ -306,8 +325,20 @@ def _next_logits(
     slots[...] = (slots + 1) * fits - 1
     tokens = state.drafts[:, this.column - 1] + 0
     e = _draft_input(kernels, tokens, state.draft_hidden, weights)
-    rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots)
-    attention_layer(kernels, e, state.cache, rows, _attention(weights), heads=this.heads)
+    places = base.mrope_positions
+    if places is not None:
+        # A row that drafts is behind its prompt's last token: all coordinates grow by 1.
+        places = places[inside(base.last_index, places)] + this.column
+    rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots, places)
+    attention_layer(
+        kernels,
+        e,
+        state.cache,
+        rows,
+        _attention(weights),
+        heads=this.heads,
+        section=this.section,
+    )
     state.draft_hidden[...] = e
     return kernels.linear(kernels.norm(e), weights.lm_head)
 

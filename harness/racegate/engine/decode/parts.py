@@ -19,6 +19,7 @@ def draft_start(
     positions: Array,  # [T] int32
     last_index: Array,  # [R] int32, each row's last input that stays
     query_start: Array,  # [R + 1] int32
+    mrope_positions: Array | None,  # [T, 3] int32, with a model that turns by them
 ) -> Array:
     """[R] int32: the position behind which the drafter's further passes go on."""
     return positions[inside(last_index, positions)]
@@ -40,7 +41,7 @@ class DecodeParts:
     tokens_sent, tokens_received: the memory of the sampled tokens.
     """
 
-    draft_start: Callable[[Array, Array, Array], Array] = draft_start
+    draft_start: Callable[[Array, Array, Array, Array | None], Array] = draft_start
     hand_off: Callable[[Setup], HandOff] = PrivateHandOff
     draft_weights: Callable[[Setup], DraftWeights] = DeviceDraftWeights
     tokens_sent: Callable[[Device, DeviceBuffer, int], None] = tokens_sent

@@ -23,13 +23,16 @@ class RecurrentRows(NamedTuple):
 
 
 class PagedRows(NamedTuple):
-    """By row and by token, what says where an attention layer finds and keeps its entries."""
+    """By row and by token, what says where an attention layer finds and keeps its entries.
+    mrope_positions: with a model that turns by them
+    """
 
     block_table: Array  # [R, M] int32
     query_start: Array  # [R + 1] int32
     seq_lens: Array  # [R] int32
     positions: Array  # [T] int32
     slot_mapping: Array  # [T] int32
+    mrope_positions: Array | None = None  # [T, 3] int32
 
 
 class Drawing(NamedTuple):
@@ -158,19 +161,34 @@ def attention_layer(
     weights: AttentionWeights,
     *,
     heads: int,
+    section: tuple[int, ...],
 ) -> None:
     """hidden += attention(norm(hidden)); writes the cache entries of the tokens first."""
     tokens = hidden.shape[0]
     inner = weights.out_proj.shape[1]
     u = kernels.linear(kernels.norm(hidden), weights.qkv_proj)
-    query = kernels.rotary(u[:, :inner].reshape(tokens, heads, -1), rows.positions)
-    key = kernels.rotary(u[:, inner : 2 * inner].reshape(tokens, heads, -1), rows.positions)
+    query = _turned(kernels, u[:, :inner].reshape(tokens, heads, -1), rows, section)
+    key = _turned(kernels, u[:, inner : 2 * inner].reshape(tokens, heads, -1), rows, section)
     # The projection's key part is not needed any more: with the encoded key in it, entry = [key,
     # value].
     u[:, inner : 2 * inner] = key.reshape(tokens, inner)
     kernels.cache_write(u[:, inner:], rows.slot_mapping, cache)
     o = kernels.paged_attention(query, cache, *rows[:4])
     hidden += kernels.linear(kernels.attention_gate(o.reshape(tokens, inner)), weights.out_proj)
+
+
+def _turned(
+    kernels: Backend,
+    x: Array,  # [T, H, P]
+    rows: PagedRows,
+    section: tuple[int, ...],
+) -> Array:
+    """[T, H, P]: x encoded with where its tokens stand."""
+    if rows.mrope_positions is None:
+        turned: Array = kernels.rotary(x, rows.positions)
+    else:
+        turned = kernels.mrope(x, rows.mrope_positions, section=section)
+    return turned
 
 
 def verify(

@@ -11,10 +11,11 @@ from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.model import layers
 from racegate.engine.model.bound import Bound
 from racegate.engine.model.weights import make_weights
+from racegate.engine.state.buffers import WorkBuffers
 from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import DrafterKind, LayerKind
+from racegate.scenario.spec import DrafterKind, LayerKind, ModelSpec
 
 # The launch of each kind, and the names of its parameters.
 _LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {
@@ -117,6 +118,7 @@ class Model:
 
     def _attention(self, index: int, shape: BatchShape, bound: Bound) -> None:
         inputs, work, rows = bound.inputs, bound.work, shape.rows
+        spec = self._setup.scenario.model
         self._setup.kernels.launch_kernel(
             layers.attention_layer,
             {
@@ -127,11 +129,13 @@ class Model:
                 "seq_lens": reads(work.seq_lens, rows),
                 "positions": reads(work.positions, shape.tokens),
                 "slot_mapping": reads(work.slot_mapping, shape.tokens),
+                **mrope_uses(spec, work, shape.tokens),
             },
             name=f"layer.{index}",
             step=shape.step,
             constants=self._weights[index],
-            heads=self._setup.scenario.model.heads,
+            heads=spec.heads,
+            section=spec.mrope_section,
         )
 
     def verify(
@@ -168,3 +172,10 @@ class Model:
             step=view.shape.step,
             constants={"lm_head": self.parameters["lm_head"]},
         )
+
+
+def mrope_uses(spec: ModelSpec, work: WorkBuffers, tokens: int) -> dict[str, Use]:
+    """What an attention layer reads beside the positions, if it turns by more than those."""
+    if not spec.has_mrope:
+        return {}
+    return {"mrope_positions": reads(work.mrope_positions, tokens)}

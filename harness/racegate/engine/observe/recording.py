@@ -65,6 +65,7 @@ class RecordingProbe:
         self._memory: Memory
         self._engine = scenario.engine
         self._conv_width = scenario.model.conv_width
+        self._has_mrope = scenario.model.has_mrope
         self._device = device
         self._stream = stream
         self._has_columns = scenario.engine.cache_mode.has_columns
@@ -135,6 +136,8 @@ class RecordingProbe:
             "slot_mapping": (work.slot_mapping, tokens),
             "input_ids": (inputs.input_ids.gpu, tokens),
         }
+        if self._has_mrope:
+            parts["mrope_positions"] = (work.mrope_positions, tokens)
         if self._is_offload:
             parts |= loaded_parts(view, self._engine, caches_of(memory))
         self._take(taken.inputs, parts | self._recurrent(taken))

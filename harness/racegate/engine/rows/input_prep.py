@@ -10,10 +10,12 @@ import numpy as np
 
 from racegate.device.protocol import reads, updates, writes
 from racegate.engine.rows.accepted_counts import CountAnswer
+from racegate.engine.rows.mrope import mrope_host
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.planning import make_planner
 from racegate.engine.rows.preparation import logit_index
 from racegate.engine.state.buffers import StepOutputs, Twin
+from racegate.engine.state.kernels import KernelStream
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView, expected_owners, host_input_ids
 
@@ -36,6 +38,7 @@ class InputPrep:
         self._setup = setup
         self._planner = make_planner(setup)
         self._index = {request.name: i for i, request in enumerate(setup.scenario.requests)}
+        self._images = {request.name: request.images for request in setup.scenario.requests}
         self._parts = parts
 
     def backup_tokens(self, view: StepView) -> np.ndarray:
@@ -77,6 +80,8 @@ class InputPrep:
         self._put(view, inputs.is_decode, view.is_decode)
         index = logit_index(view, drafts_max=self._setup.sizes.drafts)
         self._put(view, inputs.logit_index, index)
+        if self._setup.scenario.model.has_mrope:
+            self._put(view, inputs.mrope_host, mrope_host(view, computed, self._images))
         return Sources(computed=computed_source, count=answer.count_source)
 
     def stage_drafting(self, view: StepView, prev: PrevStep, *, targets: np.ndarray) -> None:
@@ -105,6 +110,8 @@ class InputPrep:
         """
         inputs, rows = self._setup.inputs, view.shape.rows
         zeros, nothing = np.zeros(rows, np.int32), np.full(rows, -1, np.int32)
+        if self._setup.scenario.model.has_mrope:
+            self._put(view, inputs.mrope_host, np.zeros((rows, 3), np.int32))
         self._put(view, inputs.input_ids, zeros)
         self._put(view, inputs.query_start, view.query_start)
         self._put(view, inputs.computed_host, zeros)
@@ -184,6 +191,23 @@ class InputPrep:
                 step=view.shape.step,
                 block_size=self._setup.scenario.engine.block_size,
             )
+            if self._setup.scenario.model.has_mrope:
+                self._place_mrope(view, kernels)
+
+    def _place_mrope(self, view: StepView, kernels: KernelStream) -> None:
+        """Three-dimensional positions: the host's optimism is taken off them as well."""
+        inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
+        kernels.launch_kernel(
+            "correct_mrope",
+            {
+                "mrope_host": reads(inputs.mrope_host.gpu, shape.tokens),
+                "computed": reads(self._parts.mrope_source(inputs, work), shape.rows),
+                "computed_host": reads(inputs.computed_host.gpu, shape.rows),
+                "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
+                "mrope_positions": writes(work.mrope_positions),
+            },
+            step=shape.step,
+        )
 
     def _scatter(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> None:
         """The previous step's tokens and drafts go where this step's rows want them."""

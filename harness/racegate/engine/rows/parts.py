@@ -69,6 +69,11 @@ def length_source(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
     return work.computed
 
 
+def mrope_source(inputs: Inputs, work: WorkBuffers) -> DeviceBuffer:
+    """The computed counts that three-dimensional positions are corrected to: the corrected ones."""
+    return work.computed
+
+
 def host_computed(entry: PlanEntry, state: RequestState) -> int:
     """The computed count uploaded for rows that the device does not correct: the runner's own, all
     steps but the last one settled.
@@ -117,6 +122,7 @@ class RowParts:
     count_path: Callable[[CacheMode], CountPathMaker] = count_path
     correction_rows: Callable[[np.ndarray], np.ndarray] = correction_rows
     length_source: Callable[[Inputs, WorkBuffers], DeviceBuffer] = length_source
+    mrope_source: Callable[[Inputs, WorkBuffers], DeviceBuffer] = mrope_source
     host_computed: Callable[[PlanEntry, RequestState], int] = host_computed
     backup_index: BackupIndex = backup_index
     dummy_guard: Callable[[Device, Event, int], None] = dummy_guard

@@ -39,6 +39,7 @@ class Inputs:
     logit_index: Twin
     request_index: Twin
     accept_target: Twin
+    mrope_host: Twin
     window_table: Twin
     scheduled: Twin
     column: Twin
@@ -63,6 +64,7 @@ def _input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         "state_table": ((rows, sizes.state_columns), np.int32),
         "temperature": ((rows,), np.float32),
         "seed": ((rows,), np.uint32),
+        "mrope_host": ((sizes.tokens, 3), np.int32),
     }
     return {field.name: special.get(field.name, ((rows,), np.int32)) for field in fields(Inputs)}
 
@@ -86,6 +88,7 @@ class WorkBuffers:
     computed, accepted, accepted_out: [R] int32, persistent across steps, in the row order of the
         last step
     positions, slot_mapping, shifted_ids: [T] int32; seq_lens, last_index: [R] int32
+    mrope_positions: [T, 3] int32, in time, height and width
     hidden: [T, D]; draft_hidden: [R, D]
     boundary_table: [R, C] int32, the state table behind the forward pass
     copy_source, copy_window, copy_target, copy_offset: [R] int32, the copies of boundary states
@@ -96,6 +99,7 @@ class WorkBuffers:
     accepted: DeviceBuffer
     accepted_out: DeviceBuffer
     positions: DeviceBuffer
+    mrope_positions: DeviceBuffer
     slot_mapping: DeviceBuffer
     shifted_ids: DeviceBuffer
     seq_lens: DeviceBuffer
@@ -116,6 +120,7 @@ def make_work(device: Device, stream: Stream, sizes: Sizes) -> WorkBuffers:
     """Working buffers, from the stream's pool."""
     special: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "positions": ((sizes.tokens,), np.int32),
+        "mrope_positions": ((sizes.tokens, 3), np.int32),
         "slot_mapping": ((sizes.tokens,), np.int32),
         "shifted_ids": ((sizes.tokens,), np.int32),
         "hidden": ((sizes.tokens, sizes.hidden), sizes.quantity),

@@ -48,7 +48,8 @@ class KernelStream:
         """Issues a kernel. Raises SignatureError.
 
         kernel: the name of one of the backend's, or a function of a backend and arrays; a parameter
-            of such a function may be a NamedTuple of arrays, whose fields are then named instead
+            of such a function may be a NamedTuple of arrays, whose fields are then named instead;
+            one with a default may be left out
         uses, constants: by parameter of the kernel; operations touch the uses in their order
         name: of the operation, the kernel's by default; given for a function
         """
@@ -80,6 +81,7 @@ def bound_kernel(
     Raises SignatureError if names and scalars are not exactly what the kernel takes.
     """
     parameters, options = _signature(kernel)
+    parameters = [_given(parameter, names) for parameter in parameters]
     wanted = [field for parameter in parameters for field in parameter.fields]
     _compare(kernel, "arrays", wanted, names)
     _compare(kernel, "scalars", options, scalars)
@@ -106,6 +108,13 @@ def _signature(kernel: str | Kernel) -> tuple[list[_Parameter], list[str]]:
 def _parameter(name: str, hint: type | None) -> _Parameter:
     fields: tuple[str, ...] | None = getattr(hint, "_fields", None)
     return _Parameter((name,), None) if fields is None else _Parameter(fields, hint)
+
+
+def _given(parameter: _Parameter, names: tuple[str, ...]) -> _Parameter:
+    """Without the fields that have a default and are not named. They stand behind the others."""
+    optional: Mapping[str, object] = getattr(parameter.group, "_field_defaults", _NOTHING)
+    kept = [field for field in parameter.fields if field in names or field not in optional]
+    return parameter._replace(fields=tuple(kept))
 
 
 def _compare(kernel: str | Kernel, what: str, wanted: list[str], given: tuple[str, ...]) -> None:
