@@ -27,6 +27,7 @@ from racegate_reference.places import place_of
 from reference_scenarios import request
 from support import scenario
 
+RANDOM = DraftSampling.RANDOM
 GRIDS = st.tuples(*[st.integers(1, 3)] * 3)
 
 
@@ -54,7 +55,7 @@ def test_coordinates_of_any_chunk_are_those_of_the_definition(
 @pytest.mark.parametrize(
     ("numerics", "engine"),
     [
-        (Numerics.EXACT, {"planning": Planning.SIDE_STREAM, "draft_sampling": DraftSampling.RANDOM}),
+        (Numerics.EXACT, {"planning": Planning.SIDE_STREAM, "draft_sampling": RANDOM}),
         (Numerics.FLOAT32, {"graph_mode": GraphMode.FULL_DECODE, "draft_len_max": 2}),
         (Numerics.EXACT, {"depth": 3, "drafter": DrafterKind.NGRAM, "prefill_chunk_max": 3}),
     ],

@@ -9,7 +9,13 @@ import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.decode.drafter import no_targets, shift_inputs
-from racegate.engine.model.layers import AttentionWeights, PagedRows, attention_layer, inside
+from racegate.engine.model.layers import (
+    AttentionShape,
+    AttentionWeights,
+    PagedRows,
+    attention_layer,
+    inside,
+)
 from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.kernels import Kernel
@@ -81,8 +87,7 @@ class DraftPass(NamedTuple):
 
     column: int
     start: Start
-    heads: int
-    section: tuple[int, ...]
+    shape: AttentionShape
     block_size: int
     model_len_max: int
 
@@ -115,12 +120,12 @@ class MtpDrafter:
         self._row_starts = [
             device.constant("row_starts", starts[: rows + 1]) for rows in range(sizes.rows + 1)
         ]
+        self._shape = AttentionShape(spec.heads, spec.mrope_section)
         self._passes = [
             DraftPass(
                 column,
                 start,
-                spec.heads,
-                spec.mrope_section,
+                self._shape,
                 engine.block_size,
                 engine.model_len_max,
             )
@@ -163,8 +168,7 @@ class MtpDrafter:
             name="draft",
             step=shape.step,
             constants=self._weights,
-            heads=spec.heads,
-            section=spec.mrope_section,
+            shape=self._shape,
         )
 
     def _drawing(
@@ -212,11 +216,10 @@ def _mtp_first(
     state: DraftState,
     weights: DraftLayerWeights,
     *,
-    heads: int,
-    section: tuple[int, ...],
+    shape: AttentionShape,
 ) -> None:
     """A pass over all tokens of the step, with greedy drafts."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads, section=section)
+    logits = _first_logits(kernels, inputs, rows, state, weights, shape=shape)
     state.drafts[:, 0] = kernels.argmax(logits)
 
 
@@ -228,11 +231,10 @@ def _drawn_first(
     drawing: DraftDrawing,
     weights: DraftLayerWeights,
     *,
-    heads: int,
-    section: tuple[int, ...],
+    shape: AttentionShape,
 ) -> None:
     """The same with drafts that are drawn."""
-    logits = _first_logits(kernels, inputs, rows, state, weights, heads=heads, section=section)
+    logits = _first_logits(kernels, inputs, rows, state, weights, shape=shape)
     place = rows.positions[inside(inputs.last_index, rows.positions)] + 2
     kernels.draw_drafts(
         logits,
@@ -252,14 +254,11 @@ def _first_logits(
     state: DraftState,
     weights: DraftLayerWeights,
     *,
-    heads: int,
-    section: tuple[int, ...],
+    shape: AttentionShape,
 ) -> Array:
     """[R, V]"""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
-    attention_layer(
-        kernels, e, state.cache, rows, _attention(weights), heads=heads, section=section
-    )
+    attention_layer(kernels, e, state.cache, rows, _attention(weights), shape=shape)
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
     return kernels.linear(kernels.norm(last), weights.lm_head)
@@ -336,8 +335,7 @@ def _next_logits(
         state.cache,
         rows,
         _attention(weights),
-        heads=this.heads,
-        section=this.section,
+        shape=this.shape,
     )
     state.draft_hidden[...] = e
     return kernels.linear(kernels.norm(e), weights.lm_head)

@@ -35,6 +35,13 @@ class PagedRows(NamedTuple):
     mrope_positions: Array | None = None  # [T, 3] int32
 
 
+class AttentionShape(NamedTuple):
+    """What a layer's arrays do not tell. section: rotary pairs by coordinate, none without those"""
+
+    heads: int
+    section: tuple[int, ...]
+
+
 class Drawing(NamedTuple):
     """What a token is drawn from beside the logits."""
 
@@ -160,13 +167,13 @@ def attention_layer(
     rows: PagedRows,
     weights: AttentionWeights,
     *,
-    heads: int,
-    section: tuple[int, ...],
+    shape: AttentionShape,
 ) -> None:
     """hidden += attention(norm(hidden)); writes the cache entries of the tokens first."""
     tokens = hidden.shape[0]
     inner = weights.out_proj.shape[1]
     u = kernels.linear(kernels.norm(hidden), weights.qkv_proj)
+    heads, section = shape
     query = _turned(kernels, u[:, :inner].reshape(tokens, heads, -1), rows, section)
     key = _turned(kernels, u[:, inner : 2 * inner].reshape(tokens, heads, -1), rows, section)
     # The projection's key part is not needed any more: with the encoded key in it, entry = [key,

@@ -134,8 +134,7 @@ class Model:
             name=f"layer.{index}",
             step=shape.step,
             constants=self._weights[index],
-            heads=spec.heads,
-            section=spec.mrope_section,
+            shape=layers.AttentionShape(spec.heads, spec.mrope_section),
         )
 
     def verify(
