@@ -263,5 +263,12 @@ def drawn_without_weight(seen: Seen) -> None:
     seen.values["draft_weights"] = weights
 
 
+def optimistic_coordinate(seen: Seen) -> None:
+    seen.need("mrope_positions" in seen.values and seen.detail["is_decode"][0])
+    places = np.array(seen.values["mrope_positions"])
+    places[0, 2] += 1
+    seen.values["mrope_positions"] = places
+
+
 def plus(difference: int) -> Callable[[Any], Any]:
     return lambda old: old + difference

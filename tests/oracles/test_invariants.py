@@ -24,6 +24,7 @@ from damages import (
     held_and_free,
     holder_lost,
     more_than_drafted,
+    optimistic_coordinate,
     other_row,
     plan_entry,
     plus,
@@ -51,6 +52,7 @@ SCENARIOS = (
     "chunked-prefill-backup-token",
     "align-boundary-and-prefix-hit",
     "drawn-drafts",
+    "mrope-text",
 )
 
 
@@ -114,6 +116,7 @@ INPUTS: list[tuple[str, Damage]] = [
     ("I-36", put("values", "accepted", 0, 10)),
     ("I-38", put("detail", "windows", (0, 0), 0)),
     ("I-38", window_twice),
+    ("I-40", optimistic_coordinate),
 ]
 SAMPLED: list[tuple[str, Damage]] = [
     ("I-50", sampled()),

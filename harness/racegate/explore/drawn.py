@@ -15,6 +15,7 @@ from racegate.scenario.spec import (
     EngineSpec,
     Event,
     Gap,
+    Image,
     Preempt,
     Request,
     Rotate,
@@ -115,6 +116,19 @@ def _request(
         seed=pick(1 << 16),
         grammar_modulus=one_of(pick, moduli) if Theme.GRAMMAR in themes else 0,
     )
+
+
+def draw_images(pick: Pick, prompt_len: int) -> tuple[Image, ...]:
+    """None, or one or two in a prompt that holds them."""
+    images: list[Image] = []
+    end = 0
+    for _ in range(pick(3)):
+        grid = one_of(pick, ((1, 1, 2), (1, 2, 2), (2, 1, 1), (1, 2, 3), (2, 2, 2)))
+        image = Image(start=end + pick(3), grid=grid)
+        if image.start + image.tokens < prompt_len:
+            images.append(image)
+            end = image.start + image.tokens
+    return tuple(images)
 
 
 def _max_tokens(pick: Pick, themes: Themes, most: int) -> int:

@@ -12,7 +12,7 @@ from random import Random
 
 import msgspec
 
-from racegate.explore.drawn import draw_events, draw_requests
+from racegate.explore.drawn import draw_events, draw_images, draw_requests
 from racegate.explore.swarm import Pick, Theme, Themes, draw_themes, one_of
 from racegate.history.schedule import FORCED, Hold, Schedule
 from racegate.scenario.spec import (
@@ -25,6 +25,7 @@ from racegate.scenario.spec import (
     ModelSpec,
     Numerics,
     Planning,
+    Request,
     Scenario,
     Zeroing,
 )
@@ -63,13 +64,15 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     model = _model(pick, themes, engine.drafter)
     requests = draw_requests(pick, themes, engine, vocab_size=model.vocab_size)
     events = draw_events(pick, themes, engine, requests)
+    engine = _with_late_drafters(pick, engine)
+    model = _with_coordinates(pick, model)
     return Scenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=_with_late_drafters(pick, engine),
-        requests=requests,
+        engine=engine,
+        requests=_with_images(pick, model, engine, requests),
         events=events,
     )
 
@@ -142,6 +145,25 @@ def _with_late_drafters(pick: Pick, engine: EngineSpec) -> EngineSpec:
     if isinstance(drafts, DraftSampling):
         return msgspec.structs.replace(engine, draft_sampling=drafts)
     return msgspec.structs.replace(engine, drafter=drafts)
+
+
+def _with_coordinates(pick: Pick, model: ModelSpec) -> ModelSpec:
+    """Picked as late: a section for the two pairs of a head, or none."""
+    if LayerKind.ATTENTION not in model.layers:
+        return model
+    section = one_of(pick, ((), (), (1, 1, 0), (0, 1, 1)))
+    return msgspec.structs.replace(model, mrope_section=section)
+
+
+def _with_images(
+    pick: Pick, model: ModelSpec, engine: EngineSpec, requests: tuple[Request, ...]
+) -> tuple[Request, ...]:
+    if not model.has_mrope or engine.cache_mode.has_columns:
+        return requests
+    return tuple(
+        msgspec.structs.replace(request, images=draw_images(pick, len(request.prompt)))
+        for request in requests
+    )
 
 
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:

@@ -103,6 +103,9 @@ def _simpler_scenarios(scenario: Scenario) -> Iterator[Scenario]:
             requests = (*scenario.requests[:index], simpler, *scenario.requests[index + 1 :])
             yield msgspec.structs.replace(scenario, requests=requests)
     yield from _simpler_engines(scenario)
+    if scenario.model.has_mrope:
+        model = msgspec.structs.replace(scenario.model, mrope_section=())
+        yield msgspec.structs.replace(scenario, model=model)
 
 
 def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:
@@ -138,6 +141,8 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
         yield other(stop_token=None)
     if request.grammar_modulus:
         yield other(grammar_modulus=0)
+    for index in range(len(request.images)):
+        yield other(images=request.images[:index] + request.images[index + 1 :])
     for length in _smaller(len(request.prompt), 1):
         yield other(prompt=request.prompt[:length])
     for tokens in _smaller(request.max_tokens, 1):

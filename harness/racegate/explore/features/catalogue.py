@@ -16,6 +16,7 @@ from racegate.explore.features.settings import (
     DRAFTED_MORE,
     DRAWN,
     GRAPHS,
+    IMAGES,
     OFFLOAD,
     SETTINGS,
     WIDE_CHUNKS,
@@ -198,6 +199,25 @@ HAPPENINGS = (
         "a drafter looks past the end, and the plan must not",
         steps.is_clipped,
         DRAFTED,
+    ),
+    # Coordinates.
+    counted(
+        "coordinates corrected",
+        "mrope_drifts",
+        "positions are corrected, and what stands beside them may not be",
+        DRAFTED | BEHIND | IMAGES,
+    ),
+    happening(
+        "chunk ends within an image",
+        "the next chunk begins where no coordinate is the position plus anything",
+        steps.ends_within_image,
+        IMAGES,
+    ),
+    happening(
+        "drafts behind an image",
+        "a coordinate that is taken for a position names another token",
+        steps.drafts_behind_image,
+        DRAFTED | IMAGES,
     ),
     # Steps without requests.
     counted("gap", "gaps", "a request is not scheduled: its row leaves and comes back"),

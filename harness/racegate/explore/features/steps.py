@@ -239,3 +239,20 @@ def fills_graph(facts: Facts) -> bool:
 def replays_sizes(facts: Facts) -> bool:
     """Graphs of two sizes are replayed in one run."""
     return len({step.replayed for step in facts.steps if step.replayed}) > 1
+
+
+def ends_within_image(facts: Facts) -> bool:
+    """A chunk of a prompt has some tokens of an image, and the next one the others."""
+    images = {request.name: request.images for request in facts.scenario.requests}
+    return any(
+        image.start < e.computed + e.tokens < image.start + image.tokens
+        for step in facts.steps
+        for e in step.entries
+        for image in images[e.request]
+    )
+
+
+def drafts_behind_image(facts: Facts) -> bool:
+    """A request with an image verifies drafts."""
+    shown = {request.name for request in facts.scenario.requests if request.images}
+    return any(e.drafts and e.request in shown for step in facts.steps for e in step.entries)
