@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from racegate.scenario.spec import CacheMode, EngineSpec
 
 NULL_BLOCK = 0
-Key = tuple[int, ...]
+Key = tuple[Hashable, ...]
 
 
 def cdiv(a: int, b: int) -> int:
@@ -135,7 +135,7 @@ class Blocks:
                     pool.release(block)
             table.clear()
 
-    def hit(self, tokens: Sequence[int]) -> Hit:
+    def hit(self, tokens: Sequence[Hashable]) -> Hit:
         """The longest published prefix that leaves at least one token to compute."""
         if not self._align:
             return NO_HIT
@@ -149,14 +149,14 @@ class Blocks:
                 return Hit(length, tuple(b for b in attention if b is not None), (state,))
         return NO_HIT
 
-    def publish(self, tables: Tables, tokens: Sequence[int], boundary: int) -> None:
+    def publish(self, tables: Tables, tokens: Sequence[Hashable], boundary: int) -> None:
         """Publishes the state at a boundary, and the attention blocks up to it."""
         column = boundary // self._engine.state_interval - 1
         self.state.publish(tables.state[column], tuple(tokens[: boundary + 1]))
         for index, key in self._attention_keys(tokens, boundary):
             self.attention.publish(tables.attention[index], key)
 
-    def _attention_keys(self, tokens: Sequence[int], end: int) -> list[tuple[int, Key]]:
+    def _attention_keys(self, tokens: Sequence[Hashable], end: int) -> list[tuple[int, Key]]:
         """Table index and key of the attention blocks that end at or before `end`.
 
         A key has one token more than its block ends with: the drafter's last entry depends on it.

@@ -181,7 +181,7 @@ class Scheduler:
     def _admit(self, tracked: Tracked, budget: int) -> int:
         """Makes a waiting request run; its tokens, or 0 if it cannot run yet."""
         tokens = tracked.tokens
-        hit = self._hit(tokens)
+        hit = self._hit(tracked)
         n = min(len(tokens) - hit.length, self._engine.prefill_chunk_max, budget)
         n = self._split(len(tokens), hit.length, n)
         tables = self.blocks.admit(hit, hit.length + n) if n > 0 else None
@@ -192,11 +192,11 @@ class Scheduler:
         self.running.append(tracked)
         return n
 
-    def _hit(self, tokens: tuple[int, ...]) -> Hit:
+    def _hit(self, tracked: Tracked) -> Hit:
         """The longest prefix of the tokens that is published, or saved."""
         if self._cache_mode is CacheMode.OFFLOAD:
-            return Hit(self.store.longest(tokens))
-        return self.blocks.hit(tokens)
+            return Hit(self.store.longest(tracked.key))
+        return self.blocks.hit(tracked.key)
 
     def _advance(self, tracked: Tracked, n: int, step: int) -> Entry:
         """Counts the planned tokens as computed, and their drafts as accepted."""
@@ -276,10 +276,10 @@ class Scheduler:
         if boundary is None or boundary >= tracked.length:
             return
         if self._cache_mode is CacheMode.ALIGN:
-            self.blocks.publish(tracked.tables, tracked.tokens, boundary)
+            self.blocks.publish(tracked.tables, tracked.key, boundary)
         # Of a chunk the boundary is its very end.
         elif self._cache_mode is CacheMode.OFFLOAD and result.entry.chunk:
-            self.store.save(tracked.tokens, boundary)
+            self.store.save(tracked.key, boundary)
 
 
 def boundary_of(result: Result, interval: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from racegate_reference.blocks import Key
 
@@ -23,11 +23,11 @@ class Store:
         """The keys in the order in which they came in."""
         return tuple(self._keys)
 
-    def save(self, tokens: Sequence[int], boundary: int) -> None:
+    def save(self, tokens: Sequence[Hashable], boundary: int) -> None:
         """Saves the prefix of `boundary` tokens, of which `tokens` has at least one more."""
         self._keys.setdefault(tuple(tokens[: boundary + 1]))
 
-    def longest(self, tokens: Sequence[int]) -> int:
+    def longest(self, tokens: Sequence[Hashable]) -> int:
         """The length of the longest saved prefix that leaves a token to compute, or 0."""
         interval = self._interval
         for length in range((len(tokens) - 1) // interval * interval, 0, -interval):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from racegate.scenario.spec import Request
-from racegate_reference.blocks import Tables
+from racegate_reference.blocks import Key, Tables
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +40,16 @@ class Tracked:
     def tokens(self) -> tuple[int, ...]:
         """Prompt and delivered tokens."""
         return self.request.prompt + tuple(self.delivered)
+
+    @property
+    def key(self) -> Key:
+        """The tokens as keys have them: one of an image with its grid, and its place there."""
+        elements: list[Hashable] = list(self.tokens)
+        for image in self.request.images:
+            for place in range(image.tokens):
+                index = image.start + place
+                elements[index] = (elements[index], image.grid, place)
+        return tuple(elements)
 
     @property
     def length(self) -> int:

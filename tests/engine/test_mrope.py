@@ -14,6 +14,7 @@ from racegate.check.checker import Checker
 from racegate.engine.rows.mrope import coordinates
 from racegate.history.schedule import LATE
 from racegate.scenario.spec import (
+    CacheMode,
     DrafterKind,
     DraftSampling,
     Expect,
@@ -22,6 +23,7 @@ from racegate.scenario.spec import (
     Numerics,
     Planning,
     Preempt,
+    Request,
 )
 from racegate_reference.places import place_of
 from reference_scenarios import request
@@ -58,8 +60,9 @@ def test_coordinates_of_any_chunk_are_those_of_the_definition(
         (Numerics.EXACT, {"planning": Planning.SIDE_STREAM, "draft_sampling": RANDOM}),
         (Numerics.FLOAT32, {"graph_mode": GraphMode.FULL_DECODE, "draft_len_max": 2}),
         (Numerics.EXACT, {"depth": 3, "drafter": DrafterKind.NGRAM, "prefill_chunk_max": 3}),
+        (Numerics.EXACT, {"cache_mode": CacheMode.ALIGN, "draft_sampling": RANDOM}),
     ],
-    ids=["side-stream", "graphs", "chunks"],
+    ids=["side-stream", "graphs", "chunks", "align"],
 )
 def test_beside_everything_else(numerics: Numerics, engine: dict[str, Any]) -> None:
     of = scenario("mrope-moves")
@@ -72,8 +75,38 @@ def test_beside_everything_else(numerics: Numerics, engine: dict[str, Any]) -> N
     )
     result = Checker(turned).run(schedule=LATE)
     assert result.findings == ()
-    assert result.stats.exercised["mrope_drifts"] > 0
+    # With columns the host waits for the counts: its coordinates are never ahead.
+    drifts = result.stats.exercised["mrope_drifts"]
+    assert (drifts > 0) != turned.engine.cache_mode.has_columns
     assert result.stats.exercised["preemptions"] > 0
+
+
+@pytest.mark.parametrize("cache_mode", [CacheMode.ALIGN, CacheMode.OFFLOAD])
+def test_a_prefix_with_another_grid_is_another_prefix(cache_mode: CacheMode) -> None:
+    """Four requests of the same tokens: the third has the image of the first, the last has none."""
+    of = scenario("mrope-moves")
+    prompt = tuple(range(20))
+    grids: tuple[tuple[int, int, int], ...] = ((1, 2, 4), (1, 4, 2), (1, 2, 4))
+    requests = [
+        Request(
+            name=name,
+            arrive=arrive,
+            prompt=prompt,
+            max_tokens=4,
+            images=tuple(Image(start=1, grid=grid) for grid in grids[place : place + 1]),
+        )
+        for place, (name, arrive) in enumerate([("A", 0), ("B", 12), ("C", 24), ("D", 36)])
+    ]
+    turned = msgspec.structs.replace(
+        of,
+        engine=msgspec.structs.replace(of.engine, cache_mode=cache_mode),
+        requests=tuple(requests),
+        events=(),
+        expect=Expect(),
+    )
+    result = Checker(turned).run(schedule=LATE)
+    assert result.findings == ()
+    assert result.stats.exercised["prefix_hits"] == 1
 
 
 def test_text_is_what_it_is_without_coordinates() -> None:

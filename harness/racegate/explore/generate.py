@@ -72,7 +72,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         steps_max=STEPS_MAX,
         model=model,
         engine=engine,
-        requests=_with_images(pick, model, engine, requests),
+        requests=_with_images(pick, model, requests),
         events=events,
     )
 
@@ -156,9 +156,9 @@ def _with_coordinates(pick: Pick, model: ModelSpec) -> ModelSpec:
 
 
 def _with_images(
-    pick: Pick, model: ModelSpec, engine: EngineSpec, requests: tuple[Request, ...]
+    pick: Pick, model: ModelSpec, requests: tuple[Request, ...]
 ) -> tuple[Request, ...]:
-    if not model.has_mrope or engine.cache_mode.has_columns:
+    if not model.has_mrope:
         return requests
     return tuple(
         msgspec.structs.replace(request, images=draw_images(pick, len(request.prompt)))

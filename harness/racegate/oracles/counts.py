@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import EngineResult
 from racegate.oracles.invariants import Violation
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.spec import CacheMode, Image, Scenario
 
 INVARIANT = "I-68"
 # Of these the observations show every one.
@@ -75,6 +75,7 @@ class _History:
         self._has_columns = scenario.engine.cache_mode.has_columns
         self._interval = scenario.engine.state_interval
         self._prompts = {request.name: request.prompt for request in scenario.requests}
+        self._images = {request.name: request.images for request in scenario.requests}
         self._constrained = {r.name for r in scenario.requests if r.grammar_modulus}
         self._plans: dict[int, Observation] = {}
         self._discarded: dict[int, set[str]] = {}
@@ -82,7 +83,7 @@ class _History:
         self._rows: tuple[int, Mapping[str, int]] = (-1, {})
         self._delivered: dict[str, tuple[int, ...]] = {}
         self._admitted: set[tuple[str, int]] = set()
-        self._saved: set[tuple[int, ...]] = set()
+        self._saved: set[tuple[tuple[int, ...], tuple[Image, ...]]] = set()
         self._ended: set[str] = set()
 
     def add(self, seen: Observation) -> None:
@@ -122,17 +123,17 @@ class _History:
             self.counts["row_moves"] += sum(before[name] != rows[name] for name in stayed)
         self._rows = (seen.step, rows)
         if self._is_offload:
+            ends = {name: seen.detail["chunk_end"][rows[name]] for name in discarded}
             self._saved |= {
-                prefix
-                for name in discarded
-                if (prefix := self._prefix(name, seen.detail["chunk_end"][rows[name]]))
+                self._prefix(name, end) for name, end in ends.items() if end % self._interval == 0
             }
             self.counts["saves"] = len(self._saved)
 
-    def _prefix(self, name: str, end: int) -> tuple[int, ...]:
-        """What a prefill chunk completes, and the token behind it; nothing if it is not kept."""
+    def _prefix(self, name: str, end: int) -> tuple[tuple[int, ...], tuple[Image, ...]]:
+        """What a prefill chunk completes, the token behind it, and the images up to there."""
         tokens = (*self._prompts[name], *self._delivered.get(name, ()))
-        return tokens[: end + 1] if end % self._interval == 0 else ()
+        images = tuple(image for image in self._images[name] if image.start <= end)
+        return tokens[: end + 1], images
 
     def _processed(self, seen: Observation) -> None:
         plan = self._plans.pop(seen.step, None)

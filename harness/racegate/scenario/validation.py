@@ -208,11 +208,6 @@ def _validate_images(request: Request, scenario: Scenario, path: str, require: R
         path,
         "need a model with three-dimensional positions: give model.mrope_section",
     )
-    require(
-        not images or not scenario.engine.cache_mode.has_columns,
-        path,
-        "need cache_mode none: prefixes are found again by their tokens alone",
-    )
     free = 0
     for index, image in enumerate(images):
         require(

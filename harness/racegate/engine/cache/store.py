@@ -1,7 +1,7 @@
 """Cache mode offload: prefixes go to host memory and come back on streams of their own. DEFINITION
 section 5, offload; docs/mechanism.md#columns.
 
-The store is addressed by content: what a prefix holds follows from its tokens. The scheduler says
+The store is addressed by content: what a prefix holds follows from its key. The scheduler says
 which prefixes are there to be hit; what was saved for a request that then fell is kept all the
 same.
 """
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from racegate.device.protocol import DeviceBuffer, HostBuffer
 from racegate.engine.cache.pools import Pools
 from racegate.engine.state import edges
+from racegate.engine.state.blocks import Key, keyed
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
-
-Key = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,7 @@ class PrefixStore:
         self._saved = device.event("prefix_saved")
         self._blocks_ready = device.event("blocks_ready")
         self._loaded = device.event("prefix_loaded")
+        self._images = {request.name: request.images for request in setup.scenario.requests}
         self._prefixes: dict[Key, dict[str, HostBuffer]] = {}
 
     def release_blocks(self, step: int) -> None:
@@ -81,7 +81,8 @@ class PrefixStore:
         )
         for entry in hits:
             assert entry.known_tokens is not None
-            saved = self._prefixes[entry.known_tokens[: entry.loaded + 1]]
+            key = keyed(entry.known_tokens, self._images[entry.request])
+            saved = self._prefixes[key[: entry.loaded + 1]]
             for held in self._held(entry, entry.loaded):
                 self._device.upload_blocks(
                     self._load_stream,
@@ -115,7 +116,7 @@ class PrefixStore:
         """The prefix that an entry completes and the token behind it; nothing if it does not."""
         end = entry.computed + entry.tokens
         is_kept = entry.is_discarded and end % self._engine.state_interval == 0
-        return tokens[: end + 1] if is_kept else ()
+        return keyed(tokens, self._images[entry.request])[: end + 1] if is_kept else ()
 
     def _save(self, entry: PlanEntry, length: int, step: int) -> dict[str, HostBuffer]:
         saved = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from racegate.engine.state.blocks import NULL_BLOCK, BlockPool
+from racegate.engine.state.blocks import NULL_BLOCK, BlockPool, Key, keyed
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.sizes import ceil_div
 from racegate.engine.state.tracked import Tracked
@@ -21,7 +21,7 @@ class BlockTables:
         self._reserved = reserved
         self._has_columns = engine.cache_mode.has_columns
         self._is_offload = engine.cache_mode is CacheMode.OFFLOAD
-        self._saved: dict[tuple[int, ...], None] = {}
+        self._saved: dict[Key, None] = {}
         self.attention = BlockPool(engine.blocks)
         self.state = BlockPool(engine.state_blocks)
 
@@ -55,7 +55,7 @@ class BlockTables:
 
     def _is_known(self, tracked: Tracked, length: int) -> bool:
         if self._is_offload:
-            return tuple(tracked.tokens[: length + 1]) in self._saved
+            return _key(tracked)[: length + 1] in self._saved
         return self._hit_blocks(tracked, length) is not None
 
     def admit(self, tracked: Tracked, tokens: int) -> bool:
@@ -98,16 +98,16 @@ class BlockTables:
         boundary = end // self._engine.state_interval * self._engine.state_interval
         if boundary <= end - stayed or not (entry.is_decode or boundary == end):
             return
-        tokens = tuple(tracked.tokens)
+        key = _key(tracked)
         if self._is_offload:
             if entry.is_discarded:
-                self._saved.setdefault(tokens[: boundary + 1])
+                self._saved.setdefault(key[: boundary + 1])
             return
         column = boundary // self._engine.state_interval - 1
-        self.state.publish(tokens[: boundary + 1], tracked.state_blocks[column])
+        self.state.publish(key[: boundary + 1], tracked.state_blocks[column])
         size = self._engine.block_size
         for index in range(boundary // size):
-            self.attention.publish(tokens[: (index + 1) * size + 1], tracked.blocks[index])
+            self.attention.publish(key[: (index + 1) * size + 1], tracked.blocks[index])
 
     def release(self, tracked: Tracked) -> None:
         """Gives all blocks of a request back."""
@@ -127,12 +127,17 @@ class BlockTables:
 
     def _hit_blocks(self, tracked: Tracked, length: int) -> tuple[list[int], int] | None:
         """Published attention blocks and the state block of a prefix of `length` tokens."""
-        tokens = tuple(tracked.tokens)
-        state_block = self.state.find(tokens[: length + 1])
+        key = _key(tracked)
+        state_block = self.state.find(key[: length + 1])
         if state_block is None:
             return None
         size = self._engine.block_size
-        shared = [self.attention.find(tokens[: end + 1]) for end in range(size, length + 1, size)]
+        shared = [self.attention.find(key[: end + 1]) for end in range(size, length + 1, size)]
         if any(block is None for block in shared):
             return None
         return [block for block in shared if block is not None], state_block
+
+
+def _key(tracked: Tracked) -> Key:
+    """Whose beginnings are the keys of a request's prefixes."""
+    return keyed(tracked.tokens, tracked.request.images)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
+from racegate.scenario.spec import Image
+
 NULL_BLOCK = 0
 
-Key = tuple[int, ...]  # the tokens a published block's content depends on
+Key = tuple[Hashable, ...]  # what a published block's content depends on
+
+
+def keyed(tokens: Sequence[int], images: Sequence[Image]) -> Key:
+    """Tokens as keys have them: one of an image with its grid, and its place there."""
+    elements: list[Hashable] = list(tokens)
+    for image in images:
+        of_image = tokens[image.start : image.start + image.tokens]
+        for place, token in enumerate(of_image):
+            elements[image.start + place] = (token, image.grid, place)
+    return tuple(elements)
 
 
 class PoolView(msgspec.Struct, frozen=True, gc=False):

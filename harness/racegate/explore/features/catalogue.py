@@ -16,13 +16,14 @@ from racegate.explore.features.settings import (
     DRAFTED_MORE,
     DRAWN,
     GRAPHS,
-    IMAGES,
+    MROPE,
     OFFLOAD,
     SETTINGS,
     WIDE_CHUNKS,
     Feature,
     counted,
     happening,
+    only,
 )
 
 HAPPENINGS = (
@@ -205,19 +206,19 @@ HAPPENINGS = (
         "coordinates corrected",
         "mrope_drifts",
         "positions are corrected, and what stands beside them may not be",
-        DRAFTED | BEHIND | IMAGES,
+        DRAFTED | BEHIND | MROPE | only(cache_mode="none"),
     ),
     happening(
         "chunk ends within an image",
         "the next chunk begins where no coordinate is the position plus anything",
         steps.ends_within_image,
-        IMAGES,
+        MROPE,
     ),
     happening(
         "drafts behind an image",
         "a coordinate that is taken for a position names another token",
         steps.drafts_behind_image,
-        DRAFTED | IMAGES,
+        DRAFTED | MROPE,
     ),
     # Steps without requests.
     counted("gap", "gaps", "a request is not scheduled: its row leaves and comes back"),

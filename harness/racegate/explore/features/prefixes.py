@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from racegate.explore.features.facts import (
     DELIVERED_ALL,
@@ -11,9 +11,10 @@ from racegate.explore.features.facts import (
     SeenFrame,
     SeenStep,
 )
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.spec import CacheMode, Request
 
-Key = tuple[int, ...]  # the tokens a kept state is known by: those it is of, and the next one
+# The tokens a kept state is known by: those it is of, and the next one. Of an image with its grid.
+Key = tuple[Hashable, ...]
 
 
 def admissions(facts: Facts) -> Iterator[SeenEntry]:
@@ -136,7 +137,7 @@ class _Kept:
         self._interval = facts.scenario.engine.state_interval
         self._decoding = {(e.step, e.request) for e in facts.decoding}
         self._key_of: dict[int, Key] = {}
-        self.tokens: dict[str, Key] = {r.name: r.prompt for r in facts.scenario.requests}
+        self.tokens = {r.name: _with_grids(r) for r in facts.scenario.requests}
         self._prompts = dict(self.tokens)
         self.evicted: set[Key] = set()
         self.decoded: set[Key] = set()
@@ -156,6 +157,15 @@ class _Kept:
     def planned(self, step: SeenStep) -> None:
         for block in self._key_of.keys() - step.published:
             self.evicted.add(self._key_of.pop(block))
+
+
+def _with_grids(request: Request) -> Key:
+    """The prompt, told apart from one of the same tokens in other images."""
+    prompt: list[Hashable] = list(request.prompt)
+    for image in request.images:
+        for place in range(image.start, image.start + image.tokens):
+            prompt[place] = (prompt[place], image.grid, place - image.start)
+    return tuple(prompt)
 
 
 def _admits(facts: Facts, is_it: Callable[[_Kept, int, Key], bool]) -> bool:
