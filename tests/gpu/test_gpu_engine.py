@@ -86,7 +86,8 @@ def hidden_waits_are_errors() -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize(
-    "name", ["steady-mixed-accepts", "mtp-drafter", "drawn-drafts", "graph-uniform-decode"]
+    "name",
+    ["steady-mixed-accepts", "mtp-drafter", "drawn-drafts", "mrope-image", "graph-uniform-decode"],
 )
 def test_steady_decoding_waits_nowhere_unseen(name: str, driver: TorchDriver) -> None:
     judge = judge_on(driver, name, pacing=Pacing.NATURAL)

@@ -51,6 +51,43 @@ def test_the_same_file_is_the_same_scenario() -> None:
     assert read(GOOD) != read(GOOD.replace('title = "t"', 'title = "t"\nseed = 2'))
 
 
+@pytest.mark.parametrize(
+    ("section", "images", "path", "reason"),
+    [
+        ("[2, 2]", "[]", "$.model.mrope_section", "three counts that make 4"),
+        ("[2, 2, 1]", "[]", "$.model.mrope_section", "three counts that make 4"),
+        ("[5, 0, -1]", "[]", "$.model.mrope_section", "three counts that make 4"),
+        ("[]", "[{ start = 0, grid = [1, 1, 1] }]", "$.requests[0].images", "model.mrope_section"),
+        (
+            "[2, 1, 1]",
+            "[{ start = 0, grid = [1, 0, 1] }]",
+            "$.requests[0].images[0].grid",
+            "each 1..",
+        ),
+        (
+            "[2, 1, 1]",
+            "[{ start = 1, grid = [1, 1, 1] }, { start = 1, grid = [1, 1, 1] }]",
+            "$.requests[0].images[1].start",
+            "2 at least",
+        ),
+        (
+            "[2, 1, 1]",
+            "[{ start = 1, grid = [1, 3, 1] }]",
+            "$.requests[0].images[0]",
+            "the prompt's last one is text",
+        ),
+    ],
+)
+def test_coordinates_that_cannot_be_say_why(
+    section: str, images: str, path: str, reason: str
+) -> None:
+    text = GOOD.replace("max_tokens = 3", f"max_tokens = 3\nimages = {images}")
+    with pytest.raises(ScenarioError) as error:
+        read(f"{text}\n[model]\nhead_size = 8\nmrope_section = {section}\n")
+    assert error.value.path == path
+    assert reason in error.value.reason
+
+
 def test_a_shared_prefix_is_shared() -> None:
     more = '[[requests]]\nname = "B"\nprompt_len = 6\nshares = "A"\nshares_tokens = 3\n'
     scenario = read(GOOD + more)

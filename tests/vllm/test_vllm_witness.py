@@ -16,7 +16,7 @@ from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all, scenario_paths
-from racegate.scenario.spec import Preempt, Request, Scenario
+from racegate.scenario.spec import Image, Preempt, Request, Scenario
 from racegate.vllm import replay as vllm_replay
 from racegate.vllm.judge import Cell, EngineVerdict, cannot_run, judge, judge_under
 from racegate.vllm.search import Effect
@@ -159,6 +159,7 @@ def test_a_scenario_that_cannot_be_run_says_why() -> None:
         ({"temperature": 0.5}, "sampled at more than"),
         ({"grammar_modulus": 3}, "a grammar that forbids"),
         ({"stop_after": 1}, "stop token"),
+        ({"images": (Image(start=0, grid=(1, 1, 1)),)}, "has images"),
         ({"max_tokens": 512}, "longer than 512"),
     ],
 )

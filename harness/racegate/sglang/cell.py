@@ -41,6 +41,8 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True):
         for request in scenario.requests:
             if request.temperature or request.grammar_modulus:
                 return f"request {request.name} samples at random or under a grammar"
+            if request.images:
+                return f"request {request.name} has images"
             if request.stop_after is not None or request.stop_token is not None:
                 return f"request {request.name} has a stop token"
             if len(request.prompt) + request.max_tokens > TOKENS_MAX:

@@ -173,6 +173,8 @@ def cannot_run(scenario: Scenario) -> str:
             return f"request {request.name} is sampled at more than {TEMPERATURE_MAX}"
         if request.grammar_modulus and not all(step % request.grammar_modulus for step in STEPS):
             return f"request {request.name} has a grammar that forbids what the model says"
+        if request.images:
+            return f"request {request.name} has images"
         if request.stop_after is not None or request.stop_token is not None:
             return f"request {request.name} has a stop token"
         if len(request.prompt) + request.max_tokens > TOKENS_MAX:
