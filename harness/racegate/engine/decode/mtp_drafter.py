@@ -122,13 +122,7 @@ class MtpDrafter:
         ]
         self._shape = AttentionShape(spec.heads, spec.mrope_section)
         self._passes = [
-            DraftPass(
-                column,
-                start,
-                self._shape,
-                engine.block_size,
-                engine.model_len_max,
-            )
+            DraftPass(column, start, self._shape, engine.block_size, engine.model_len_max)
             for column in range(1, sizes.drafts)
         ]
         self._first: Kernel = _drawn_first if engine.draws_drafts else _mtp_first
@@ -147,7 +141,6 @@ class MtpDrafter:
 
     def _first_pass(self, view: StepView, outputs: StepOutputs) -> None:
         inputs, work, shape = self._setup.inputs, self._setup.work, view.shape
-        spec = self._setup.scenario.model
         self._setup.kernels.launch_kernel(
             self._first,
             {
@@ -159,7 +152,7 @@ class MtpDrafter:
                 "seq_lens": reads(work.seq_lens, shape.rows),
                 "positions": reads(work.positions, shape.tokens),
                 "slot_mapping": reads(work.slot_mapping, shape.tokens),
-                **mrope_uses(spec, work, shape.tokens),
+                **mrope_uses(self._setup.scenario.model, work, shape.tokens),
                 "cache": updates(self.cache, mask=shape.blocks),
                 "draft_hidden": writes(work.draft_hidden, shape.rows),
                 "drafts": writes(outputs.drafts, shape.rows, own=view.owners),
@@ -329,14 +322,7 @@ def _next_logits(
         # A row that drafts is behind its prompt's last token: all coordinates grow by 1.
         places = places[inside(base.last_index, places)] + this.column
     rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots, places)
-    attention_layer(
-        kernels,
-        e,
-        state.cache,
-        rows,
-        _attention(weights),
-        shape=this.shape,
-    )
+    attention_layer(kernels, e, state.cache, rows, _attention(weights), shape=this.shape)
     state.draft_hidden[...] = e
     return kernels.linear(kernels.norm(e), weights.lm_head)
 

@@ -16,6 +16,8 @@ Key = tuple[Hashable, ...]  # what a published block's content depends on
 
 def keyed(tokens: Sequence[int], images: Sequence[Image]) -> Key:
     """Tokens as keys have them: one of an image with its grid, and its place there."""
+    if not images:
+        return tuple(tokens)
     elements: list[Hashable] = list(tokens)
     for image in images:
         of_image = tokens[image.start : image.start + image.tokens]

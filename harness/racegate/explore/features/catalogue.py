@@ -202,10 +202,10 @@ HAPPENINGS = (
         DRAFTED,
     ),
     # Coordinates.
-    counted(
+    happening(
         "coordinates corrected",
-        "mrope_drifts",
         "positions are corrected, and what stands beside them may not be",
+        steps.corrects_coordinates,
         DRAFTED | BEHIND | MROPE | only(cache_mode="none"),
     ),
     happening(
