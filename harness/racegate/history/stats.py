@@ -58,12 +58,9 @@ def make_stats(run: Run, *, conflicts: int) -> Stats:
         host_waits=host_waits(run.trace),
         conflicts=conflicts,
         seconds=run.seconds,
-        exercised=counters
-        | {
-            "overlapped_ops": overlapped,
-            "missing_drafts": missing_drafts(run.observations),
-            "mrope_drifts": mrope_drifts(run.observations),
-        },
+        exercised={"mrope_drifts": mrope_drifts(run.observations)}
+        | counters
+        | {"overlapped_ops": overlapped, "missing_drafts": missing_drafts(run.observations)},
     )
 
 
@@ -83,7 +80,7 @@ def missing_drafts(observations: Sequence[Observation]) -> int:
 
 def mrope_drifts(observations: Sequence[Observation]) -> int:
     """How many times the host's three-dimensional positions of a row were ahead: only the device
-    knows while the engine runs. An engine in another process does not tell.
+    knows while the engine runs. An engine in another process counts for itself.
     """
     return sum(
         int(np.count_nonzero(seen.detail["computed_host"] != seen.values["computed"]))
