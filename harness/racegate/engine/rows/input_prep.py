@@ -80,9 +80,16 @@ class InputPrep:
         self._put(view, inputs.is_decode, view.is_decode)
         index = logit_index(view, drafts_max=self._setup.sizes.drafts)
         self._put(view, inputs.logit_index, index)
-        if self._setup.scenario.model.has_mrope:
-            self._put(view, inputs.mrope_host, mrope_host(view, computed, self._images))
+        self.stage_coordinates(view, computed)
         return Sources(computed=computed_source, count=answer.count_source)
+
+    def stage_coordinates(self, view: StepView, computed: np.ndarray) -> None:
+        """Three-dimensional positions, if the model turns by them. computed: [R] int32, the host's
+        counts
+        """
+        if self._setup.scenario.model.has_mrope:
+            host = mrope_host(view, computed, self._images)
+            self._put(view, self._setup.inputs.mrope_host, host)
 
     def stage_drafting(self, view: StepView, prev: PrevStep, *, targets: np.ndarray) -> None:
         """Host side of the drafter, and of what the device is told of the previous step.
