@@ -14,6 +14,10 @@ FORKED = "processes forked by the program (what they do)"
 STARTED = "processes started by the program (they have no GPU, and nobody watches them)"
 _EVENTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.spawn", "os.system", "os.exec"})
 
+# What `ctypes.util.find_library` asks, which many packages call when they are imported: it prints
+# the linker's cache.
+_LOOK_UP = ["/sbin/ldconfig", "-p"]
+
 
 def track_processes(session: Session, hush: Callable[[], None]) -> None:
     """From now on. hush: the native runtime asks nothing of a forked child's Python any more."""
@@ -28,7 +32,7 @@ def track_processes(session: Session, hush: Callable[[], None]) -> None:
     os.register_at_fork(before=before_fork, after_in_child=after_fork)
 
     def seen(event: str, args: tuple[Any, ...]) -> None:
-        if event in _EVENTS and not session.is_over:
+        if event in _EVENTS and not session.is_over and args[1:2] != (_LOOK_UP,):
             session.not_seen[STARTED] += 1
 
     sys.addaudithook(seen)
