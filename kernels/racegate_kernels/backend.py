@@ -51,6 +51,12 @@ from racegate_kernels.rejection_verify import rejection_verify_eager, rejection_
 from racegate_kernels.rotary import rotary_eager, rotary_triton
 from racegate_kernels.scripted_draft import scripted_draft_eager, scripted_draft_triton
 from racegate_kernels.slot_mapping import slot_mapping_eager, slot_mapping_triton
+from racegate_kernels.slot_rows import (
+    gather_rows_eager,
+    gather_rows_triton,
+    scatter_rows_eager,
+    scatter_rows_triton,
+)
 from racegate_kernels.state_migration import (
     boundary_plan_eager,
     boundary_plan_triton,
@@ -106,6 +112,8 @@ class Backend:
     migrate_states: Kernel
     migrate_windows: Kernel
     boundary_plan: Kernel
+    gather_rows: Kernel
+    scatter_rows: Kernel
 
 
 EAGER = Backend(
@@ -145,6 +153,8 @@ EAGER = Backend(
     migrate_states=migrate_states_eager,
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
+    gather_rows=gather_rows_eager,
+    scatter_rows=scatter_rows_eager,
 )
 
 
@@ -188,4 +198,6 @@ def triton_backend() -> Backend:
         migrate_states=migrate_states_triton,
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,
+        gather_rows=gather_rows_triton,
+        scatter_rows=scatter_rows_triton,
     )

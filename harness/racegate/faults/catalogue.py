@@ -12,6 +12,7 @@ from racegate.faults import (
     halffixes,
     lifecycle,
     rows,
+    slots,
     staging,
     states,
     streams,
@@ -31,6 +32,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "states": states.FAULTS,
     "graphs": graphs.FAULTS,
     "lifecycle": lifecycle.FAULTS,
+    "slots": slots.FAULTS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

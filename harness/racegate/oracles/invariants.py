@@ -142,6 +142,8 @@ def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 def _i21(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """A block table row is the request's list, then null; rows of nobody are null."""
     for table, blocks in (("block_table", "blocks"), ("state_table", "state_blocks")):
+        if table not in seen.detail:
+            continue  # in slots the device lays its rows out
         pinned = seen.detail[table]
         for row, name in enumerate(seen.values["rows"]):
             known = seen.detail[blocks][name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,11 +30,15 @@ class Memory:
 class Preparation:
     """How a step was prepared. prev: what it looked back at; row_of: the batch.
 
+    tables: [R, C] int32 each, the host's block tables by row, where it has them
+    slots: of each row, where there are slots
     backup, targets: [R] int32, backup tokens and accept targets
     """
 
     prev: PrevStep
     row_of: Mapping[str, int]
+    tables: Callable[[], Mapping[str, np.ndarray]]
+    slots: tuple[int, ...]
     backup: np.ndarray
     targets: np.ndarray
 

@@ -99,7 +99,7 @@ class RecordingProbe:
         self._computed_host = np.array([state.computed for state in view.states])
         self._backup = preparation.backup
         threshold = 1 + self._engine.draft_len_max
-        detail = prepared_detail(view, preparation, self._memory.inputs, threshold=threshold)
+        detail = prepared_detail(view, preparation, threshold=threshold)
         values = {
             "rows": view.rows,
             "discarded": view.discarded != 0,
