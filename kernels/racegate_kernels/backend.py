@@ -19,6 +19,7 @@ from racegate_kernels.accepted_count import (
 from racegate_kernels.argmax import argmax_eager, argmax_triton
 from racegate_kernels.attention_gate import attention_gate_eager, attention_gate_triton
 from racegate_kernels.cache_write import cache_write_eager, cache_write_triton
+from racegate_kernels.column_plan import column_plan_eager, column_plan_triton
 from racegate_kernels.conv_update import conv_update_eager, conv_update_triton
 from racegate_kernels.count_correction import (
     correct_computed_eager,
@@ -112,6 +113,7 @@ class Backend:
     migrate_states: Kernel
     migrate_windows: Kernel
     boundary_plan: Kernel
+    column_plan: Kernel
     gather_rows: Kernel
     scatter_rows: Kernel
 
@@ -153,6 +155,7 @@ EAGER = Backend(
     migrate_states=migrate_states_eager,
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
+    column_plan=column_plan_eager,
     gather_rows=gather_rows_eager,
     scatter_rows=scatter_rows_eager,
 )
@@ -198,6 +201,7 @@ def triton_backend() -> Backend:
         migrate_states=migrate_states_triton,
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,
+        column_plan=column_plan_triton,
         gather_rows=gather_rows_triton,
         scatter_rows=scatter_rows_triton,
     )

@@ -84,7 +84,15 @@ def make_runner(
         draft_weights=draft_weights,
         drafter=drafter,
     )
-    probe.attach(Memory(inputs=inputs, work=work, model=model, draft_cache=drafter.cache))
+    probe.attach(
+        Memory(
+            inputs=inputs,
+            work=work,
+            model=model,
+            draft_cache=drafter.cache,
+            window_table=layout.device_windows(),
+        )
+    )
     return Runner(setup, through, probe=probe)
 
 

@@ -122,16 +122,6 @@ def _validate_layout(scenario: Scenario, require: Require) -> None:
     engine = scenario.engine
     if engine.layout is Layout.ROWS:
         return
-    require(
-        not engine.cache_mode.has_columns,
-        "$.engine.cache_mode",
-        f"{engine.cache_mode} does not combine with layout slots yet: take layout rows, or none",
-    )
-    require(
-        not engine.draws_drafts,
-        "$.engine.draft_sampling",
-        "random does not combine with layout slots yet: take layout rows, or greedy",
-    )
     for index, event in enumerate(scenario.events):
         require(
             not isinstance(event, Rotate),

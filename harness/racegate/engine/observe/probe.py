@@ -18,12 +18,17 @@ from racegate.engine.state.view import PrevStep, StepView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What there is to look at. draft_cache: [B, S, E], the drafter's, if it keeps one."""
+    """What there is to look at.
+
+    draft_cache: [B, S, E], the drafter's, if it keeps one
+    window_table: [R, 1 + K] int32, where only the device knows the running windows
+    """
 
     inputs: Inputs
     work: WorkBuffers
     model: Model
     draft_cache: DeviceBuffer | None
+    window_table: DeviceBuffer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

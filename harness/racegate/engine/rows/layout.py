@@ -44,6 +44,9 @@ class RowLayout:
             return self._cache.align_cache(self.setup, model)
         return FixedColumns(self.setup)
 
+    def device_windows(self) -> None:
+        """The host knows where running states stand."""
+
     def zeroing(self, pools: Pools) -> BlockZeroing:
         """Lists in pinned memory of each step."""
         return self._cache.fresh_blocks(self.setup, pools)

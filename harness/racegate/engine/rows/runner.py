@@ -133,7 +133,7 @@ class Runner:
             targets=targets,
         )
         self._probe.prepared(view, preparation)
-        at.columns.move(view.shape, moves)
+        at.columns.move(view, moves)
 
     def _query(self, view: StepView) -> CountQuery:
         return CountQuery(
@@ -163,6 +163,7 @@ class Runner:
             at.sampling.count_accepted(view, sampled)
             accepted = at.columns.keep_boundaries(view)
             at.count_path.land(step, accepted, rows=view.shape.rows)
+            at.carry.note(accepted)
             self._release_outputs(step)
             outputs = at.sampling.next_tokens(view, sampled)
             at.correction.send(view, outputs)

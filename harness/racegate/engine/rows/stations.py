@@ -10,6 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
+from racegate.device.protocol import DeviceBuffer
+
 from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
@@ -140,6 +142,10 @@ class Correction(Protocol):
 class Carry(Protocol):
     """How the results of a step come to the next one."""
 
+    def note(self, accepted: DeviceBuffer) -> None:
+        """The counts to hand on are issued. accepted: [R] int32"""
+        ...
+
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
         """They are issued, drafts included."""
         ...
@@ -147,6 +153,9 @@ class Carry(Protocol):
 
 class StaysInFlight:
     """They stay where they are, in the step's own row order."""
+
+    def note(self, accepted: DeviceBuffer) -> None:
+        """Counts have a path of their own. accepted: [R] int32"""
 
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
         """The next step reaches them through the previous rows."""
@@ -194,6 +203,10 @@ class Layout(Protocol):
 
     def columns(self, model: Model) -> Columns:
         """Where states stand."""
+        ...
+
+    def device_windows(self) -> DeviceBuffer | None:
+        """[R, 1 + K] int32, the running windows where only the device knows them."""
         ...
 
     def zeroing(self, pools: Pools) -> BlockZeroing:

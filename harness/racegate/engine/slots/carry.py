@@ -4,6 +4,7 @@ host, which never learns them, has nothing to correct.
 
 from __future__ import annotations
 
+from racegate.device.protocol import DeviceBuffer
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.setup import Setup
@@ -14,12 +15,16 @@ class SlotCarry:
     """They go to the slots at the step's end."""
 
     def __init__(self, setup: Setup, memory: SlotMemory) -> None:
-        self._setup = setup
         self._memory = memory
+        self._accepted = setup.work.accepted
+
+    def note(self, accepted: DeviceBuffer) -> None:
+        """The counts with which the next step finds its states. accepted: [R] int32"""
+        self._accepted = accepted
 
     def keep(self, view: StepView, outputs: StepOutputs) -> None:
         """Counts, last tokens and drafts."""
-        self._memory.carry_over(view, outputs, self._setup.work.accepted)
+        self._memory.carry_over(view, outputs, self._accepted)
 
 
 class NoCorrection:

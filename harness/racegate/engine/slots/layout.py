@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from racegate.device.protocol import DeviceBuffer
 from racegate.engine.cache.align_cache import Columns, FixedColumns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
@@ -12,6 +13,8 @@ from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.stations import LaidOut
 from racegate.engine.slots.carry import NoCorrection, SlotCarry
+from racegate.engine.slots.columns import SlotColumns
+from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.pool import HostPool
 from racegate.engine.slots.prep import SlotPrep
@@ -38,8 +41,16 @@ class SlotLayout:
         return DeviceCounts(self.setup)
 
     def columns(self, model: Model) -> Columns:
-        """States stay in the request's one window."""
+        """The device says where states go."""
+        if self.setup.scenario.engine.cache_mode.has_columns:
+            return SlotColumns(self.setup, model, self._memory)
         return FixedColumns(self.setup)
+
+    def device_windows(self) -> DeviceBuffer | None:
+        """Only the device knows where they stand, if they move."""
+        inputs = self.setup.inputs
+        has_columns = self.setup.scenario.engine.cache_mode.has_columns
+        return inputs.window_table.gpu if has_columns else None
 
     def zeroing(self, pools: Pools) -> BlockZeroing:
         """Lists in the pool."""
@@ -47,7 +58,7 @@ class SlotLayout:
 
     def draft_weights(self) -> DraftWeights:
         """In slots."""
-        raise NotImplementedError
+        return SlotDraftWeights(self.setup, self._memory)
 
     def laid_out(
         self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights

@@ -25,6 +25,8 @@ from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 NULL_SLOT = 0
+# Tables that the host changes: when a request enters, or gets more blocks.
+STAGED = ("block_table", "state_table", "temperature", "seed", "computed", "accepted", "column")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class SlotTables:
     """Device memory by slot, [1 + R_max, ...].
 
     block_table, state_table, temperature, seed: as the host staged them
-    computed, accepted, last_token, drafts: what the last step of the slot's request left
+    computed, accepted, column, last_token, drafts: what the last step of the slot's request left
     """
 
     block_table: DeviceBuffer
@@ -41,6 +43,7 @@ class SlotTables:
     seed: DeviceBuffer
     computed: DeviceBuffer
     accepted: DeviceBuffer
+    column: DeviceBuffer
     last_token: DeviceBuffer
     drafts: DeviceBuffer
 
@@ -65,6 +68,7 @@ class Tables(NamedTuple):
     seed: Array
     computed: Array
     accepted: Array
+    column: Array
     last_token: Array
     drafts: Array
 
@@ -167,9 +171,8 @@ class SlotMemory:
                 for name, (shape, dtype) in _table_shapes(setup.sizes).items()
             }
         )
-        staged = ("block_table", "state_table", "temperature", "seed", "computed", "accepted")
         self.writes = {
-            name: StagedWrites(setup, pool, name, getattr(self.tables, name)) for name in staged
+            name: StagedWrites(setup, pool, name, getattr(self.tables, name)) for name in STAGED
         }
         rows = (setup.sizes.rows,)
         self.slot_of = PooledTwin(pool, device, "slot_of", rows, np.int32)
@@ -222,18 +225,36 @@ class SlotMemory:
     def _mask(self, view: StepView) -> int:
         return mask_of(self.slots if view.rows else (NULL_SLOT,))
 
-    def in_slots(self, name: str, view: StepView, *, expect: Sequence[bool]) -> Use:
+    def keep(self, view: StepView, table: DeviceBuffer, rows: DeviceBuffer, *, name: str) -> None:
+        """Rows of the step go to their slots of a table."""
+        mask, own = self._owned(view)
+        self._setup.kernels.launch_kernel(
+            "scatter_rows",
+            {
+                "table": writes(table, mask=mask, own=own),
+                "slots": reads(self.slot_of.gpu, view.shape.rows),
+                "rows": reads(rows, view.shape.rows),
+            },
+            name=f"keep.{name}",
+            step=view.shape.step,
+        )
+
+    def _owned(self, view: StepView) -> tuple[int, tuple[Owner, ...]]:
+        """The slots of a step's rows, and whose results stand there behind it, by slot."""
+        by_slot = sorted(zip(self.slots, view.owners, strict=True))
+        return mask_of(self.slots), tuple(owner for _, owner in by_slot)
+
+    def in_slots(self, table: DeviceBuffer, view: StepView, *, expect: Sequence[bool]) -> Use:
         """A use of a table that rows reach through slots. expect: which rows mean to find theirs"""
         pairs = zip(expect, self.owners(view), strict=True)
         owners = tuple(owner for is_meant, owner in pairs if is_meant)
-        return reads(getattr(self.tables, name), expect=owners)
+        return reads(table, expect=owners)
 
     def carry_over(self, view: StepView, outputs: StepOutputs, accepted: DeviceBuffer) -> None:
         """The step's results go to the slots. accepted: [R] int32, the counts to hand on"""
         setup, rows, step = self._setup, view.shape.rows, view.shape.step
         inputs, tables = setup.inputs, self.tables
-        by_slot = sorted(zip(self.slots, view.owners, strict=True))
-        mask, own = mask_of(self.slots), tuple(owner for _, owner in by_slot)
+        mask, own = self._owned(view)
         uses: dict[str, Use] = {
             "slot_of": reads(self.slot_of.gpu, rows),
             "query_start": reads(inputs.query_start.gpu, rows + 1),

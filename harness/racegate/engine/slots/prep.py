@@ -79,14 +79,14 @@ class SlotPrep(InputPrep):
         memory.gather(view, "computed", work.computed, expect=True)
         memory.gather(view, "accepted", work.accepted, expect=True)
         self.place(view)
-        goes_on = view.is_decode != 0
+        goes_on = (view.is_decode != 0)[: len(view.rows)]  # none in an idle step
         self.fill_in(
             view,
             TokenSource(
                 rows=memory.token_slots.gpu,
-                next_token=memory.in_slots("last_token", view, expect=goes_on.tolist()),
+                next_token=memory.in_slots(memory.tables.last_token, view, expect=goes_on.tolist()),
                 drafts=memory.in_slots(
-                    "drafts", view, expect=(goes_on & (view.draft_lens > 0)).tolist()
+                    memory.tables.drafts, view, expect=(goes_on & (view.draft_lens > 0)[: len(view.rows)]).tolist()
                 ),
             ),
         )

@@ -26,6 +26,7 @@ class SlotTenants:
         self._counters = setup.counters
         self._memory = memory
         self._parts = parts
+        self._interval = setup.scenario.engine.state_interval
         self._threshold = 1 + sizes.drafts
         self._widths = {"block_table": sizes.columns, "state_table": sizes.state_columns}
         self._specs = {request.name: request for request in setup.scenario.requests}
@@ -63,6 +64,7 @@ class SlotTenants:
 
     def update(self, plan: StepPlan, prev: PrevStep) -> None:
         """Slots and mirrors follow the plan."""
+        self._memory.slots = ()  # an idle step has no rows of requests
         with self._device.action("update_states", step=plan.step):
             for name in (*plan.ended, *plan.preempted):
                 self._leave(name)
@@ -102,6 +104,7 @@ class SlotTenants:
             "seed": spec.seed,
             "computed": entry.computed,
             "accepted": 1,
+            "column": (entry.computed - 1) // self._interval if entry.computed else -1,
         }
         self._memory.enter(name, slot, rows, step=step)
 
