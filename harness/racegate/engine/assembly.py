@@ -26,7 +26,6 @@ from racegate.engine.rows import stations
 from racegate.engine.rows.layout import RowLayout
 from racegate.engine.rows.runner import Runner
 from racegate.engine.slots.layout import SlotLayout
-from racegate.engine.slots.pool import HostPool
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.setup import Setup, make_setup
 from racegate.scenario.spec import CacheMode, Layout, Scenario, Zeroing
@@ -99,8 +98,10 @@ def make_runner(
 def _layout(site: Site, parts: EngineParts) -> stations.Layout:
     if site.scenario.engine.layout is Layout.ROWS:
         return RowLayout(make_setup(*site), parts.rows, cache=parts.cache, decode=parts.decode)
-    pool = HostPool(site.device, places=max(2, site.scenario.engine.depth))
-    return SlotLayout(make_setup(*site, inputs=pool.inputs), parts.rows, pool)
+    pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))
+    return SlotLayout(
+        make_setup(*site, inputs=pool.inputs), parts.slots, rows=parts.rows, pool=pool
+    )
 
 
 def _grammar_masks(setup: Setup, parts: EngineParts) -> GrammarMasks | NoGrammarMasks:

@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
-
 from racegate.engine.cache.align_cache import Columns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools

@@ -51,8 +51,18 @@ class SlotColumns(AlignCache):
 
     def move(self, view: StepView, moves: Moves) -> None:
         """Before the step: the running states go to their new columns, if they do."""
-        inputs, work, rows = self._setup.inputs, self._setup.work, view.shape.rows
         self._memory.gather(view, "column", self._before, expect=True)
+        self.migrate(view)
+        self._memory.keep(view, self._memory.tables.column, self._column, name="column")
+
+    def migrate(self, view: StepView) -> None:
+        """Plans once, before any state is copied: the plan resets the counts of rows that move."""
+        self.plan(view)
+        self.copy_states("migrate", view.shape, self.layers, self.chosen(view.shape))
+
+    def plan(self, view: StepView) -> None:
+        """Where each row's running state goes."""
+        inputs, work, rows = self._setup.inputs, self._setup.work, view.shape.rows
         self._setup.kernels.launch_kernel(
             "column_plan",
             {
@@ -71,8 +81,6 @@ class SlotColumns(AlignCache):
             step=view.shape.step,
             interval=self._interval,
         )
-        self.copy_states("migrate", view.shape, self.layers, self.chosen(view.shape))
-        self._memory.keep(view, self._memory.tables.column, self._column, name="column")
 
     def send_tables(self, shape: BatchShape) -> None:
         """They are there."""

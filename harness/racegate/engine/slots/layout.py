@@ -13,24 +13,24 @@ from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.stations import LaidOut
 from racegate.engine.slots.carry import NoCorrection, SlotCarry
-from racegate.engine.slots.columns import SlotColumns
 from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
+from racegate.engine.slots.parts import SlotParts
 from racegate.engine.slots.pool import HostPool
 from racegate.engine.slots.prep import SlotPrep
 from racegate.engine.slots.tenants import SlotTenants
-from racegate.engine.slots.zeroing import PooledZeroing
 from racegate.engine.state.setup import Setup
 
 
 class SlotLayout:
     """See Layout of `stations`. pool: where the setup's inputs are"""
 
-    def __init__(self, setup: Setup, rows: RowParts, pool: HostPool) -> None:
+    def __init__(self, setup: Setup, parts: SlotParts, *, rows: RowParts, pool: HostPool) -> None:
         self.setup = setup
+        self._parts = parts
         self._rows = rows
         self._pool = pool
-        self._memory = SlotMemory(setup, pool)
+        self._memory = SlotMemory(setup, parts, pool)
 
     def prep(self) -> SlotPrep:
         """Inputs in the pool, and rows gathered from slots."""
@@ -43,7 +43,7 @@ class SlotLayout:
     def columns(self, model: Model) -> Columns:
         """The device says where states go."""
         if self.setup.scenario.engine.cache_mode.has_columns:
-            return SlotColumns(self.setup, model, self._memory)
+            return self._parts.columns(self.setup, model, self._memory)
         return FixedColumns(self.setup)
 
     def device_windows(self) -> DeviceBuffer | None:
@@ -54,7 +54,7 @@ class SlotLayout:
 
     def zeroing(self, pools: Pools) -> BlockZeroing:
         """Lists in the pool."""
-        return PooledZeroing(self.setup, pools, self._pool)
+        return self._parts.zeroing(self.setup, pools, self._pool)
 
     def draft_weights(self) -> DraftWeights:
         """In slots."""
@@ -65,8 +65,8 @@ class SlotLayout:
     ) -> LaidOut:
         """Slots, of which the host knows who has them."""
         return LaidOut(
-            tenants=SlotTenants(self.setup, self._memory, self._rows),
+            tenants=SlotTenants(self.setup, self._memory, self._rows, self._parts),
             guard=self._pool,
             correction=NoCorrection(),
-            carry=SlotCarry(self.setup, self._memory),
+            carry=SlotCarry(self.setup, self._memory, self._parts),
         )

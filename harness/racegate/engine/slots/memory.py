@@ -6,9 +6,9 @@ them where they belong. Slot 0, the null slot, is nobody's: padding rows stand i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike
 from racegate.device.masks import mask_of
 from racegate.device.protocol import DeviceBuffer, Use, reads, writes
 from racegate.engine.slots.pool import HostPool, PooledTwin
-from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.sizes import Sizes
 from racegate.engine.state.view import StepView
@@ -80,38 +79,6 @@ def _clear_slots(kernels: Backend, tables: Tables) -> None:
     kernels.fill(tables.accepted, value=1)
 
 
-class Stepped(NamedTuple):
-    """What a step leaves, by row."""
-
-    slot_of: Array  # [R] int32
-    query_start: Array  # [R + 1] int32
-    draft_lens: Array  # [R] int32
-    computed: Array  # [R] int32, before the step
-    emitted: Array  # [R] int32, tokens; 1 of a discarded row
-    accepted: Array  # [R] int32, the counts to hand on
-    next_token: Array  # [R] int32
-    drafts: Array  # [R, K] int32
-
-
-class Kept(NamedTuple):
-    """Where it goes, by slot. Written."""
-
-    slot_computed: Array  # [S] int32
-    slot_accepted: Array  # [S] int32
-    slot_last_token: Array  # [S] int32
-    slot_drafts: Array  # [S, K] int32
-
-
-def _carry_over(kernels: Backend, stepped: Stepped, kept: Kept) -> None:
-    """Computed counts advance by what stayed; the rest goes as it is."""
-    slots, starts = stepped.slot_of, stepped.query_start
-    stayed = starts[1:] - starts[:-1] - stepped.draft_lens - 1 + stepped.emitted
-    kernels.scatter_rows(kept.slot_computed, slots, stepped.computed + stayed)
-    kernels.scatter_rows(kept.slot_accepted, slots, stepped.accepted)
-    kernels.scatter_rows(kept.slot_last_token, slots, stepped.next_token)
-    kernels.scatter_rows(kept.slot_drafts, slots, stepped.drafts)
-
-
 class StagedWrites:
     """The rows of one table that the host changed since the last step."""
 
@@ -119,7 +86,7 @@ class StagedWrites:
         rows, device = setup.sizes.rows, setup.device
         self._setup = setup
         self._name = name
-        self._table = table
+        self.table = table
         shape = (rows, *table.shape[1:])
         self._rows = PooledTwin(pool, device, f"{name}_rows", shape, table.dtype)
         self._slots = PooledTwin(pool, device, f"{name}_slots", (rows,), np.int32)
@@ -140,7 +107,7 @@ class StagedWrites:
             "scatter_rows",
             {
                 "table": writes(
-                    self._table,
+                    self.table,
                     mask=mask_of(slots),
                     own=tuple(self._staged[slot][1] for slot in slots),
                 ),
@@ -154,13 +121,32 @@ class StagedWrites:
         self._staged.clear()
 
 
+def slot_map(setup: Setup, pool: HostPool) -> PooledTwin:
+    """[R] int32, the slot of each row: in the pool."""
+    return PooledTwin(pool, setup.device, "slot_of", (setup.sizes.rows,), np.int32)
+
+
+class MemoryParts(Protocol):
+    """What of this can be exchanged. See SlotParts."""
+
+    @property
+    def writes(self) -> Callable[[Setup, HostPool, str, DeviceBuffer], StagedWrites]:
+        """How the host changes a table."""
+        ...
+
+    @property
+    def slot_map(self) -> Callable[[Setup, HostPool], PooledTwin]:
+        """Where it writes which slot each row is of."""
+        ...
+
+
 class SlotMemory:
     """The tables, the staged writes of those that the host changes, and who stands in which row.
 
     slots: of each row of the step; written: request -> the step in which its results were written
     """
 
-    def __init__(self, setup: Setup, pool: HostPool) -> None:
+    def __init__(self, setup: Setup, parts: MemoryParts, pool: HostPool) -> None:
         self._setup = setup
         device, count = setup.device, 1 + setup.sizes.rows
         self.tables = SlotTables(
@@ -172,10 +158,10 @@ class SlotMemory:
             }
         )
         self.writes = {
-            name: StagedWrites(setup, pool, name, getattr(self.tables, name)) for name in STAGED
+            name: parts.writes(setup, pool, name, getattr(self.tables, name)) for name in STAGED
         }
         rows = (setup.sizes.rows,)
-        self.slot_of = PooledTwin(pool, device, "slot_of", rows, np.int32)
+        self.slot_of = parts.slot_map(setup, pool)
         self.token_slots = PooledTwin(pool, device, "token_slots", rows, np.int32)
         self.slots: tuple[int, ...] = ()
         self._written: dict[str, int] = {}
@@ -210,11 +196,13 @@ class SlotMemory:
     def gather(self, view: StepView, name: str, target: DeviceBuffer, *, expect: bool) -> None:
         """The step's rows of a table."""
         owners = self.owners(view) if expect else ()
-        rows = view.shape.rows
+        rows, table = view.shape.rows, getattr(self.tables, name)
+        if name in self.writes:
+            table = self.writes[name].table
         self._setup.kernels.launch_kernel(
             "gather_rows",
             {
-                "table": reads(getattr(self.tables, name), mask=self._mask(view), expect=owners),
+                "table": reads(table, mask=self._mask(view), expect=owners),
                 "slots": reads(self.slot_of.gpu, rows),
                 "rows": writes(target, rows),
             },
@@ -227,7 +215,7 @@ class SlotMemory:
 
     def keep(self, view: StepView, table: DeviceBuffer, rows: DeviceBuffer, *, name: str) -> None:
         """Rows of the step go to their slots of a table."""
-        mask, own = self._owned(view)
+        mask, own = self.owned(view)
         self._setup.kernels.launch_kernel(
             "scatter_rows",
             {
@@ -239,33 +227,17 @@ class SlotMemory:
             step=view.shape.step,
         )
 
-    def _owned(self, view: StepView) -> tuple[int, tuple[Owner, ...]]:
+    def owned(self, view: StepView) -> tuple[int, tuple[Owner, ...]]:
         """The slots of a step's rows, and whose results stand there behind it, by slot."""
         by_slot = sorted(zip(self.slots, view.owners, strict=True))
         return mask_of(self.slots), tuple(owner for _, owner in by_slot)
+
+    def written(self, view: StepView) -> None:
+        """The step's results stand in its slots."""
+        self._written |= dict.fromkeys(view.rows, view.shape.step)
 
     def in_slots(self, table: DeviceBuffer, view: StepView, *, expect: Sequence[bool]) -> Use:
         """A use of a table that rows reach through slots. expect: which rows mean to find theirs"""
         pairs = zip(expect, self.owners(view), strict=True)
         owners = tuple(owner for is_meant, owner in pairs if is_meant)
         return reads(table, expect=owners)
-
-    def carry_over(self, view: StepView, outputs: StepOutputs, accepted: DeviceBuffer) -> None:
-        """The step's results go to the slots. accepted: [R] int32, the counts to hand on"""
-        setup, rows, step = self._setup, view.shape.rows, view.shape.step
-        inputs, tables = setup.inputs, self.tables
-        mask, own = self._owned(view)
-        uses: dict[str, Use] = {
-            "slot_of": reads(self.slot_of.gpu, rows),
-            "query_start": reads(inputs.query_start.gpu, rows + 1),
-            "draft_lens": reads(inputs.draft_lens.gpu, rows),
-            "computed": reads(setup.work.computed, rows),
-            "emitted": reads(setup.work.accepted, rows),
-            "accepted": reads(accepted, rows),
-            "next_token": reads(outputs.next_token, rows),
-            "drafts": reads(outputs.drafts, rows),
-        }
-        for name in ("computed", "accepted", "last_token", "drafts"):
-            uses[f"slot_{name}"] = writes(getattr(tables, name), mask=mask, own=own)
-        setup.kernels.launch_kernel(_carry_over, uses, name="carry_over", step=step)
-        self._written |= dict.fromkeys(view.rows, step)

@@ -1,4 +1,4 @@
-"""The pinned pool: what the host writes for a step, and kernels read there (docs/mechanism.md#slots).
+"""The pinned pool: the host writes a step there, and kernels read it (docs/mechanism.md#slots).
 
 No copy stands between the host and the kernels: they read pinned memory when they run. So there are
 several places, used in turn, and the host waits until all that read a place has run.
@@ -26,7 +26,7 @@ GATHERED = frozenset({"block_table", "state_table", "window_table", "temperature
 class HostPool:
     """Pinned memory in `places`, of which a step has one. It is the guard of all that it holds."""
 
-    def __init__(self, device: Device, *, places: int) -> None:
+    def __init__(self, device: Device, places: int) -> None:
         self._device = device
         self._read = [device.event(f"pool_read@{place}") for place in range(places)]
         self._compute: Stream

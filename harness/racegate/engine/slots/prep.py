@@ -86,7 +86,9 @@ class SlotPrep(InputPrep):
                 rows=memory.token_slots.gpu,
                 next_token=memory.in_slots(memory.tables.last_token, view, expect=goes_on.tolist()),
                 drafts=memory.in_slots(
-                    memory.tables.drafts, view, expect=(goes_on & (view.draft_lens > 0)[: len(view.rows)]).tolist()
+                    memory.tables.drafts,
+                    view,
+                    expect=(goes_on & (view.draft_lens > 0)[: len(view.rows)]).tolist(),
                 ),
             ),
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.slots.memory import SlotMemory
+from racegate.engine.slots.parts import SlotParts
 from racegate.engine.state.plan import PlanEntry, StepPlan, region
 from racegate.engine.state.request_state import RequestState
 from racegate.engine.state.setup import Setup
@@ -20,11 +21,12 @@ class SlotTenants:
     unmet_events: none, as no row can be rotated
     """
 
-    def __init__(self, setup: Setup, memory: SlotMemory, parts: RowParts) -> None:
+    def __init__(self, setup: Setup, memory: SlotMemory, rows: RowParts, parts: SlotParts) -> None:
         sizes = setup.sizes
         self._device = setup.device
         self._counters = setup.counters
         self._memory = memory
+        self._rows = rows
         self._parts = parts
         self._interval = setup.scenario.engine.state_interval
         self._threshold = 1 + sizes.drafts
@@ -82,7 +84,7 @@ class SlotTenants:
     def _update(self, entry: PlanEntry, step: int) -> None:
         name = entry.request
         if name not in self._slot_of:
-            self._states[name] = self._parts.enter(entry, self._states.get(name))
+            self._states[name] = self._rows.enter(entry, self._states.get(name))
             self._take_slot(entry, step)
         state = self._states[name]
         state.computed = entry.computed
@@ -99,13 +101,7 @@ class SlotTenants:
         slot = self._slot_of[name] = self._free.pop()
         self._counters.add("slot_reuses", slot in self._used)
         self._used.add(slot)
-        rows = {
-            "temperature": spec.temperature,
-            "seed": spec.seed,
-            "computed": entry.computed,
-            "accepted": 1,
-            "column": (entry.computed - 1) // self._interval if entry.computed else -1,
-        }
+        rows = self._parts.entry_rows(entry, spec, interval=self._interval)
         self._memory.enter(name, slot, rows, step=step)
 
     def _stage_table(

@@ -51,10 +51,18 @@ class PooledZeroing:
 
     def zero(self, step: int) -> None:
         """Writes the lists, and zeroes."""
+        self.write(step)
+        self.launch(step)
+
+    def write(self, step: int) -> None:
+        """The lists, to where kernels will read them."""
         with self._setup.device.action("note_blocks", step=step):
             for side in self._sides:
                 if side.blocks and side.pools:
                     side.twin.cpu.write(np.array(side.blocks, np.int32))
+
+    def launch(self, step: int) -> None:
+        """The kernels that read them."""
         for side in self._sides:
             if side.blocks:
                 self._zero(side, step)
