@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from racegate.faults import (
     accepted,
-    controls,
     correction,
     graphs,
-    halffixes,
     lifecycle,
     rows,
     slots,
@@ -18,6 +16,7 @@ from racegate.faults import (
     streams,
 )
 from racegate.faults.fault import Fault
+from racegate.faults.variants import controls, halffixes
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.near import near_it
 from racegate.scenario.outside.text import quoted

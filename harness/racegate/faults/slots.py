@@ -36,7 +36,7 @@ class ReadWhenStaged(HostPool):
         """What reads behind that is forgotten."""
 
 
-class IdleUnseen(HostPool):
+class IdleBlindPool(HostPool):
     """Idle steps take a place and tell nobody: they make no output that somebody waits for."""
 
     def __init__(self, device: Device, places: int) -> None:
@@ -57,7 +57,7 @@ class IdleUnseen(HostPool):
             super().issued()
 
 
-class ListedAtOnce(PooledZeroing):
+class LiveList(PooledZeroing):
     """The lists of new blocks are written when the plan arrives, where the last ones stand."""
 
     def __init__(self, setup: Setup, pools: Pools, pool: HostPool) -> None:
@@ -156,7 +156,7 @@ FAULTS = (
         number=39,
         kind=FaultKind.ORDERING,
         needs=S,
-        origin="vllm#24799, tensorrt-llm#16088",
+        origin="tensorrt-llm#16088",
         summary="the guard of the pool covers input preparation, but the drafter reads it too",
         expect="sampled.drafts",
         scenarios=("slots-steady",),
@@ -171,7 +171,7 @@ FAULTS = (
         summary="an idle step takes a place of the pool without waiting, and records no event",
         expect="inputs.computed",
         scenarios=("slots-idle-steps",),
-        parts=the_parts(slots=SlotParts(pool=IdleUnseen)),
+        parts=the_parts(slots=SlotParts(pool=IdleBlindPool)),
         holds={"slots-idle-steps": ("kernel:carry_over@4 until host:prepare_dummy@6",)},
     ),
     Fault(
@@ -183,7 +183,7 @@ FAULTS = (
         summary="the list of blocks to zero is rewritten while the device still reads it",
         expect="inputs.fresh_dirty",
         scenarios=("slots-fresh-blocks",),
-        parts=the_parts(slots=SlotParts(zeroing=ListedAtOnce)),
+        parts=the_parts(slots=SlotParts(zeroing=LiveList)),
         holds={"slots-fresh-blocks": ("kernel:zero.state.0@1 until host:note_blocks@2",)},
     ),
     Fault(
@@ -218,7 +218,7 @@ FAULTS = (
         number=43,
         kind=FaultKind.LOGIC,
         needs=HSP,
-        origin="vllm#56531",
+        origin="vllm#45100",
         summary="a request goes on with the accepted count that its slot's last tenant left",
         expect="inputs.accepted",
         scenarios=("slots-steady", "slots-align-hits"),
@@ -239,7 +239,7 @@ FAULTS = (
         name="results-kept-by-row",
         number=44,
         kind=FaultKind.LOGIC,
-        origin="vllm#49757",
+        origin="vllm#55951, #55506",
         summary="a step's results go to the slots of its row numbers",
         expect="inputs.computed",
         scenarios=("slots-place-per-step", "slots-steady"),

@@ -118,7 +118,7 @@ class _History:
         self._discarded[seen.step] = discarded
         self.counts["discarded_rows"] += len(discarded)
         self.counts["masked_rows"] += len((self._constrained & rows.keys()) - discarded)
-        if seen.detail["slots"]:
+        if seen.detail.get("slots"):
             self._take_slots(seen)
         else:
             self._move_rows(seen.step, rows)

@@ -182,6 +182,13 @@ def _i25(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"chunk ends at {seen.detail['chunk_end'][row]}"
 
 
+def _i26(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Request slots of a step's rows are distinct, and none is the null slot."""
+    slots = seen.detail.get("slots", ())
+    if len(set(slots)) != len(slots) or 0 in slots:
+        yield None, f"rows stand in slots {slots}"
+
+
 def _i31(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """The host's computed count is an upper bound of the device's, off by at most the drafts in
     flight.
@@ -310,6 +317,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-22": _i22,
         "I-24": _i24,
         "I-25": _i25,
+        "I-26": _i26,
     },
     Boundary.INPUTS: {
         "I-31": _i31,

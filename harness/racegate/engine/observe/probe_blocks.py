@@ -44,7 +44,18 @@ class BlockRows:
         """[...] int64: where each of these blocks is; the tables have to name it."""
         return np.searchsorted(self.blocks, blocks)
 
-    def picked(
+    def pick(
+        self,
+        arrays: dict[str, np.ndarray],  # name -> [n, ...], of these blocks
+        windows: np.ndarray,  # [R, 1 + K] int64
+    ) -> None:
+        """States and convolution windows become just those of some running windows."""
+        for name in arrays:
+            if name.startswith(("state.", "conv.")):
+                blocks = windows if name.startswith("state.") else windows[:, 0]
+                arrays[name] = self._picked(arrays[name], blocks)
+
+    def _picked(
         self,
         content: np.ndarray,  # [n, ...], of these blocks
         blocks: np.ndarray,  # [...] int64

@@ -288,10 +288,7 @@ class RecordingProbe:
         if boundary is Boundary.INPUTS:
             arrays = taken.inputs
             taken.windows = arrays.pop("window_table").astype(np.int64)
-        for name in arrays:
-            if name.startswith(("state.", "conv.")):
-                blocks = taken.windows if name.startswith("state.") else taken.windows[:, 0]
-                arrays[name] = taken.state_blocks.picked(arrays[name], blocks)
+        taken.state_blocks.pick(arrays, taken.windows)
 
     def _inputs_values(self, taken: _Taken) -> dict[str, object]:
         arrays = taken.inputs

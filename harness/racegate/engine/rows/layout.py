@@ -14,7 +14,7 @@ from racegate.engine.rows.accepted_counts import AcceptedCounts
 from racegate.engine.rows.correction import HostCorrection, UploadGuard
 from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stations import LaidOut, StaysInFlight
+from racegate.engine.rows.stations import LayoutStations, NoCarry
 from racegate.engine.rows.tenants import Tenants
 from racegate.engine.state.setup import Setup
 
@@ -57,12 +57,12 @@ class RowLayout:
 
     def laid_out(
         self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LaidOut:
+    ) -> LayoutStations:
         """Rows, and the host's mirrors of them."""
         tenants = Tenants(self.setup, count_path, self._rows, others=weights.row_tables)
-        return LaidOut(
+        return LayoutStations(
             tenants=tenants,
             guard=UploadGuard(self.setup, self._rows),
             correction=HostCorrection(self.setup, count_path, sampling, tenants),
-            carry=StaysInFlight(),
+            carry=NoCarry(),
         )

@@ -150,7 +150,7 @@ class Carry(Protocol):
         ...
 
 
-class StaysInFlight:
+class NoCarry:
     """They stay where they are, in the step's own row order."""
 
     def note(self, accepted: DeviceBuffer) -> None:
@@ -161,7 +161,7 @@ class StaysInFlight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaidOut:
+class LayoutStations:
     """Who stands where, and what that asks of the host and the device."""
 
     tenants: Batch
@@ -171,7 +171,7 @@ class LaidOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stations(LaidOut):
+class Stations(LayoutStations):
     """What a step goes through on its way from the plan to its copies."""
 
     count_path: AcceptedCounts
@@ -218,6 +218,6 @@ class Layout(Protocol):
 
     def laid_out(
         self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LaidOut:
+    ) -> LayoutStations:
         """Who stands where."""
         ...

@@ -11,7 +11,7 @@ from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stations import LaidOut
+from racegate.engine.rows.stations import LayoutStations
 from racegate.engine.slots.carry import NoCorrection, SlotCarry
 from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
@@ -62,9 +62,9 @@ class SlotLayout:
 
     def laid_out(
         self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LaidOut:
+    ) -> LayoutStations:
         """Slots, of which the host knows who has them."""
-        return LaidOut(
+        return LayoutStations(
             tenants=SlotTenants(self.setup, self._memory, self._rows, self._parts),
             guard=self._pool,
             correction=NoCorrection(),

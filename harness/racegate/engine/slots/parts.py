@@ -48,8 +48,8 @@ def kept_slots(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotParts:
     """pool: the pinned pool, of so many places; zeroing: who zeroes new blocks; slot_map: where the
-    host writes which slot each row is of; writes: how it changes a table; columns: who moves states; entry_rows, kept_slots:
-    see there.
+    host writes which slot each row is of; writes: how it changes a table; columns: who moves
+    states; entry_rows, kept_slots: see there.
     """
 
     pool: Callable[[Device, int], HostPool] = HostPool
