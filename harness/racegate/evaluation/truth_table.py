@@ -16,7 +16,7 @@ import msgspec
 from racegate.check.checker import Checker
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.faults.variants.halffixes import VARIANTS
+from racegate.faults.halffixes import VARIANTS
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, Hold, Schedule

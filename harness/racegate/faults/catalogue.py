@@ -8,6 +8,7 @@ from racegate.faults import (
     accepted,
     correction,
     graphs,
+    halffixes,
     lifecycle,
     rows,
     slots,
@@ -16,7 +17,6 @@ from racegate.faults import (
     streams,
 )
 from racegate.faults.fault import Fault
-from racegate.faults.variants import controls, halffixes
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.near import near_it
 from racegate.scenario.outside.text import quoted
@@ -41,7 +41,6 @@ FAULTS: tuple[Fault, ...] = tuple(
 VARIANTS: tuple[Fault, ...] = (
     *halffixes.VARIANTS,
     *correction.VARIANTS,
-    *controls.VARIANTS,
 )
 
 

@@ -1,1 +1,0 @@
-"""Designs that are right somewhere, or everywhere: kept beside the catalogue of faults."""
