@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from racegate.device.protocol import DeviceBuffer
+from racegate.device.protocol import DeviceBuffer, writes
 from racegate.engine.rows.accepted_counts import CountAnswer
 from racegate.engine.rows.input_prep import InputPrep, Sources, TokenSource
 from racegate.engine.rows.parts import RowParts
@@ -59,13 +59,22 @@ class SlotPrep(InputPrep):
         """Tables of requests stand in slots."""
 
     def stage_padding(self, view: StepView) -> None:
-        """Host side of an idle step: its rows stand in the null slot."""
+        """Host side of an idle step: its rows stand in the null slot. Running windows, which the
+        device plans for requests only, name nothing.
+        """
         inputs, zeros = self._setup.inputs, np.zeros(view.shape.rows, np.int32)
         self._put(view, inputs.input_ids, zeros)
         self._put(view, inputs.query_start, view.query_start)
         self._put(view, inputs.draft_lens, zeros)
         self._put(view, inputs.is_decode, view.is_decode)
         self._stage_slots(view, (NULL_SLOT,) * view.shape.rows)
+        self._setup.kernels.launch_kernel(
+            "fill",
+            {"x": writes(inputs.window_table.gpu)},
+            name="clear_windows",
+            step=view.shape.step,
+            value=0,
+        )
 
     def derive(
         self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
