@@ -19,6 +19,7 @@ from racegate_kernels.accepted_count import (
 from racegate_kernels.argmax import argmax_eager, argmax_triton
 from racegate_kernels.attention_gate import attention_gate_eager, attention_gate_triton
 from racegate_kernels.cache_write import cache_write_eager, cache_write_triton
+from racegate_kernels.column_plan import column_plan_eager, column_plan_triton
 from racegate_kernels.conv_update import conv_update_eager, conv_update_triton
 from racegate_kernels.count_correction import (
     correct_computed_eager,
@@ -53,6 +54,12 @@ from racegate_kernels.rejection_verify import rejection_verify_eager, rejection_
 from racegate_kernels.rotary import rotary_eager, rotary_triton
 from racegate_kernels.scripted_draft import scripted_draft_eager, scripted_draft_triton
 from racegate_kernels.slot_mapping import slot_mapping_eager, slot_mapping_triton
+from racegate_kernels.slot_rows import (
+    gather_rows_eager,
+    gather_rows_triton,
+    scatter_rows_eager,
+    scatter_rows_triton,
+)
 from racegate_kernels.state_migration import (
     boundary_plan_eager,
     boundary_plan_triton,
@@ -110,6 +117,9 @@ class Backend:
     migrate_states: Kernel
     migrate_windows: Kernel
     boundary_plan: Kernel
+    column_plan: Kernel
+    gather_rows: Kernel
+    scatter_rows: Kernel
 
 
 EAGER = Backend(
@@ -151,6 +161,9 @@ EAGER = Backend(
     migrate_states=migrate_states_eager,
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
+    column_plan=column_plan_eager,
+    gather_rows=gather_rows_eager,
+    scatter_rows=scatter_rows_eager,
 )
 
 
@@ -196,4 +209,7 @@ def triton_backend() -> Backend:
         migrate_states=migrate_states_triton,
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,
+        column_plan=column_plan_triton,
+        gather_rows=gather_rows_triton,
+        scatter_rows=scatter_rows_triton,
     )

@@ -7,13 +7,13 @@ from collections import deque
 import msgspec
 
 from racegate.history.observe import Observation
-from racegate.scenario.spec import Rotate, Scenario
+from racegate.scenario.spec import Layout, Rotate, Scenario
 from racegate_reference.events import Events
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.observations import StepObserver, processed, scheduled
 from racegate_reference.paths import Paths
-from racegate_reference.rows import Rows, next_rows, rotate
+from racegate_reference.rows import Rows, fresh_rows, next_rows, rotate
 from racegate_reference.scheduler import Plan, Scheduler
 
 
@@ -59,6 +59,8 @@ class Engine:
         self.scheduler = Scheduler(scenario, self.events)
         self.executor = Executor(scenario, paths)
         self._observer = StepObserver(scenario, paths.model(scenario.model), self.executor)
+        is_in_slots = scenario.engine.layout is Layout.SLOTS
+        self._next_rows = fresh_rows if is_in_slots else next_rows
         self.step = 0
         self.rows: Rows = ()
         self.frames: deque[Frame] = deque()
@@ -85,7 +87,7 @@ class Engine:
 
     def _arrange(self, plan: Plan) -> None:
         regions = {entry.request: entry.region for entry in plan.entries}
-        self.rows = next_rows(self.rows, regions, plan.preempted)
+        self.rows = self._next_rows(self.rows, regions, plan.preempted)
         for index, event in self.events.at(Rotate, self.step):
             rotated = rotate(self.rows, event.requests, regions)
             if rotated is not None:

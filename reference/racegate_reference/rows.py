@@ -45,6 +45,11 @@ def next_rows(rows: Rows, planned: Mapping[str, Region], lost: Collection[str]) 
     return reorder(condense(slots), planned)
 
 
+def fresh_rows(rows: Rows, planned: Mapping[str, Region], lost: Collection[str]) -> Rows:
+    """The rows of a step in slots: by region, then in the order of its plan. Nothing is kept."""
+    return tuple(sorted(planned, key=lambda name: planned[name]))
+
+
 def condense(slots: Sequence[str | None]) -> Rows:
     """Moves the last row into the lowest hole until no hole lies below a row."""
     dense = list(slots)

@@ -108,6 +108,9 @@ class SyncDriver:
     def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype)
 
+    def mapped(self, pinned: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(pinned.view(np.int32) if pinned.dtype == np.uint32 else pinned)
+
     def memory(self, shape: tuple[int, ...], dtype: Any) -> torch.Tensor:
         name = np.dtype(dtype).name
         return torch.empty(shape, dtype=getattr(torch, "int32" if name == "uint32" else name))

@@ -166,6 +166,10 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     yield "pad_tokens", [query_start, token], rows | tokens
     yield "pad_rows", [table, table, row, row], rows
     yield "boundary_plan", [*[row] * 6, table, *[row] * 5], {"interval": INTERVAL}
+    planned = [row, query_start, row, table, row, row, sampled, *[row] * 4]
+    yield "column_plan", planned, {"interval": INTERVAL}
+    yield "gather_rows", [table, row, table], {}
+    yield "scatter_rows", [table, row, table], {}
 
 
 def main(dtype: str) -> None:

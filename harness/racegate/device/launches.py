@@ -13,7 +13,7 @@ import msgspec
 from racegate.device.masks import prefix_mask
 from racegate.device.recorder import Recorder
 from racegate.device.uses import Use
-from racegate.history.trace import Access
+from racegate.history.trace import Access, rows_of
 from racegate_kernels.numerics import Array
 
 Kernel = Callable[..., None]
@@ -107,5 +107,11 @@ def check_owners(use: Use, recorder: Recorder, operation: str, step: int) -> Non
 def set_owners(uses: Sequence[Use]) -> None:
     """What was written belongs to whom the uses say."""
     for use in uses:
-        if use.own:
-            use.buffer.storage.owners[: len(use.own)] = use.own
+        if not use.own:
+            continue
+        owners, mask = use.buffer.storage.owners, use.known_mask
+        if mask is None:
+            owners[: len(use.own)] = use.own
+            continue
+        for row, owner in zip(rows_of(mask), use.own, strict=True):
+            owners[row] = owner

@@ -98,6 +98,12 @@ class Device(Protocol):
         """Uninitialised (poisoned) pinned host memory."""
         ...
 
+    def mapped(self, buffer: HostBuffer) -> DeviceBuffer:
+        """Pinned memory as kernels have it: they read it when they run, and no copy comes before
+        it.
+        """
+        ...
+
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         """Gives device memory back to its stream's pool: poison from here on, in that stream's
         order.

@@ -20,7 +20,8 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     rows: the first `rows` rows (the kernel gets that view); None: the whole buffer
     mask: only these rows, as a bit mask, of the whole buffer (pools addressed through tables); in a
         captured launch a name, which stands for the mask that the replay gives
-    expect: (row, owner) pairs the reader means to find; own: owners of the written rows from 0 on
+    expect: (row, owner) pairs the reader means to find; own: owners of the first written
+        rows, ascending
     """
 
     buffer: Buffer

@@ -1,18 +1,19 @@
 """Puts a runner together from what every inner room gives, in the order in which its memory is
-taken from the device.
+taken from the device. The layout of the batch is chosen here, and nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from racegate.engine.cache.align_cache import FixedColumns
-from racegate.engine.cache.fresh_blocks import FreshBlocks, NoZeroing
-from racegate.engine.cache.pools import Pools, pools_of
+from racegate.device.protocol import Device
+from racegate.engine.cache.fresh_blocks import NoZeroing
+from racegate.engine.cache.pools import pools_of
 from racegate.engine.cache.store import NoStore, PrefixStore
-from racegate.engine.decode.draft_weights import DraftWeights, NoDraftWeights
+from racegate.engine.decode.draft_weights import NoDraftWeights
 from racegate.engine.decode.drafters import make_drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Sampling
@@ -21,15 +22,25 @@ from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
 from racegate.engine.observe.probe import Memory, Probe
 from racegate.engine.parts import EngineParts
-from racegate.engine.rows.input_prep import InputPrep
-from racegate.engine.rows.runner import Runner, Stations
-from racegate.engine.rows.tenants import Tenants
-from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode, Zeroing
+from racegate.engine.rows import stations
+from racegate.engine.rows.layout import RowLayout
+from racegate.engine.rows.runner import Runner
+from racegate.engine.slots.layout import SlotLayout
+from racegate.engine.state.counters import Counters
+from racegate.engine.state.setup import Setup, make_setup
+from racegate.scenario.spec import CacheMode, Layout, Scenario, Zeroing
+
+
+class Site(NamedTuple):
+    """Where a runner is put together."""
+
+    scenario: Scenario
+    device: Device
+    counters: Counters
 
 
 def make_runner(
-    setup: Setup,
+    site: Site,
     parts: EngineParts,
     *,
     truth: Mapping[str, tuple[int, ...]],
@@ -39,51 +50,58 @@ def make_runner(
     """A runner of these parts. truth: the true tokens of each request, for the scripted drafter;
     weights: of the model, by name, drawn from its seed by default.
     """
+    layout, engine = _layout(site, parts), site.scenario.engine
+    setup = layout.setup
     inputs, work = setup.inputs, setup.work
     model = Model(setup, weights=weights)
     drafter = make_drafter(setup, model, parts.decode, truth=truth)
-    prep = InputPrep(setup, parts.rows)
+    prep = layout.prep()
     sampling = Sampling(setup, parts.decode)
-    cache_mode = setup.scenario.engine.cache_mode
-    count_path = parts.rows.count_path(cache_mode)(setup)
-    has_columns = cache_mode.has_columns
-    columns = parts.cache.align_cache(setup, model) if has_columns else FixedColumns(setup)
+    count_path = layout.count_path()
+    columns = layout.columns(model)
     pools = pools_of(model, drafter.cache)
-    fresh = _fresh_blocks(setup, pools, parts)
-    store = PrefixStore(setup, pools) if cache_mode is CacheMode.OFFLOAD else NoStore()
+    fresh = layout.zeroing(pools) if engine.zeroing is Zeroing.FRESH else NoZeroing()
+    store = PrefixStore(setup, pools) if engine.cache_mode is CacheMode.OFFLOAD else NoStore()
     grammar_masks = _grammar_masks(setup, parts)
-    draft_weights = _draft_weights(setup, parts)
-    tenants = Tenants(setup, count_path, parts.rows, others=draft_weights.row_tables)
+    draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
+    laid_out = layout.laid_out(count_path, sampling, draft_weights)
     bound = Bound(inputs=inputs, work=work, window_table=columns.window_table.gpu)
-    forward = ForwardPass(setup, model=model, bound=bound, parts=parts.model)
-    stations = Stations(
-        tenants=tenants,
+    through = stations.Stations(
+        tenants=laid_out.tenants,
+        guard=laid_out.guard,
+        correction=laid_out.correction,
+        carry=laid_out.carry,
         count_path=count_path,
         columns=columns,
         fresh=fresh,
         store=store,
         prep=prep,
-        forward=forward,
+        forward=ForwardPass(setup, model=model, bound=bound, parts=parts.model),
         model=model,
         sampling=sampling,
         grammar_masks=grammar_masks,
         draft_weights=draft_weights,
         drafter=drafter,
     )
-    probe.attach(Memory(inputs=inputs, work=work, model=model, draft_cache=drafter.cache))
-    return Runner(setup, stations, parts.rows, probe=probe)
+    probe.attach(
+        Memory(
+            inputs=inputs,
+            work=work,
+            model=model,
+            draft_cache=drafter.cache,
+            window_table=layout.device_windows(),
+        )
+    )
+    return Runner(setup, through, probe=probe)
 
 
-def _fresh_blocks(setup: Setup, pools: Pools, parts: EngineParts) -> FreshBlocks | NoZeroing:
-    if setup.scenario.engine.zeroing is Zeroing.FRESH:
-        return parts.cache.fresh_blocks(setup, pools)
-    return NoZeroing()
-
-
-def _draft_weights(setup: Setup, parts: EngineParts) -> DraftWeights:
-    if setup.scenario.engine.draws_drafts:
-        return parts.decode.draft_weights(setup)
-    return NoDraftWeights()
+def _layout(site: Site, parts: EngineParts) -> stations.Layout:
+    if site.scenario.engine.layout is Layout.ROWS:
+        return RowLayout(make_setup(*site), parts.rows, cache=parts.cache, decode=parts.decode)
+    pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))
+    return SlotLayout(
+        make_setup(*site, inputs=pool.inputs), parts.slots, rows=parts.rows, pool=pool
+    )
 
 
 def _grammar_masks(setup: Setup, parts: EngineParts) -> GrammarMasks | NoGrammarMasks:

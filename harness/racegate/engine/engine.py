@@ -10,13 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from racegate.device.protocol import Device
-from racegate.engine.assembly import make_runner
+from racegate.engine.assembly import Site, make_runner
 from racegate.engine.decode.sampling import Frame
 from racegate.engine.observe.probe import NullProbe, Probe
 from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
-from racegate.engine.state.setup import make_setup
 from racegate.history.run import EngineResult
 from racegate.scenario.spec import Scenario
 
@@ -43,8 +42,13 @@ class AsyncEngine:
         self._probe = NullProbe() if probe is None else probe
         parts = EngineParts() if parts is None else parts
         self.scheduler = Scheduler(scenario, self._counters, parts.scheduling)
-        setup = make_setup(scenario, device, self._counters)
-        self.runner = make_runner(setup, parts, truth=truth, probe=self._probe, weights=weights)
+        self.runner = make_runner(
+            Site(scenario, device, self._counters),
+            parts,
+            truth=truth,
+            probe=self._probe,
+            weights=weights,
+        )
         self._frames: deque[Frame] = deque()
         self._scheduled: dict[str, int] = {}
 

@@ -11,6 +11,7 @@ from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.model.parts import ModelParts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
+from racegate.engine.slots.parts import SlotParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +23,4 @@ class EngineParts:
     cache: CacheParts = field(default_factory=CacheParts)
     decode: DecodeParts = field(default_factory=DecodeParts)
     rows: RowParts = field(default_factory=RowParts)
+    slots: SlotParts = field(default_factory=SlotParts)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from racegate.faults import (
     accepted,
-    controls,
     correction,
     graphs,
     halffixes,
     lifecycle,
     rows,
+    slots,
     staging,
     states,
     streams,
@@ -31,6 +31,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "states": states.FAULTS,
     "graphs": graphs.FAULTS,
     "lifecycle": lifecycle.FAULTS,
+    "slots": slots.FAULTS,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(
@@ -40,7 +41,6 @@ FAULTS: tuple[Fault, ...] = tuple(
 VARIANTS: tuple[Fault, ...] = (
     *halffixes.VARIANTS,
     *correction.VARIANTS,
-    *controls.VARIANTS,
 )
 
 

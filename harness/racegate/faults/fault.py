@@ -18,6 +18,7 @@ from racegate.engine.model.parts import ModelParts
 from racegate.engine.parts import EngineParts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
+from racegate.engine.slots.parts import SlotParts
 from racegate.faults.mutations import MutatedDevice, Mutation
 from racegate.scenario.spec import CacheMode
 from racegate_kernels.backend import Backend, Kernel
@@ -57,9 +58,12 @@ def the_parts(
     cache: CacheParts = _CORRECT.cache,
     decode: DecodeParts = _CORRECT.decode,
     rows: RowParts = _CORRECT.rows,
+    slots: SlotParts = _CORRECT.slots,
 ) -> Callable[[CacheMode], EngineParts]:
     """The correct parts but for the given ones, in every cache mode."""
-    parts = EngineParts(scheduling=scheduling, model=model, cache=cache, decode=decode, rows=rows)
+    parts = EngineParts(
+        scheduling=scheduling, model=model, cache=cache, decode=decode, rows=rows, slots=slots
+    )
     return lambda cache_mode: parts
 
 

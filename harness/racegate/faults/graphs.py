@@ -14,7 +14,7 @@ from racegate.device.protocol import reads, writes
 from racegate.engine.model.bound import Bound
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding, is_uniform_decode
 from racegate.engine.model.parts import ModelParts
-from racegate.engine.state.buffers import Twin
+from racegate.engine.state.buffers import UploadedTwin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -54,7 +54,7 @@ class PaddedTail(Padding):
         starts = setup.device.device_buffer(
             "query_start_padded", shape, np.int32, stream=setup.compute
         )
-        self._starts = Twin(live.inputs.query_start.cpu, starts)
+        self._starts = UploadedTwin(live.inputs.query_start.cpu, starts)
 
     @property
     def bound(self) -> Bound:
@@ -147,7 +147,7 @@ class UnrefreshedTail(Trespassing):
     def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
         super().__init__(setup, live, sizes=sizes)
         starts = np.arange(self.rows_most + 1, dtype=np.int32) * self.width
-        self._starts = Twin(
+        self._starts = UploadedTwin(
             live.inputs.query_start.cpu, setup.device.constant("query_start_captured", starts)
         )
         self._sources = (live.window_table, live.work.accepted, live.work.computed)

@@ -15,7 +15,7 @@ from racegate.engine.decode.draft_weights import (
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.rows.parts import RowParts, row_tables
 from racegate.engine.state import edges
-from racegate.engine.state.buffers import Inputs, StepOutputs, Twin
+from racegate.engine.state.buffers import Inputs, StepOutputs, UploadedTwin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep, StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -123,7 +123,7 @@ class LiveRowDraftWeights(NoDraftWeights):
         sizes, device = setup.sizes, setup.device
         shape = (sizes.rows, sizes.drafts, sizes.drawn_vocab)
         self._setup = setup
-        self._twin = Twin(
+        self._twin = UploadedTwin(
             device.host_buffer("draft_weights_cpu", shape, sizes.draft_weight),
             device.device_buffer(
                 "live_weights_gpu", shape, sizes.draft_weight, stream=setup.compute

@@ -29,6 +29,7 @@ EXACT = (
     "saves",
     "loads",
     "masked_rows",
+    "slot_reuses",
 )
 # Of these some: an iteration without a plan is not observed, and a row may move twice in one.
 LEAST = ("preemptions", "row_moves")
@@ -81,6 +82,7 @@ class _History:
         self._discarded: dict[int, set[str]] = {}
         self._emitted: dict[int, dict[str, int]] = {}
         self._rows: tuple[int, Mapping[str, int]] = (-1, {})
+        self._tenants: dict[int, tuple[str, int]] = {}
         self._delivered: dict[str, tuple[int, ...]] = {}
         self._admitted: set[tuple[str, int]] = set()
         self._saved: set[tuple[tuple[int, ...], tuple[Image, ...]]] = set()
@@ -117,17 +119,31 @@ class _History:
         self._discarded[seen.step] = discarded
         self.counts["discarded_rows"] += len(discarded)
         self.counts["masked_rows"] += len((self._constrained & rows.keys()) - discarded)
-        step, before = self._rows
-        if step == seen.step - 1:
-            stayed = before.keys() & rows.keys() - set(self._plans[seen.step].values["preempted"])
-            self.counts["row_moves"] += sum(before[name] != rows[name] for name in stayed)
-        self._rows = (seen.step, rows)
+        if seen.detail.get("slots"):
+            self._take_slots(seen)
+        else:
+            self._move_rows(seen.step, rows)
         if self._is_offload:
             ends = {name: seen.detail["chunk_end"][rows[name]] for name in discarded}
             self._saved |= {
                 self._prefix(name, end) for name, end in ends.items() if end % self._interval == 0
             }
             self.counts["saves"] = len(self._saved)
+
+    def _move_rows(self, this: int, rows: Mapping[str, int]) -> None:
+        step, before = self._rows
+        if step == this - 1:
+            stayed = before.keys() & rows.keys() - set(self._plans[this].values["preempted"])
+            self.counts["row_moves"] += sum(before[name] != rows[name] for name in stayed)
+        self._rows = (this, rows)
+
+    def _take_slots(self, seen: Observation) -> None:
+        """Slots do not move: they are taken, and taken again."""
+        incarnation = self._plans[seen.step].detail["incarnation"]
+        for name, slot in zip(seen.values["rows"], seen.detail["slots"], strict=True):
+            tenant = (name, incarnation[name])
+            self.counts["slot_reuses"] += self._tenants.get(slot, tenant) != tenant
+            self._tenants[slot] = tenant
 
     def _prefix(self, name: str, end: int) -> tuple[tuple[int, ...], tuple[Image, ...]]:
         """What a prefill chunk completes, the token behind it, and the images up to there."""

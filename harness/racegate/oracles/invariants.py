@@ -142,6 +142,8 @@ def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 def _i21(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """A block table row is the request's list, then null; rows of nobody are null."""
     for table, blocks in (("block_table", "blocks"), ("state_table", "state_blocks")):
+        if table not in seen.detail:
+            continue  # in slots the device lays its rows out
         pinned = seen.detail[table]
         for row, name in enumerate(seen.values["rows"]):
             known = seen.detail[blocks][name]
@@ -178,6 +180,13 @@ def _i25(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
         ends_before = seen.detail["chunk_end"][row] < seen.detail["prefill_len"][row]
         if bool(seen.values["discarded"][row]) != bool(ends_before):
             yield name, f"chunk ends at {seen.detail['chunk_end'][row]}"
+
+
+def _i26(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Request slots of a step's rows are distinct, and none is the null slot."""
+    slots = seen.detail.get("slots", ())
+    if len(set(slots)) != len(slots) or 0 in slots:
+        yield None, f"rows stand in slots {slots}"
 
 
 def _i31(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
@@ -327,6 +336,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-22": _i22,
         "I-24": _i24,
         "I-25": _i25,
+        "I-26": _i26,
     },
     Boundary.INPUTS: {
         "I-31": _i31,

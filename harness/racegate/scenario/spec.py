@@ -116,6 +116,22 @@ class Planning(StrEnum):
     SIDE_STREAM = "side_stream"
 
 
+class Layout(StrEnum):
+    """slots: a request keeps one place on the device while it runs, and each step's rows are laid
+    out anew; rows: requests stand in the rows of a persistent batch, and move.
+    """
+
+    ROWS = "rows"
+    SLOTS = "slots"
+
+
+class OutputEvent(StrEnum):
+    """When the copy of a step's tokens is issued: before_drafter lets the host go on earlier."""
+
+    AFTER_DRAFTER = "after_drafter"
+    BEFORE_DRAFTER = "before_drafter"
+
+
 class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     """Sizes and seed of the hybrid decoder (DEFINITION section 2).
 
@@ -168,6 +184,8 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     capture_rows: tuple[int, ...] = (1, 2, 4, 8)
     zeroing: Zeroing = Zeroing.NONE
     planning: Planning = Planning.INLINE
+    layout: Layout = Layout.ROWS
+    output_event: OutputEvent = OutputEvent.AFTER_DRAFTER
 
     @property
     def draws_drafts(self) -> bool:
@@ -302,6 +320,8 @@ class Expect(StrictStruct, frozen=True, kw_only=True):
     draft_weight_moves: int = 0
     missing_drafts: int = 0
     mrope_drifts: int = 0
+    staged_writes: int = 0
+    slot_reuses: int = 0
 
 
 class Scenario(StrictStruct, frozen=True, kw_only=True):

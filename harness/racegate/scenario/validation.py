@@ -23,6 +23,7 @@ from racegate.scenario.spec import (
     EngineSpec,
     Expect,
     Gap,
+    Layout,
     ModelSpec,
     Preempt,
     Request,
@@ -54,6 +55,7 @@ def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
     require(0 <= scenario.seed < 1 << 32, "$.seed", "must be 0..2^32-1")
     _validate_model(scenario.model, require)
     _validate_engine(scenario.engine, require)
+    _validate_layout(scenario, require)
     _validate_size(scenario, require)
     _validate_requests(scenario, require)
     _validate_events(scenario, require)
@@ -119,6 +121,19 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
                 f"must be at least state_interval = {engine.state_interval} in "
                 f"{engine.cache_mode} mode",
             )
+
+
+def _validate_layout(scenario: Scenario, require: Require) -> None:
+    """Slots do not combine with everything that rows do."""
+    engine = scenario.engine
+    if engine.layout is Layout.ROWS:
+        return
+    for index, event in enumerate(scenario.events):
+        require(
+            not isinstance(event, Rotate),
+            f"$.events[{index}]",
+            "slots do not move: a rotation needs layout rows",
+        )
 
 
 def _validate_size(scenario: Scenario, require: Require) -> None:

@@ -120,6 +120,10 @@ class CudaDevice:
         self._storages += 1
         return CudaStorage(self._storages, array, tensor)
 
+    def mapped(self, buffer: HostBuffer) -> DeviceBuffer:
+        pinned = storage_of(buffer)
+        return DeviceBuffer(buffer.name, pinned.mapped(self._cuda.mapped(pinned.array)), 0)
+
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         assert not buffer.is_free, f"{buffer.name} is freed twice"
         buffer.is_free = True

@@ -75,6 +75,10 @@ class CudaDriver(Protocol):
         """Uninitialised page-locked host memory."""
         ...
 
+    def mapped(self, pinned: np.ndarray) -> Tensor:
+        """Page-locked host memory as kernels have it; uint32 as int32."""
+        ...
+
     def memory(self, shape: tuple[int, ...], dtype: DTypeLike) -> Tensor:
         """Uninitialised device memory; uint32 as int32."""
         ...

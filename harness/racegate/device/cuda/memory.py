@@ -21,6 +21,12 @@ class CudaStorage(Storage):
         self.tensor = tensor
         self._parts: dict[tuple[int, int], Memory] = {}
 
+    def mapped(self, tensor: Tensor) -> CudaStorage:
+        """The same memory, and the same owners, as kernels have it."""
+        seen = CudaStorage(self.number, self.array, tensor)
+        seen.owners = self.owners
+        return seen
+
     @property
     def memory(self) -> Memory:
         """What copies and kernels work on."""

@@ -128,6 +128,11 @@ class TorchDriver:
         ).numpy()
         return pinned
 
+    def mapped(self, pinned: np.ndarray) -> Tensor:
+        # torch asks the driver whose memory it is: page-locked memory has an address on the device.
+        words = pinned.view(np.int32) if pinned.dtype == np.uint32 else pinned
+        return self._torch.as_tensor(_Mapped(words), device=self._device)
+
     def memory(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
         kind = getattr(self._torch, _KINDS[np.dtype(dtype).name])
         size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -187,6 +192,16 @@ class TorchDriver:
         (status, *_) = getattr(self._cuda, name)(*args)
         if status != self._success:
             raise CudaError(f"{name} failed: {status}")
+
+
+class _Mapped:
+    """Page-locked memory, as the protocol for arrays on a GPU has it."""
+
+    def __init__(self, pinned: np.ndarray) -> None:
+        told = pinned.__array_interface__
+        names = ("shape", "typestr", "data", "strides")
+        self.__cuda_array_interface__ = {name: told[name] for name in names} | {"version": 2}
+        self._pinned = pinned
 
 
 def _address(memory: Memory) -> int:

@@ -98,6 +98,9 @@ class VirtualDevice:
         self.storages.append(storage)
         return storage
 
+    def mapped(self, buffer: HostBuffer) -> DeviceBuffer:
+        return DeviceBuffer(buffer.name, buffer.storage, 0)
+
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         assert not buffer.is_free, f"{buffer.name} is freed twice"
         buffer.is_free = True

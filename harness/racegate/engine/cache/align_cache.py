@@ -68,7 +68,7 @@ class Columns(Protocol):
         """Host side: windows, and where running states go."""
         ...
 
-    def move(self, shape: BatchShape, moves: Moves) -> None:
+    def move(self, view: StepView, moves: Moves) -> None:
         """Before the step: the running states go to their new columns."""
         ...
 
@@ -103,7 +103,7 @@ class FixedColumns:
     def stage(self, view: StepView, moves: Moves) -> None:
         """The window is the table."""
 
-    def move(self, shape: BatchShape, moves: Moves) -> None:
+    def move(self, view: StepView, moves: Moves) -> None:
         """No state moves."""
 
     def keep_boundaries(self, view: StepView) -> DeviceBuffer:
@@ -165,18 +165,18 @@ class AlignCache:
         setup.put(inputs.migrate_target, moves.target, step=step)
         setup.put(inputs.migrate_offset, moves.offset, step=step)
 
-    def move(self, shape: BatchShape, moves: Moves) -> None:
+    def move(self, view: StepView, moves: Moves) -> None:
         """Before the step: the running states go to their new columns."""
         if not moves.target.any():
             return
-        inputs, rows = self._setup.inputs, shape.rows
+        inputs, rows = self._setup.inputs, view.shape.rows
         places = {
             "source": reads(inputs.migrate_source.gpu, rows),
             "window_source": reads(inputs.migrate_window.gpu, rows),
             "target": reads(inputs.migrate_target.gpu, rows),
             "offset": reads(inputs.migrate_offset.gpu, rows),
         }
-        self._copy("migrate", shape, self.layers, places)
+        self.copy_states("migrate", view.shape, self.layers, places)
 
     def guard(self, step: int) -> None:
         """The host may move and rewrite rows again."""
@@ -184,11 +184,11 @@ class AlignCache:
 
     def keep_boundaries(self, view: StepView) -> DeviceBuffer:
         """After the step: states at crossed boundaries are copied to the columns they complete."""
-        self._send_tables(view.shape)
+        self.send_tables(view.shape)
         self.keep_states(view)
         return self._setup.work.accepted_out
 
-    def _send_tables(self, shape: BatchShape) -> None:
+    def send_tables(self, shape: BatchShape) -> None:
         """What decides about the step's states follows it, from the host's tables."""
         setup, inputs = self._setup, self._setup.inputs
         for target, source in (
@@ -210,9 +210,17 @@ class AlignCache:
         """The recurrent layers."""
         return tuple(self._model.states)
 
+    @property
+    def tables(self) -> tuple[DeviceBuffer, DeviceBuffer]:
+        """[R] int32, the first column of each row's running window; [R, C] int32, its blocks. Both
+        as they are behind the forward pass.
+        """
+        return self._setup.inputs.column.gpu, self._setup.work.boundary_table
+
     def choose(self, view: StepView, accepted: DeviceBuffer) -> None:
         """Which states to keep. accepted: [R] int32, the step's counts."""
         inputs, work, rows = self._setup.inputs, self._setup.work, view.shape.rows
+        column, state_table = self.tables
         self._setup.kernels.launch_kernel(
             "boundary_plan",
             {
@@ -221,8 +229,8 @@ class AlignCache:
                 "scheduled": reads(inputs.scheduled.gpu, rows),
                 "draft_lens": reads(inputs.draft_lens.gpu, rows),
                 "is_decode": reads(inputs.is_decode.gpu, rows),
-                "column": reads(inputs.column.gpu, rows),
-                "state_table": reads(work.boundary_table, rows),
+                "column": reads(column, rows),
+                "state_table": reads(state_table, rows),
                 "state_source": writes(work.copy_source, rows),
                 "window_source": writes(work.copy_window, rows),
                 "target": writes(work.copy_target, rows),
@@ -235,16 +243,19 @@ class AlignCache:
 
     def copy(self, shape: BatchShape, layers: Sequence[int]) -> None:
         """Copies some layers' states and windows, as chosen."""
+        self.copy_states("keep_boundary", shape, layers, self.chosen(shape))
+
+    def chosen(self, shape: BatchShape) -> dict[str, Use]:
+        """What the device chose to copy, by row."""
         work, rows = self._setup.work, shape.rows
-        places = {
+        return {
             "source": reads(work.copy_source, rows),
             "window_source": reads(work.copy_window, rows),
             "target": reads(work.copy_target, rows),
             "offset": reads(work.copy_offset, rows),
         }
-        self._copy("keep_boundary", shape, layers, places)
 
-    def _copy(
+    def copy_states(
         self, name: str, shape: BatchShape, layers: Sequence[int], places: dict[str, Use]
     ) -> None:
         """States from source to target, windows from window_source at offset to target."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,20 @@ from racegate.device.protocol import DeviceBuffer, HostBuffer, reads, writes
 from racegate.engine.cache.pools import Pools
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
+
+
+class BlockZeroing(Protocol):
+    """What becomes of the blocks that a step took. zeroes: whether there is anything to observe."""
+
+    zeroes: bool
+
+    def note(self, plan: StepPlan) -> None:
+        """The plan is here."""
+        ...
+
+    def zero(self, step: int) -> None:
+        """The step is about to use them."""
+        ...
 
 
 class NoZeroing:

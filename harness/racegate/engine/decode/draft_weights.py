@@ -78,10 +78,15 @@ class DeviceDraftWeights(NoDraftWeights):
         }
 
 
-def count_drawn(setup: Setup, view: StepView) -> None:
-    """Counts what a step verifies against weights; drafts of greedy requests are not drawn."""
+def drawn_drafts(setup: Setup, view: StepView) -> np.ndarray:
+    """[R]: drafts that a step verifies against weights; those of greedy requests are not drawn."""
     greedy = {request.name for request in setup.scenario.requests if request.temperature == 0.0}
-    drawn = np.where([name in greedy for name in view.rows], 0, view.draft_lens)
+    return np.where([name in greedy for name in view.rows], 0, view.draft_lens)
+
+
+def count_drawn(setup: Setup, view: StepView) -> None:
+    """Counts what a step verifies against weights, and whose rows moved."""
+    drawn = drawn_drafts(setup, view)
     moved = (drawn > 0) & (view.prev_positions != np.arange(view.shape.rows))
     setup.counters.add("drawn_drafts", int(drawn.sum()))
     setup.counters.add("draft_weight_moves", int(moved.sum()))

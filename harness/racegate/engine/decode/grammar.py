@@ -13,7 +13,7 @@ import numpy as np
 
 from racegate.device.protocol import DeviceBuffer, Event, HostBuffer
 from racegate.engine.state import edges
-from racegate.engine.state.buffers import StepOutputs, Twin
+from racegate.engine.state.buffers import StepOutputs, UploadedTwin
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.sizes import ceil_div
@@ -83,7 +83,7 @@ class GrammarMasks:
         self._vocab_size = setup.scenario.model.vocab_size
         self._modulus = {request.name: request.grammar_modulus for request in requests}
         shape = (sizes.rows, 1 + sizes.drafts, ceil_div(self._vocab_size, WORD_BITS))
-        self._mask = Twin(
+        self._mask = UploadedTwin(
             device.host_buffer("mask_cpu", shape, np.int32),
             device.device_buffer("mask_gpu", shape, np.int32, stream=compute),
         )

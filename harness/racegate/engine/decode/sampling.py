@@ -67,11 +67,8 @@ class Sampling:
         )
 
     def next_tokens(self, view: StepView, sampled: DeviceBuffer) -> StepOutputs:
-        """Next token and valid count of every row; the counts start their way to the host.
-
-        sampled: [R, 1 + K] int32
-        """
-        setup, rows, step = self._setup, view.shape.rows, view.shape.step
+        """Next token and valid count of every row. sampled: [R, 1 + K] int32"""
+        setup, rows = self._setup, view.shape.rows
         outputs = make_outputs(self._device, self._compute, setup.sizes)
         setup.kernels.launch_kernel(
             "next_token",
@@ -82,10 +79,15 @@ class Sampling:
                 "next_token": writes(outputs.next_token, rows, own=view.owners),
                 "valid_count": writes(outputs.valid_count, rows, own=view.owners),
             },
-            step=step,
+            step=view.shape.step,
             vocab_size=setup.scenario.model.vocab_size,
             mask_discarded=self._mask_discarded,
         )
+        return outputs
+
+    def send_counts(self, view: StepView, outputs: StepOutputs) -> None:
+        """The valid counts start their way to the host."""
+        step = view.shape.step
         self._device.record(self._compute, self._next_token_ready)
         self._device.wait_stream(
             self._counts, self._next_token_ready, edges.COUNT_COPY_AFTER_KERNEL, step=step
@@ -96,21 +98,23 @@ class Sampling:
             outputs.valid_count,
             "valid_count",
             step=step,
-            rows=rows,
+            rows=view.shape.rows,
         )
         self._device.record(self._counts, self._valid_count_landed)
-        return outputs
 
     def wait_for_valid_count(self, step: int, prev: PrevStep) -> np.ndarray:
         """[R] int32: the previous step's valid counts, in its row order; waits for them."""
         self._device.wait_host(self._valid_count_landed, edges.VALID_COUNT_LANDED, step=step)
         return self._valid_count_cpu.read(len(prev.requests), expect=prev.owners)
 
-    def release(self, outputs: StepOutputs, *, step: int) -> None:
-        """Gives a step's outputs back once no stream reads them."""
+    def release_counts(self, step: int) -> None:
+        """The last step's valid counts are about to be given back."""
         self._device.wait_stream(
             self._compute, self._valid_count_landed, edges.COUNT_RELEASE, step=step
         )
+
+    def release(self, outputs: StepOutputs, *, step: int) -> None:
+        """Gives a step's outputs back: no other stream reads them any more."""
         self._device.free(outputs.valid_count, step=step)
         self._device.free(outputs.next_token, step=step)
         self._device.free(outputs.drafts, step=step)

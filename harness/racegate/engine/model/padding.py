@@ -15,7 +15,7 @@ import numpy as np
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import DeviceBuffer, Use, writes
 from racegate.engine.model.bound import Bound
-from racegate.engine.state.buffers import Twin
+from racegate.engine.state.buffers import UploadedTwin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
 
@@ -49,7 +49,7 @@ class Padding:
         # A graph cannot look at the flags: that every row decodes is part of what is captured.
         flags = np.ones(self.rows_most, np.int32)
         ones = setup.device.constant("is_decode_captured", flags)
-        self._is_decode = Twin(live.inputs.is_decode.cpu, ones)
+        self._is_decode = UploadedTwin(live.inputs.is_decode.cpu, ones)
 
     @property
     def bound(self) -> Bound:

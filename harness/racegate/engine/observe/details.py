@@ -9,7 +9,6 @@ import numpy as np
 
 from racegate.engine.observe.probe import Preparation
 from racegate.engine.scheduling.scheduler import Scheduler
-from racegate.engine.state.buffers import Inputs
 from racegate.engine.state.plan import StepPlan, region
 from racegate.engine.state.tracked import Status, Tracked
 from racegate.engine.state.view import StepView
@@ -116,15 +115,15 @@ def _counters(tracked: Tracked, promised: int) -> CountersView:
 
 
 def prepared_detail(
-    view: StepView, preparation: Preparation, inputs: Inputs, *, threshold: int
+    view: StepView, preparation: Preparation, *, threshold: int
 ) -> dict[str, object]:
     """Rows, tables and what the step looked back at. threshold: see region."""
     entries, prev = view.entries, preparation.prev
     rows = len(view.rows)
     return {
         "row_of": dict(preparation.row_of),
-        "block_table": _up_to_last(inputs.block_table.cpu.peek(), rows),
-        "state_table": _up_to_last(inputs.state_table.cpu.peek(), rows),
+        **{name: _up_to_last(table, rows) for name, table in preparation.tables().items()},
+        "slots": preparation.slots,
         "blocks": {entry.request: entry.blocks for entry in entries},
         "state_blocks": {entry.request: entry.state_blocks for entry in entries},
         "prev_positions": view.prev_positions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,23 +18,32 @@ from racegate.engine.state.view import PrevStep, StepView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What there is to look at. draft_cache: [B, S, E], the drafter's, if it keeps one."""
+    """What there is to look at.
+
+    draft_cache: [B, S, E], the drafter's, if it keeps one
+    window_table: [R, 1 + K] int32, where only the device knows the running windows
+    """
 
     inputs: Inputs
     work: WorkBuffers
     model: Model
     draft_cache: DeviceBuffer | None
+    window_table: DeviceBuffer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
     """How a step was prepared. prev: what it looked back at; row_of: the batch.
 
+    tables: [R, C] int32 each, the host's block tables by row, where it has them
+    slots: of each row, where there are slots
     backup, targets: [R] int32, backup tokens and accept targets
     """
 
     prev: PrevStep
     row_of: Mapping[str, int]
+    tables: Callable[[], Mapping[str, np.ndarray]]
+    slots: tuple[int, ...]
     backup: np.ndarray
     targets: np.ndarray
 

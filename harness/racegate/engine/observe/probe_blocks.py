@@ -12,6 +12,7 @@ from racegate.device.protocol import DeviceBuffer
 from racegate.engine.observe.probe import Memory
 from racegate.engine.state.view import StepView
 from racegate.scenario.spec import EngineSpec
+from racegate_kernels.poison import poison_of
 
 # What to copy, by name: a buffer, and which rows of it: some, the first n, or all.
 Parts = dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]
@@ -42,6 +43,28 @@ class BlockRows:
     ) -> np.ndarray:
         """[...] int64: where each of these blocks is; the tables have to name it."""
         return np.searchsorted(self.blocks, blocks)
+
+    def pick(
+        self,
+        arrays: dict[str, np.ndarray],  # name -> [n, ...], of these blocks
+        windows: np.ndarray,  # [R, 1 + K] int64
+    ) -> None:
+        """States and convolution windows become just those of some running windows."""
+        for name in arrays:
+            if name.startswith(("state.", "conv.")):
+                blocks = windows if name.startswith("state.") else windows[:, 0]
+                arrays[name] = self._picked(arrays[name], blocks)
+
+    def _picked(
+        self,
+        content: np.ndarray,  # [n, ...], of these blocks
+        blocks: np.ndarray,  # [...] int64
+    ) -> np.ndarray:
+        """[..., ...]: what these blocks hold; poison of those that no table names."""
+        rows = np.minimum(self.rows_of(blocks), len(self.blocks) - 1)
+        picked: np.ndarray = content[rows]
+        picked[self.blocks[rows] != blocks] = poison_of(content.dtype)
+        return picked
 
 
 class FreshTaken:

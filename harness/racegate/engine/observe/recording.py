@@ -100,7 +100,7 @@ class RecordingProbe:
         self._computed_host = np.array([state.computed for state in view.states])
         self._backup = preparation.backup
         threshold = 1 + self._engine.draft_len_max
-        detail = prepared_detail(view, preparation, self._memory.inputs, threshold=threshold)
+        detail = prepared_detail(view, preparation, threshold=threshold)
         values = {
             "rows": view.rows,
             "discarded": view.discarded != 0,
@@ -140,6 +140,8 @@ class RecordingProbe:
             parts["mrope_positions"] = (work.mrope_positions, tokens)
         if self._is_offload:
             parts |= loaded_parts(view, self._engine, caches_of(memory))
+        if memory.window_table is not None:
+            parts["window_table"] = (memory.window_table, rows)
         self._take(taken.inputs, parts | self._recurrent(taken))
         self._add_unresolved(view.shape.step, Boundary.INPUTS)
 
@@ -252,15 +254,21 @@ class RecordingProbe:
 
     def _recurrent(self, taken: _Taken) -> Parts:
         parts: Parts = {}
-        model = self._memory.model
+        model, windows = self._memory.model, taken.windows
+        if self._memory.window_table is None:
+            rows, first = windows, windows[:, 0]
+        else:  # all that the windows can name, until the device has told what they do name
+            rows = first = taken.state_blocks.blocks
         for index, pool in model.states.items():
-            parts[f"state.{index}"] = (pool, taken.windows)
-            parts[f"conv.{index}"] = (model.conv_windows[index], taken.windows[:, 0])
+            parts[f"state.{index}"] = (pool, rows)
+            parts[f"conv.{index}"] = (model.conv_windows[index], first)
         return parts
 
     def _resolve(self, step: int, boundary: Boundary) -> Observation:
         taken = self._taken[step]
         view = taken.view
+        if self._memory.window_table is not None:
+            self._find_windows(taken, boundary)
         detail = {"rows": view.rows, "is_decode": view.is_decode, "draft_lens": view.draft_lens}
         if boundary is Boundary.INPUTS:
             values = self._inputs_values(taken)
@@ -276,6 +284,14 @@ class RecordingProbe:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
         return Observation(step=step, boundary=boundary, values=values, detail=detail)
+
+    def _find_windows(self, taken: _Taken, boundary: Boundary) -> None:
+        """The device has told where states stand: of what was copied, just these remain."""
+        arrays = taken.forwarded
+        if boundary is Boundary.INPUTS:
+            arrays = taken.inputs
+            taken.windows = arrays.pop("window_table").astype(np.int64)
+        taken.state_blocks.pick(arrays, taken.windows)
 
     def _inputs_values(self, taken: _Taken) -> dict[str, object]:
         arrays = taken.inputs

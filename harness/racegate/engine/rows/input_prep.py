@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.device.protocol import reads, updates, writes
+from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.rows.accepted_counts import CountAnswer
 from racegate.engine.rows.mrope import mrope_host
 from racegate.engine.rows.parts import RowParts
@@ -29,6 +29,17 @@ class Sources:
 
     computed: np.ndarray
     count: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource:
+    """Where the last tokens and drafts stand. rows: [R] int32, the place of each row's among them,
+    or -1
+    """
+
+    rows: DeviceBuffer
+    next_token: Use
+    drafts: Use
 
 
 class InputPrep:
@@ -97,12 +108,17 @@ class InputPrep:
         targets: [R] int32, accept targets
         """
         inputs = self._setup.inputs
-        request_index = np.array([self._index[name] for name in view.rows], np.int32)
-        self._put(view, inputs.request_index, request_index)
-        self._put(view, inputs.accept_target, targets)
+        self.stage_targets(view, targets)
         if not prev.is_none:
             self._put(view, inputs.prev_scheduled, prev.tokens)
             self._put(view, inputs.prev_draft_lens, prev.draft_lens)
+
+    def stage_targets(self, view: StepView, targets: np.ndarray) -> None:
+        """Whose drafts they are, and what they aim at. targets: [R] int32"""
+        inputs = self._setup.inputs
+        request_index = np.array([self._index[name] for name in view.rows], np.int32)
+        self._put(view, inputs.request_index, request_index)
+        self._put(view, inputs.accept_target, targets)
 
     def send_tables(self, view: StepView) -> None:
         """Tables whose rows were written, and moved, where requests entered and left the batch."""
@@ -139,10 +155,18 @@ class InputPrep:
         outputs: those of the previous step
         """
         self._correct(view, prev, outputs, sources)
-        self._place(view)
-        self._scatter(view, prev, outputs)
-        if self._setup.scenario.engine.drafter.may_miss:
-            self._trim(view, prev, outputs)
+        self.place(view)
+        has_drafts = np.where(view.draft_lens > 0, view.prev_positions, -1)
+        scattered = expected_owners(view, prev, view.prev_positions)
+        drafted = expected_owners(view, prev, has_drafts)
+        self.fill_in(
+            view,
+            TokenSource(
+                rows=self._setup.inputs.prev_positions.gpu,
+                next_token=reads(outputs.next_token, expect=scattered),
+                drafts=reads(outputs.drafts, expect=drafted),
+            ),
+        )
 
     def _correct(
         self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
@@ -173,7 +197,7 @@ class InputPrep:
             step=view.shape.step,
         )
 
-    def _place(self, view: StepView) -> None:
+    def place(self, view: StepView) -> None:
         """Positions, lengths and slots."""
         inputs, work, rows = self._setup.inputs, self._setup.work, view.shape.rows
         with self._planner.building(view.shape.step) as kernels:
@@ -216,35 +240,33 @@ class InputPrep:
             step=shape.step,
         )
 
-    def _scatter(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> None:
-        """The previous step's tokens and drafts go where this step's rows want them."""
+    def fill_in(self, view: StepView, source: TokenSource) -> None:
+        """The last tokens and drafts go where this step's rows want them. Only the device knows how
+        many drafts there are.
+        """
         inputs, rows = self._setup.inputs, view.shape.rows
-        has_drafts = np.where(view.draft_lens > 0, view.prev_positions, -1)
-        scattered = expected_owners(view, prev, view.prev_positions)
-        drafted = expected_owners(view, prev, has_drafts)
         self._setup.kernels.launch_kernel(
             "scatter_inputs",
             {
                 "input_ids": updates(inputs.input_ids.gpu, view.shape.tokens),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
-                "prev_positions": reads(inputs.prev_positions.gpu, rows),
+                "prev_positions": reads(source.rows, rows),
                 "draft_lens": reads(inputs.draft_lens.gpu, rows),
-                "prev_next_token": reads(outputs.next_token, expect=scattered),
-                "prev_drafts": reads(outputs.drafts, expect=drafted),
+                "prev_next_token": source.next_token,
+                "prev_drafts": source.drafts,
             },
             step=view.shape.step,
         )
+        if self._setup.scenario.engine.drafter.may_miss:
+            self._trim(view, source)
 
-    def _trim(self, view: StepView, prev: PrevStep, outputs: StepOutputs) -> None:
-        """Only the device knows how many drafts the previous step proposed."""
+    def _trim(self, view: StepView, source: TokenSource) -> None:
         inputs, shape = self._setup.inputs, view.shape
-        has_drafts = np.where(view.draft_lens > 0, view.prev_positions, -1)
-        drafted = expected_owners(view, prev, has_drafts)
         self._setup.kernels.launch_kernel(
             "trim_drafts",
             {
-                "prev_drafts": reads(outputs.drafts, expect=drafted),
-                "prev_positions": reads(inputs.prev_positions.gpu, shape.rows),
+                "prev_drafts": source.drafts,
+                "prev_positions": reads(source.rows, shape.rows),
                 "draft_lens": reads(inputs.draft_lens.gpu, shape.rows),
                 "query_start": reads(inputs.query_start.gpu, shape.rows + 1),
                 "logit_index": updates(inputs.logit_index.gpu, shape.rows),

@@ -2,73 +2,41 @@
 (docs/mechanism.md#step).
 
 Streams: engine/state/lanes. In the steady state the host waits in three places only: before
-    rewriting pinned inputs (INPUT_PREP_GUARD), before the deferred correction (VALID_COUNT_LANDED),
-    and for the output of the oldest step (OUTPUT_LANDED).
+    rewriting pinned inputs (the guard), before the deferred correction (rows only), and for the
+    output of the oldest step (OUTPUT_LANDED). How the batch is laid out is up to its stations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from racegate.device.protocol import writes
-from racegate.engine.cache.align_cache import Columns
-from racegate.engine.cache.fresh_blocks import FreshBlocks, NoZeroing
-from racegate.engine.cache.store import NoStore, PrefixStore
-from racegate.engine.decode.draft_weights import DraftWeights
-from racegate.engine.decode.drafter import Drafter
-from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
-from racegate.engine.decode.sampling import Frame, Sampling
+from racegate.device.protocol import DeviceBuffer, writes
+from racegate.engine.decode.sampling import Frame
 from racegate.engine.model import layers
-from racegate.engine.model.graphs import ForwardPass
-from racegate.engine.model.model import Model
 from racegate.engine.observe.probe import Preparation, Probe
-from racegate.engine.rows.accepted_counts import AcceptedCounts, CountQuery
-from racegate.engine.rows.input_prep import InputPrep, Sources
-from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.accepted_counts import CountQuery
+from racegate.engine.rows.input_prep import Sources
 from racegate.engine.rows.preparation import accepted_last, dummy_view, view_step
-from racegate.engine.rows.tenants import Tenants
-from racegate.engine.state import edges
+from racegate.engine.rows.stations import Stations
 from racegate.engine.state.buffers import StepOutputs, no_outputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView, as_previous, no_step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stations:
-    """What a step goes through on its way from the plan to its copies."""
-
-    tenants: Tenants
-    count_path: AcceptedCounts
-    columns: Columns
-    fresh: FreshBlocks | NoZeroing
-    store: PrefixStore | NoStore
-    prep: InputPrep
-    forward: ForwardPass
-    model: Model
-    sampling: Sampling
-    grammar_masks: GrammarMasks | NoGrammarMasks
-    draft_weights: DraftWeights
-    drafter: Drafter
+from racegate.scenario.spec import OutputEvent
 
 
 class Runner:
     """Executes plans on a device."""
 
-    def __init__(self, setup: Setup, stations: Stations, parts: RowParts, *, probe: Probe) -> None:
+    def __init__(self, setup: Setup, stations: Stations, *, probe: Probe) -> None:
         self._setup = setup
         self._device = setup.device
         self._stations = stations
-        self._parts = parts
+        self._sends_early = setup.scenario.engine.output_event is OutputEvent.BEFORE_DRAFTER
         self._probe = probe
         self._initialise()
         self._no_step = no_step()
         self._prev = self._no_step
         self._no_outputs = no_outputs(setup.device, setup.sizes)
         self._outputs: StepOutputs = self._no_outputs
-        self._prepared = setup.device.event("input_preparation")
 
     @property
     def unmet_events(self) -> list[str]:
@@ -111,10 +79,7 @@ class Runner:
     def _guard(self, plan: StepPlan) -> None:
         """Until what the host is about to rewrite has been copied. New blocks are noted before."""
         self._stations.fresh.note(plan)
-        if plan.dummy_rows:
-            self._parts.dummy_guard(self._device, self._prepared, plan.step)
-        else:
-            self._device.wait_host(self._prepared, edges.INPUT_PREP_GUARD, step=plan.step)
+        self._stations.guard.wait(plan)
         self._stations.columns.guard(plan.step)
 
     def _fill_blocks(self, plan: StepPlan, view: StepView) -> None:
@@ -128,7 +93,7 @@ class Runner:
 
     def _idle(self, plan: StepPlan) -> None:
         """A step without requests; with padding rows if it has to keep other ranks company."""
-        self._correct(plan.step)
+        self._stations.correction.correct(plan.step, self._prev)
         self._release_outputs(plan.step)
         if not plan.dummy_rows:
             return
@@ -137,18 +102,17 @@ class Runner:
         with self._device.action("prepare_dummy", step=plan.step):
             prep.stage_padding(view)
             prep.derive(view, self._prev, self._outputs, nothing)
-        self._parts.dummy_staged(self._device, self._setup.compute, self._prepared)
+        self._stations.guard.staged_idle()
         self._stations.forward.run(view)
+        self._stations.guard.issued()
         self._setup.counters.add("dummy_steps")
 
     def _prepare(self, view: StepView) -> None:
-        """Everything up to the forward pass; ends with the record that frees the pinned inputs for
-        the next step.
-        """
+        """Everything up to the forward pass."""
         at, step = self._stations, view.shape.step
         with self._device.action("prepare_inputs", step=step):
             if at.columns.needs_counts:
-                self._correct(step)
+                at.correction.correct(step, self._prev)
             answer = at.count_path.answer(self._query(view))
             moves = at.columns.decide(view, answer.accepted_host)
             backup = at.prep.backup_tokens(view)
@@ -159,12 +123,17 @@ class Runner:
             at.columns.stage(view, moves)
             at.draft_weights.stage(view, self._prev)
             at.prep.derive(view, self._prev, self._outputs, sources)
-        self._device.record(self._setup.compute, self._prepared)
-        row_of = at.tenants.row_of
-        self._probe.prepared(
-            view, Preparation(prev=self._prev, row_of=row_of, backup=backup, targets=targets)
+        at.guard.staged(step)
+        preparation = Preparation(
+            prev=self._prev,
+            row_of=at.tenants.row_of,
+            tables=at.tenants.tables,
+            slots=at.tenants.slots(),
+            backup=backup,
+            targets=targets,
         )
-        at.columns.move(view.shape, moves)
+        self._probe.prepared(view, preparation)
+        at.columns.move(view, moves)
 
     def _query(self, view: StepView) -> CountQuery:
         return CountQuery(
@@ -181,23 +150,7 @@ class Runner:
         self._stations.forward.run(view)
         self._probe.forwarded(view)
         if not self._stations.columns.needs_counts:
-            self._correct(view.shape.step)
-
-    def _correct(self, step: int) -> None:
-        """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
-        prev = self._prev
-        if prev.is_none:
-            return
-        with self._device.action("correct", step=step):
-            prev_accepted = self._stations.count_path.wait_for_accepted(step, prev)
-            # A row without drafts takes count 1, its one token. Rows that had drafts say how many
-            # were accepted; where no row had any, there is nothing to wait for.
-            prev_valid_count = np.ones(len(prev.requests), np.int32)
-            if (prev.draft_lens > 0).any():
-                prev_valid_count = self._stations.sampling.wait_for_valid_count(step, prev)
-            if prev_accepted is None:
-                prev_accepted = prev_valid_count
-            self._stations.tenants.correct(prev, prev_valid_count, prev_accepted)
+            self._stations.correction.correct(view.shape.step, self._prev)
 
     def _sample(self, plan: StepPlan, view: StepView) -> Frame:
         """Everything behind the forward pass, drafter and output copy included."""
@@ -210,22 +163,33 @@ class Runner:
             at.sampling.count_accepted(view, sampled)
             accepted = at.columns.keep_boundaries(view)
             at.count_path.land(step, accepted, rows=view.shape.rows)
+            at.carry.note(accepted)
             self._release_outputs(step)
             outputs = at.sampling.next_tokens(view, sampled)
-            at.drafter.propose(view, sampled, outputs)
-            at.draft_weights.drawn(view, outputs)
-            at.grammar_masks.send(view, outputs)
-            at.store.save(view)
+            at.correction.send(view, outputs)
+            frame = at.sampling.send(plan, view, sampled) if self._sends_early else None
+            self._draft(view, sampled, outputs)
             self._outputs, self._prev = outputs, as_previous(view)
             for entry, state in zip(view.entries, view.states, strict=True):
                 state.computed += entry.tokens
             self._probe.sampled(view, outputs, sampled)
-            return at.sampling.send(plan, view, sampled)
+            return at.sampling.send(plan, view, sampled) if frame is None else frame
+
+    def _draft(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
+        """Drafts, and what the next step finds. sampled: [R, 1 + K] int32"""
+        at = self._stations
+        at.drafter.propose(view, sampled, outputs)
+        at.draft_weights.drawn(view, outputs)
+        at.grammar_masks.send(view, outputs)
+        at.store.save(view)
+        at.carry.keep(view, outputs)
+        at.guard.issued()
 
     def _release_outputs(self, step: int) -> None:
         """The previous step's outputs are not needed any more."""
         if self._outputs is not self._no_outputs:
             self._stations.grammar_masks.release(step)
+            self._stations.correction.release(step)
             self._stations.sampling.release(self._outputs, step=step)
         self._outputs = self._no_outputs
         self._prev = self._no_step

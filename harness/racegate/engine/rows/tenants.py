@@ -62,6 +62,18 @@ class Tenants:
         """Requests by row."""
         return self._batch.names()
 
+    def tables(self) -> dict[str, np.ndarray]:
+        """[R, C] int32 each: the pinned block tables."""
+        inputs = self._inputs
+        return {
+            "block_table": inputs.block_table.cpu.peek(),
+            "state_table": inputs.state_table.cpu.peek(),
+        }
+
+    def slots(self) -> tuple[int, ...]:
+        """None: a request is where its row is."""
+        return ()
+
     def clear_tables(self) -> None:
         """No row holds a block before the first request enters."""
         for table in (self._inputs.block_table.cpu, self._inputs.state_table.cpu):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -11,17 +12,39 @@ from racegate.device.protocol import Device, DeviceBuffer, HostBuffer, Stream
 from racegate.engine.state.sizes import Sizes
 
 
+class Twin(Protocol):
+    """Pinned host memory, and what the device has of it."""
+
+    @property
+    def cpu(self) -> HostBuffer:
+        """Where the host writes."""
+        ...
+
+    @property
+    def gpu(self) -> DeviceBuffer:
+        """What kernels read."""
+        ...
+
+    def send(self, device: Device, stream: Stream, rows: int, *, step: int) -> None:
+        """The host has written so many rows: kernels behind this on the stream read them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Twin:
+class UploadedTwin:
     """Pinned host memory and the device memory it is copied to."""
 
     cpu: HostBuffer
     gpu: DeviceBuffer
 
+    def send(self, device: Device, stream: Stream, rows: int, *, step: int) -> None:
+        """A copy, which reads the pinned memory when it runs."""
+        device.upload(stream, self.gpu, self.cpu, step=step, rows=rows)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Everything the host prepares for a step, one twin each. Shapes: `_input_shapes`."""
+    """Everything the host prepares for a step, one twin each. Shapes: `input_shapes`."""
 
     input_ids: Twin
     query_start: Twin
@@ -53,7 +76,8 @@ class Inputs:
     seed: Twin
 
 
-def _input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+def input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+    """Shape and dtype of every input."""
     rows, width = sizes.rows, 1 + sizes.drafts
     special: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "input_ids": ((sizes.tokens,), np.int32),
@@ -72,11 +96,11 @@ def _input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
 def make_inputs(device: Device, stream: Stream, sizes: Sizes) -> Inputs:
     """Pinned inputs and their device twins."""
     twins = {
-        name: Twin(
+        name: UploadedTwin(
             device.host_buffer(f"{name}_cpu", shape, dtype),
             device.device_buffer(f"{name}_gpu", shape, dtype, stream=stream),
         )
-        for name, (shape, dtype) in _input_shapes(sizes).items()
+        for name, (shape, dtype) in input_shapes(sizes).items()
     }
     return Inputs(**twins)
 

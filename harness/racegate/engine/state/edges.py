@@ -193,6 +193,16 @@ MASK_GUARD = Edge(
     second=("host:*",),
 )
 
+POOL_PLACE_REUSE = Edge(
+    name="pool-place-reuse",
+    before="the last kernel of the step that had the place of the pool",
+    after="the host writing another step's inputs there",
+    buffers=("*_pool",),
+    reason="kernels read pinned memory when they run: a late one would read the next step's",
+    first=("kernel:*", "graph:*"),
+    second=("host:*",),
+)
+
 EDGES = (
     POSTPROCESS_GUARD,
     INPUT_PREP_GUARD,
@@ -212,4 +222,5 @@ EDGES = (
     DRAFTS_LANDED,
     DRAFTS_RELEASE,
     MASK_GUARD,
+    POOL_PLACE_REUSE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +38,18 @@ class Setup:
         self.upload(twin, len(values), step=step)
 
     def upload(self, twin: Twin, rows: int, *, step: int) -> None:
-        """Copies the first rows of pinned memory to the device."""
-        self.device.upload(self.compute, twin.gpu, twin.cpu, step=step, rows=rows)
+        """Gives the device the first rows of pinned memory."""
+        twin.send(self.device, self.compute, rows, step=step)
 
 
-def make_setup(scenario: Scenario, device: Device, counters: Counters) -> Setup:
-    """Takes the memory of inputs and work from the device."""
+def make_setup(
+    scenario: Scenario,
+    device: Device,
+    counters: Counters,
+    *,
+    inputs: Callable[[Device, Stream, Sizes], Inputs] = make_inputs,
+) -> Setup:
+    """Takes the memory of inputs and work from the device. inputs: makes those of a layout"""
     compute = device.stream(Lane.COMPUTE)
     sizes = sizes_of(scenario)
     return Setup(
@@ -51,7 +58,7 @@ def make_setup(scenario: Scenario, device: Device, counters: Counters) -> Setup:
         compute=compute,
         kernels=KernelStream(device, compute),
         sizes=sizes,
-        inputs=make_inputs(device, compute, sizes),
+        inputs=inputs(device, compute, sizes),
         work=make_work(device, compute, sizes),
         counters=counters,
     )

@@ -1,0 +1,68 @@
+"""The stations of a batch whose requests stand in rows, and move."""
+
+from __future__ import annotations
+
+from racegate.engine.cache.align_cache import Columns, FixedColumns
+from racegate.engine.cache.fresh_blocks import BlockZeroing
+from racegate.engine.cache.parts import CacheParts
+from racegate.engine.cache.pools import Pools
+from racegate.engine.decode.draft_weights import DraftWeights
+from racegate.engine.decode.parts import DecodeParts
+from racegate.engine.decode.sampling import Sampling
+from racegate.engine.model.model import Model
+from racegate.engine.rows.accepted_counts import AcceptedCounts
+from racegate.engine.rows.correction import HostCorrection, UploadGuard
+from racegate.engine.rows.input_prep import InputPrep
+from racegate.engine.rows.parts import RowParts
+from racegate.engine.rows.stations import LayoutStations, NoCarry
+from racegate.engine.rows.tenants import Tenants
+from racegate.engine.state.setup import Setup
+
+
+class RowLayout:
+    """See Layout of `stations`."""
+
+    def __init__(
+        self, setup: Setup, rows: RowParts, *, cache: CacheParts, decode: DecodeParts
+    ) -> None:
+        self.setup = setup
+        self._rows = rows
+        self._cache = cache
+        self._decode = decode
+
+    def prep(self) -> InputPrep:
+        """Pinned inputs and their uploads."""
+        return InputPrep(self.setup, self._rows)
+
+    def count_path(self) -> AcceptedCounts:
+        """As the cache mode needs it."""
+        return self._rows.count_path(self.setup.scenario.engine.cache_mode)(self.setup)
+
+    def columns(self, model: Model) -> Columns:
+        """The host says where states go."""
+        if self.setup.scenario.engine.cache_mode.has_columns:
+            return self._cache.align_cache(self.setup, model)
+        return FixedColumns(self.setup)
+
+    def device_windows(self) -> None:
+        """The host knows where running states stand."""
+
+    def zeroing(self, pools: Pools) -> BlockZeroing:
+        """Lists in pinned memory of each step."""
+        return self._cache.fresh_blocks(self.setup, pools)
+
+    def draft_weights(self) -> DraftWeights:
+        """In the rows of the step that drew them."""
+        return self._decode.draft_weights(self.setup)
+
+    def laid_out(
+        self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
+    ) -> LayoutStations:
+        """Rows, and the host's mirrors of them."""
+        tenants = Tenants(self.setup, count_path, self._rows, others=weights.row_tables)
+        return LayoutStations(
+            tenants=tenants,
+            guard=UploadGuard(self.setup, self._rows),
+            correction=HostCorrection(self.setup, count_path, sampling, tenants),
+            carry=NoCarry(),
+        )
