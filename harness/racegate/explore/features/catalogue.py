@@ -16,12 +16,14 @@ from racegate.explore.features.settings import (
     DRAFTED_MORE,
     DRAWN,
     GRAPHS,
+    MROPE,
     OFFLOAD,
     SETTINGS,
     WIDE_CHUNKS,
     Feature,
     counted,
     happening,
+    only,
 )
 
 HAPPENINGS = (
@@ -198,6 +200,25 @@ HAPPENINGS = (
         "a drafter looks past the end, and the plan must not",
         steps.is_clipped,
         DRAFTED,
+    ),
+    # Coordinates.
+    happening(
+        "coordinates corrected",
+        "positions are corrected, and what stands beside them may not be",
+        steps.corrects_coordinates,
+        DRAFTED | BEHIND | MROPE | only(cache_mode="none"),
+    ),
+    happening(
+        "chunk ends within an image",
+        "the next chunk begins where no coordinate is the position plus anything",
+        steps.ends_within_image,
+        MROPE,
+    ),
+    happening(
+        "drafts behind an image",
+        "a coordinate that is taken for a position names another token",
+        steps.drafts_behind_image,
+        DRAFTED | MROPE,
     ),
     # Steps without requests.
     counted("gap", "gaps", "a request is not scheduled: its row leaves and comes back"),

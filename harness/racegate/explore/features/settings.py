@@ -34,6 +34,7 @@ class Feature:
 
 
 K_MANY = "4 or more"
+COORDINATES = "three-dimensional"
 K_VALUES = ("0", "1", "2", "3", K_MANY)
 
 
@@ -57,6 +58,7 @@ def settings_of(scenario: Scenario) -> dict[str, str]:
         "graph_mode": str(engine.graph_mode),
         "zeroing": str(engine.zeroing),
         "planning": str(engine.planning),
+        "positions": COORDINATES if scenario.model.has_mrope else "one-dimensional",
         "layers": kinds,
         "conv_width": str(scenario.model.conv_width),
         "state_interval": "1 block" if is_column_block else "more",
@@ -99,6 +101,7 @@ DRAWN = only(k=K_VALUES[1:], drafter="mtp", draft_sampling="random")
 COLUMNS = only(cache_mode=("align", "offload"))
 ALIGN = only(cache_mode="align")
 OFFLOAD = only(cache_mode="offload")
+MROPE = only(positions=COORDINATES, layers=("hybrid", "attention only"))
 GRAPHS = only(graph_mode=str(GraphMode.FULL_DECODE))
 BEHIND = only(depth=("2", "3", "4"))
 WIDE_CHUNKS = DRAFTED | only(prefill_chunk_max="1 + k or more")
@@ -155,6 +158,12 @@ SETTINGS = (
     ),
     _setting("zeroing", str(Zeroing.FRESH), "a kernel that writes blocks the host just took"),
     _setting("planning", str(Planning.SIDE_STREAM), "positions and slots from another stream"),
+    _setting(
+        "positions",
+        COORDINATES,
+        "a second buffer of positions, with a correction of its own",
+        layers=("hybrid", "attention only"),
+    ),
     _setting("layers", "attention only", "no recurrent state: all that counts select is gone"),
     _setting("layers", "recurrent only", "no cache entries: only states tell"),
     _setting("conv_width", "2", "a window of one input, shorter than a row of drafts"),

@@ -239,3 +239,30 @@ def fills_graph(facts: Facts) -> bool:
 def replays_sizes(facts: Facts) -> bool:
     """Graphs of two sizes are replayed in one run."""
     return len({step.replayed for step in facts.steps if step.replayed}) > 1
+
+
+def corrects_coordinates(facts: Facts) -> bool:
+    """Coordinates are planned with drafts that were rejected, and nobody waits for their counts."""
+    scenario = facts.scenario
+    if not scenario.model.has_mrope or scenario.engine.cache_mode.has_columns:
+        return False
+    return any(
+        e.is_decode and e.planned != e.computed for step in facts.steps for e in step.entries
+    )
+
+
+def ends_within_image(facts: Facts) -> bool:
+    """A chunk of a prompt has some tokens of an image, and the next one the others."""
+    images = {request.name: request.images for request in facts.scenario.requests}
+    return any(
+        image.start < e.computed + e.tokens < image.start + image.tokens
+        for step in facts.steps
+        for e in step.entries
+        for image in images[e.request]
+    )
+
+
+def drafts_behind_image(facts: Facts) -> bool:
+    """A request with an image verifies drafts."""
+    shown = {request.name for request in facts.scenario.requests if request.images}
+    return any(e.drafts and e.request in shown for step in facts.steps for e in step.entries)
