@@ -14,7 +14,7 @@ import pytest
 from pool_workers import Squarer, numbered
 from racegate.cli.fuzz import exit_code_of
 from racegate.history.breakage import Breakage
-from racegate.jobs.campaign import Campaign, ScenarioAside
+from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, ScenarioWorker
 from racegate.jobs.pools import driver
@@ -32,6 +32,7 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
+from racegate.jobs.stores.records import ScenarioAside
 
 
 class Handle:
@@ -187,7 +188,11 @@ def test_a_campaign_goes_on_without_what_is_set_aside(
     campaign = Campaign(spec, tmp_path)
     state = fuzz(campaign, Bounds(scenarios=2), workers=2)
     assert (state.done, state.set_aside) == (2, (aside_of_0,))
-    assert (campaign.set_aside, campaign.breakages, campaign.replaced) == ([poison], [], 2)
+    assert (campaign.set_aside, campaign.breakages) == ([poison], [])
+    assert campaign.losses == [
+        "worker 0 burnt; it was at scenario 0",
+        "worker 0 was at scenario 0: 2 workers were lost with it; the last one burnt",
+    ]
     assert (campaign.unchecked, exit_code_of(campaign, state)) == (set(), 3)
     # A later run does not look at it again, and does not say that all is well.
     later = Campaign(spec, tmp_path)

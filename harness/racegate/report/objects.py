@@ -16,7 +16,8 @@ from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
-from racegate.jobs.campaign import CampaignState
+from racegate.jobs.findability import CampaignFinding
+from racegate.jobs.stores.records import CampaignState
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +39,13 @@ class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
 class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     """A campaign as far as it got.
 
-    campaign: what all runs with its folder have done, as in `campaign.json`
+    campaign: what all its runs have done, as in `campaign.json`
     selfcheck: of this run; unchecked: workers that ended without their last canaries
     known: signatures found before this run; new: those found in it
     breakages: errors of the harness in this run, and what was set aside in it
-    replaced: workers that were lost, and what they did handed to another
+    losses: workers that were lost, and why, while others did what they were doing
+    store: that other campaigns use too, without secrets; null without one
+    unsent: findings that are in the folder and not in this store
     """
 
     schema: str
@@ -52,7 +55,21 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
     new: tuple[NewFinding, ...]
     breakages: tuple[Breakage, ...] = ()
-    replaced: int = 0
+    losses: tuple[str, ...] = ()
+    store: str | None = None
+    unsent: int = 0
+
+
+class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What campaigns have found. store: where, without secrets; campaigns: that keep it there
+    scenarios: looked at by all of them; findings: the rarest last
+    """
+
+    schema: str
+    store: str
+    campaigns: int
+    scenarios: int
+    findings: tuple[CampaignFinding, ...]
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):

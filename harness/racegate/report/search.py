@@ -12,7 +12,8 @@ from rich.table import Column, Table
 from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
 from racegate.history.replayed import ReplayOutcome
-from racegate.jobs.campaign import Campaign, CampaignState
+from racegate.jobs.campaign import Campaign
+from racegate.jobs.stores.records import CampaignState
 from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
 from racegate.report.features import print_pairs
@@ -32,6 +33,7 @@ from racegate.repro.unrealised import in_ranges
 from racegate.scenario.outside.console import line, lines
 
 HOLDS_SHOWN_MAX = 24
+LOSSES_SHOWN_MAX = 8
 
 
 def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
@@ -145,8 +147,13 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     console.print(table)
     print_pairs(console, summarise(state.features))
     print_breakages(console, (*campaign.breakages, *campaign.set_aside))
-    if campaign.replaced:
-        text = f"{campaign.replaced} workers were lost; others did what they were doing"
+    if campaign.losses:
+        text = f"{len(campaign.losses)} workers were lost; others did what they were doing"
+        console.print(line((text, "yellow")))
+    for loss in campaign.losses[-LOSSES_SHOWN_MAX:]:
+        console.print(line((f"  {loss}", "yellow")))
+    if campaign.shared is not None and campaign.shared.unsent:
+        text = f"{campaign.shared.unsent} findings are not in {campaign.shared.name}"
         console.print(line((text, "yellow")))
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):

@@ -118,6 +118,11 @@ class HandedBack:
     doing: str
     why: str
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"worker {self.worker} {self.why}; it was at {self.doing}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
@@ -130,6 +135,11 @@ class SetAside:
     name: str
     content: object
     breakage: Breakage
+
+    @property
+    def text(self) -> str:
+        """Of its last worker, for people."""
+        return f"worker {self.worker} was at {self.name}: {self.breakage.error}"
 
 
 @dataclass(frozen=True, slots=True)
