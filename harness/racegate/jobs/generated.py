@@ -94,16 +94,20 @@ class ScenarioWorker:
     def __init__(self, spec: CampaignSpec, known: frozenset[str]) -> None:
         self._spec = spec
         self._fault = None if spec.fault is None else find_fault(spec.fault)
-        self._seen = set(known)
+        # By the lowest scenario that showed it: one that is handed back may be lower.
+        self._seen = dict.fromkeys(known, -1)
         self._unsaid = self._canaries()
 
     def work(self, task: int | Found) -> Answer:
-        """One scenario, in which a signature that this worker has not seen is found; or the minimal
-        form of what was found.
+        """One scenario, in which a signature that this worker has seen in no lower one is found; or
+        the minimal form of what was found.
         """
         if isinstance(task, Found):
             return Minimised(signature=task.signature, small=minimised(task, self._fault))
-        report = look_at(self._spec, task, self._fault, self._seen)
+        seen = {signature for signature, index in self._seen.items() if index < task}
+        report = look_at(self._spec, task, self._fault, seen)
+        if report.found is not None:
+            self._seen[report.found.signature] = task
         check, self._unsaid = together((self._unsaid, report.selfcheck)), SelfCheck()
         return msgspec.structs.replace(report, selfcheck=check)
 
