@@ -34,10 +34,12 @@ from racegate.jobs.stores.choice import store_of  # noqa: E402
 from redis_server import RedisServer, redis_server  # noqa: E402
 
 FAULT = "correction-partial-fields"
-SCENARIOS = 24
+SCENARIOS = 12
 COMMAND = ["fuzz", "--fault", FAULT, "--seed", "0", "--scenarios", str(SCENARIOS), "--json", "-"]
 # Between two kills: workers are at their start, at a scenario or at a minimal form.
-MOMENTS_S = (0.5, 9.0)
+MOMENTS_S = (0.2, 6.0)
+# More would let nothing be done before the last of them.
+KILLS_OF_ONE = 25
 STORE_DOWN_S = (0.0, 2.0)
 
 
@@ -191,7 +193,7 @@ def main() -> int:
     while (left := given.kills - sum(sum(one["kills"].values()) for one in rounds)) > 0:
         backend = ("local", "ray")[len(rounds) % 2]
         moment = random.Random(f"{given.seed} {len(rounds)}")
-        kills, lost, set_aside = disturbed(backend, moment, left)
+        kills, lost, set_aside = disturbed(backend, moment, min(left, KILLS_OF_ONE))
         one = {"backend": backend, "kills": kills, "lost": lost, "set_aside": set_aside}
         rounds.append(one)
         text = {
