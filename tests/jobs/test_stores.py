@@ -286,7 +286,9 @@ def test_a_password_lets_in_and_is_never_shown(tmp_path: Path) -> None:
             assert (code, "lets nobody in" in output, "cret" in output) == (2, True, False)
 
 
-@pytest.mark.parametrize("url", ["redis://:s3cret@", "http://:s3cret@h", "redis://:s3c/ret@h:x"])
+@pytest.mark.parametrize(
+    "url", ["redis://:s3cret@", "http://:s3cret@h", "redis://:s3c/ret@h:x", "redis://u:7/s3c@h"]
+)
 def test_what_is_no_url_of_a_store_is_refused_without_its_secrets(url: str, tmp_path: Path) -> None:
     code, output = fuzz(tmp_path, url)
     assert (code, "of a store" in output, "s3c" in output) == (2, True, False)

@@ -46,7 +46,7 @@ COMMANDS = {
     "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
     "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
-    "campaign": LazyCommand("campaign", "What campaigns have found, and whether it is fixed."),
+    "campaign": LazyCommand("look.campaign", "What campaigns have found, and whether it is fixed."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),

@@ -52,7 +52,7 @@ class FolderStore:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            check_writable(folder / LOCK[1:])
+            check_writable(folder / STATE_FILE)
         except OSError as error:
             raise StoreError(str(error)) from error
 

@@ -28,8 +28,6 @@ LEFT_WITHIN_S = 20.0
 class Link:
     """The way to one store. driver: who this is, in words that are the same for whoever goes on
     where this one stopped; on_line: gets what a user should know
-
-    lines: what was said so far
     """
 
     def __init__(self, store: Store, driver: str, on_line: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ work expire, all others stay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -59,7 +60,8 @@ def shown(url: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:  # its text has what it stumbled over, which may be of the password
         raise StoreError(f"this URL of a store is not understood: {FORM}") from None
-    if parts.scheme not in SCHEMES or not host:
+    # Behind a `/` that is of the password there would be the rest of it.
+    if parts.scheme not in SCHEMES or not host or not re.fullmatch(r"/?[0-9]*", parts.path):
         raise StoreError(f"this is no URL of a store: {FORM}")
     bracketed = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{bracketed}:{port or PORT}{parts.path.rstrip('/')}"

@@ -25,8 +25,8 @@ from racegate.jobs.stores.choice import written_store
 from racegate.jobs.stores.folder import witness_name
 from racegate.jobs.stores.records import CampaignState, KeptFinding
 from racegate.jobs.verify import verify as run_verify
-from racegate.report.campaigns import print_findings, print_verified
 from racegate.report.objects import FindingsObject
+from racegate.report.search import print_findings, print_verified
 
 StoreOption = Annotated[
     str,
