@@ -4,12 +4,14 @@ with one, and what takes worker after worker with it is set aside.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pool_workers import Squarer, numbered
 from racegate.cli.fuzz import exit_code_of
@@ -33,6 +35,7 @@ from racegate.jobs.pools.pool import (
     spread,
 )
 from racegate.jobs.stores.records import ScenarioAside
+from racegate.report.search import print_campaign
 
 
 class Handle:
@@ -194,6 +197,9 @@ def test_a_campaign_goes_on_without_what_is_set_aside(
         "worker 0 was at scenario 0: 2 workers were lost with it; the last one burnt",
     ]
     assert (campaign.unchecked, exit_code_of(campaign, state)) == (set(), 3)
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_campaign(console, campaign, state)
+    assert "worker 0 burnt; it was at scenario 0" in console.export_text()
     # A later run does not look at it again, and does not say that all is well.
     later = Campaign(spec, tmp_path)
     assert (later.done, later.state(0.0).set_aside) == (2, (aside_of_0,))

@@ -19,8 +19,9 @@ from racegate.cli.app import app
 from racegate.faults.catalogue import find_fault
 from racegate.jobs import verify as verifying
 from racegate.jobs.campaign import Campaign
-from racegate.jobs.findability import ALPHA, clean_run, findability, interval, rate_below
+from racegate.jobs.findability import ALPHA, clean_run, findability, interval, listed, rate_below
 from racegate.jobs.generated import CampaignSpec, Report, look_at
+from racegate.jobs.stores.records import KeptFinding
 
 FAULT = "correction-partial-fields"
 SPEC = CampaignSpec(seed=0, fault=FAULT)
@@ -74,6 +75,17 @@ def folder(report: Report, tmp_path: Path) -> Path:
         campaign.add(msgspec.structs.replace(shown, index=index))
     campaign.save(0.0)
     return tmp_path
+
+
+def test_only_campaigns_that_look_alike_are_added_up(report: Report, tmp_path: Path) -> None:
+    assert report.found is not None
+    state = msgspec.structs.replace(Campaign(SPEC, tmp_path).state(0.0), done=10, hits={"a/x": 2})
+    other = msgspec.structs.replace(state, seed=1, hits={})
+    deeper = msgspec.structs.replace(state, seed=2, holds_each=5)
+    found = KeptFinding(signature="a/x", is_minimal=True, witness=report.found.witness)
+    (one,) = listed([found], [state, other, deeper])
+    assert one.findability is not None
+    assert (one.findability.hits, one.findability.scenarios) == (2, 20)
 
 
 def asked(*arguments: str) -> tuple[int, dict[str, Any]]:

@@ -76,18 +76,25 @@ def findability_in(states: Iterable[CampaignState], signature: str) -> Findabili
     return findability(hits, scenarios) if hits else None
 
 
+def alike(state: CampaignState, states: Iterable[CampaignState]) -> list[CampaignState]:
+    """Those that look at a scenario as this one does: only their hits can be added up."""
+    how = (state.holds_each, state.benign)
+    return [one for one in states if (one.holds_each, one.benign) == how]
+
+
 def listed(
     findings: Iterable[KeptFinding], states: Iterable[CampaignState]
 ) -> list[CampaignFinding]:
-    """Findings with how often they are met, the rarest last."""
+    """Findings with how often campaigns like the one that found them meet them, the rarest last."""
     known = list(states)
+    like = {state.seed: alike(state, known) for state in known}
     entries = [
         CampaignFinding(
             signature=finding.signature,
             seed=finding.seed,
             scenario=finding.index,
             is_minimal=finding.is_minimal,
-            findability=findability_in(known, finding.signature),
+            findability=findability_in(like.get(finding.seed, ()), finding.signature),
         )
         for finding in findings
     ]

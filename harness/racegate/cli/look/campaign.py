@@ -19,7 +19,7 @@ from racegate.cli.options import (
 )
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witness, save
-from racegate.jobs.findability import findability_in, listed
+from racegate.jobs.findability import alike, findability_in, listed
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.stores.choice import written_store
 from racegate.jobs.stores.folder import witness_name
@@ -100,8 +100,7 @@ def verify(
     states = opened.states()
     kept = _chosen(finding, file, opened.findings(), states)
     state = next((one for one in states if one.seed == kept.seed), None)
-    before = findability_in(states, kept.signature)
-    if state is None or before is None:
+    if state is None or (before := findability_in(alike(state, states), kept.signature)) is None:
         fail(f"{opened.name}: no campaign here has counted {kept.signature}")
     spec = CampaignSpec(
         seed=state.seed, fault=state.fault, holds_each=state.holds_each, benign=state.benign
