@@ -167,7 +167,8 @@ def disturbed(backend: str, moment: random.Random, left: int) -> tuple[Counter[s
         stored = {"done": state.done, "hits": state.hits, "verdicts": state.verdicts}
     differs = found != undisturbed() or {name: found[name] for name in stored} != stored
     differs |= kept != sorted(found["witnesses"].values()) or said["unsent"] > 0
-    why = json.dumps({"found": found, "stored": stored, "kept": kept}) if differs else ""
+    seen = {"found": found, "stored": stored, "kept": kept, "unsent": said["unsent"]}
+    why = json.dumps({**seen, "undisturbed": undisturbed()}) if differs else ""
     return kills, why, said["campaign"]["set_aside"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from racegate.jobs.stores.records import CampaignState, KeptFinding
@@ -109,7 +110,7 @@ class Link:
     def end(self, state: CampaignState) -> None:
         """The last that is brought over; a store that is down is waited for."""
         end = time.monotonic() + LEFT_WITHIN_S
-        self._next_try = 0.0
+        self._delay_s, self._next_try = min(self._delay_s, BACK_OFF_S), 0.0
         while self._tried(lambda: self._bring(state)) is None and self._next_try < end:
             self._wait()
         if self.is_down:
@@ -118,7 +119,8 @@ class Link:
                 "the same command brings them over"
             )
             return
-        self._tried(lambda: self._store.release(state.seed, self._driver))
+        with suppress(StoreError, OSError):  # it forgets by itself
+            self._store.release(state.seed, self._driver)
 
     def _tried(self, ask: Callable[[], T]) -> T | None:
         """None while the store is down."""
