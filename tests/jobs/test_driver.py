@@ -37,6 +37,9 @@ from racegate.jobs.pools.pool import (
 from racegate.jobs.stores.records import ScenarioAside
 from racegate.report.search import print_campaign
 
+# In place of a task, for `dies_at`.
+START = -1
+
 
 class Handle:
     """A worker that is asked when its driver listens. dies_at: what it does not survive"""
@@ -52,6 +55,8 @@ class Handle:
 
     def hear(self) -> object:
         if not self._is_ready:
+            if self._dies_at(START):
+                raise GoneError("was unplugged")
             self._is_ready = True
             return Ready()
         task = self._next
@@ -129,6 +134,19 @@ def test_what_takes_two_workers_with_it_is_set_aside() -> None:
     (aside,) = [event for event in events if isinstance(event, SetAside)]
     assert (aside.name, aside.content, aside.number) == ("number 1", 1, 1)
     assert aside.breakage.error == "2 workers were lost with it; the last one was unplugged"
+
+
+def test_a_worker_that_is_lost_at_its_start_is_replaced() -> None:
+    events = heard(Bench({START: 3}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]
+    back = [event for event in events if isinstance(event, HandedBack)]
+    assert [event.doing for event in back] == ["its start"] * 3
+
+
+def test_workers_that_never_start_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "STARTS_LOST_MAX", 2)
+    events = heard(Bench({START: 99}), range(5))
+    assert kinds(events) == [HandedBack, HandedBack, Lost, Lost]
 
 
 def test_a_pinned_task_is_lost_with_its_worker() -> None:

@@ -112,7 +112,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedBack:
-    """A worker is gone, and what it was doing waits for another one. why: how it went"""
+    """A worker is gone, and what it was doing waits for another one: a task, or its start. why: how
+    it went
+    """
 
     worker: int
     doing: str

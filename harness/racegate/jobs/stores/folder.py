@@ -52,7 +52,8 @@ class FolderStore:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            check_writable(folder / STATE_FILE)
+            with self._alone():
+                check_writable(folder / STATE_FILE)
         except OSError as error:
             raise StoreError(str(error)) from error
 
