@@ -109,11 +109,10 @@ def test_a_seed_shows_the_same_with_eight_workers(cluster: Any, tmp_path: Path) 
     place = place_of(cluster)
     shown = [
         signatures_of(tmp_path / f"{at.backend} {workers}", at, workers=workers)
-        for at in (Place(), place)
-        for workers in (1, 2, 8)
+        for at, workers in ((Place(), 1), (Place(), 8), (place, 8))
     ]
     cluster.remove_node(node)
-    assert shown == [shown[0]] * 6 != [{}] * 6
+    assert shown == [shown[0]] * 3 != [{}] * 3
 
 
 @pytest.mark.parametrize(
