@@ -147,6 +147,15 @@ StoreOption = Annotated[
         help="Shared by many campaigns: a folder, or redis://HOST:PORT (rediss:// with TLS).",
     ),
 ]
+WrittenStoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PATH|URL",
+        envvar="RACEGATE_STORE",
+        help="A campaign's folder, or the store that campaigns share.",
+    ),
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes.")]
 AllCoresOption = Annotated[
     int | None,

@@ -34,14 +34,13 @@ from racegate.interpose.workflow.witness import ProgramWitness
 from racegate.jobs.gate import GateResult
 from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
-from racegate.jobs.verify import VerifyObject
 from racegate.oracles.paths import Ordered
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
+    DashboardView,
     DoctorObject,
     EffortObject,
     FaultEntry,
-    FindingsObject,
     FuzzObject,
     HalffixesObject,
     MutationObject,
@@ -102,8 +101,7 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
-    Printed(what="campaign findings", struct=FindingsObject),
-    Printed(what="campaign verify", struct=VerifyObject),
+    Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),
     Printed(what="bench", struct=BenchResult, is_headed=True),

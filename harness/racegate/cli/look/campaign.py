@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.look.serve import serve
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
     WorkersOption,
+    WrittenStoreOption,
     counted,
     fail,
     folder_to_fill,
@@ -28,24 +30,15 @@ from racegate.jobs.verify import verify as run_verify
 from racegate.report.objects import FindingsObject
 from racegate.report.search import print_findings, print_verified
 
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="PATH|URL",
-        envvar="RACEGATE_STORE",
-        help="A campaign's folder, or the store that campaigns share.",
-    ),
-]
-
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="What campaigns have found (see `fuzz`)."
 )
+app.command()(serve)
 
 
 @app.command()
 def findings(
-    store: StoreOption,
+    store: WrittenStoreOption,
     fault: FaultOption = None,
     out: Annotated[
         Path | None,
