@@ -36,10 +36,12 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
-from racegate.jobs.campaign import STATE_FILE, Campaign, CampaignState
+from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.gate import GateResult, GateSpec, run_gate
 from racegate.jobs.generated import CampaignSpec, look_at
+from racegate.jobs.stores.folder import STATE_FILE
+from racegate.jobs.stores.records import CampaignState
 from racegate.repro.search import search
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from support import SCENARIOS, checker, scenario

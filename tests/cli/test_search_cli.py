@@ -319,7 +319,7 @@ class TestFuzz:
         assert result.returncode == 2
         assert "seed 0" in result.stderr
         state = tmp_path / "campaign.json"
-        state.write_text(state.read_text().replace("campaign/4", "campaign/1"))
+        state.write_text(state.read_text().replace("campaign/5", "campaign/1"))
         result = racegate("fuzz", "--scenarios", "1", "--out", str(tmp_path))
         assert result.returncode == 2
         assert "another folder" in result.stderr

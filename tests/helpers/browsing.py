@@ -46,9 +46,14 @@ def started(profile: Path) -> Iterator[Any]:
 
 def opened(browser: Any, page: Path, *, size: tuple[int, int] = DESK, **media: str) -> Any:
     """The page in a window of a size, with media features as `prefers_color_scheme="dark"`."""
+    return opened_at(browser, page.as_uri(), size=size, **media)
+
+
+def opened_at(browser: Any, address: str, *, size: tuple[int, int] = DESK, **media: str) -> Any:
+    """The same of a page that is served."""
     features = [{"name": k.replace("_", "-"), "value": v} for k, v in media.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(page.as_uri())
+    browser.get(address)
     return browser

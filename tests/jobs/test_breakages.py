@@ -297,7 +297,7 @@ class TestCampaign:
             "racegate.jobs.generated.minimise",
             "racegate.jobs.generated.as_found",
             "racegate.jobs.generated.Checker",
-            "racegate.jobs.campaign.save",
+            "racegate.jobs.stores.folder.save",
             "racegate.jobs.campaign.write_whole",
             "racegate.jobs.generated.plant_canaries",
         ],
@@ -310,7 +310,7 @@ class TestCampaign:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         shown_whole, files = whole
-        error = FULL if "campaign" in place else MemoryError("planted")
+        error = FULL if "generated" not in place else MemoryError("planted")
         monkeypatch.setattr(place, breaking(error))
         result, shown = fuzz(tmp_path / "broken")
         assert result.exit_code == 3

@@ -9,8 +9,9 @@ import pytest
 
 from racegate.explore.features.table import NAMES
 from racegate.faults.catalogue import find_fault
-from racegate.jobs.campaign import STATE_FILE, Campaign, CampaignError
+from racegate.jobs.campaign import Campaign, CampaignError
 from racegate.jobs.generated import CampaignSpec, look_at
+from racegate.jobs.stores.folder import STATE_FILE
 
 SPEC = CampaignSpec(seed=0)
 

@@ -22,6 +22,7 @@ from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
 from racegate.jobs.pools.cluster import ClusterError
 from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
+from support import IS_NIGHTLY
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'racegate[campaign]'")
 
@@ -100,6 +101,18 @@ def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]
 def test_a_seed_shows_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
     here = signatures_of(tmp_path / "here", Place(), workers=1)
     assert here == signatures_of(tmp_path / "there", place_of(cluster), workers=2) != {}
+
+
+@pytest.mark.skipif(not IS_NIGHTLY, reason="nightly: eight workers take a minute to start")
+def test_a_seed_shows_the_same_with_eight_workers(cluster: Any, tmp_path: Path) -> None:
+    node = cluster.add_node(num_cpus=8)
+    place = place_of(cluster)
+    shown = [
+        signatures_of(tmp_path / f"{at.backend} {workers}", at, workers=workers)
+        for at, workers in ((Place(), 1), (Place(), 8), (place, 8))
+    ]
+    cluster.remove_node(node)
+    assert shown == [shown[0]] * 3 != [{}] * 3
 
 
 @pytest.mark.parametrize(

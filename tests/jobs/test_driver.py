@@ -4,17 +4,19 @@ with one, and what takes worker after worker with it is set aside.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pool_workers import Squarer, numbered
 from racegate.cli.fuzz import exit_code_of
 from racegate.history.breakage import Breakage
-from racegate.jobs.campaign import Campaign, ScenarioAside
+from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, ScenarioWorker
 from racegate.jobs.pools import driver
@@ -32,6 +34,11 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
+from racegate.jobs.stores.records import ScenarioAside
+from racegate.report.search import print_campaign
+
+# In place of a task, for `dies_at`.
+START = -1
 
 
 class Handle:
@@ -48,6 +55,8 @@ class Handle:
 
     def hear(self) -> object:
         if not self._is_ready:
+            if self._dies_at(START):
+                raise GoneError("was unplugged")
             self._is_ready = True
             return Ready()
         task = self._next
@@ -127,6 +136,19 @@ def test_what_takes_two_workers_with_it_is_set_aside() -> None:
     assert aside.breakage.error == "2 workers were lost with it; the last one was unplugged"
 
 
+def test_a_worker_that_is_lost_at_its_start_is_replaced() -> None:
+    events = heard(Bench({START: 3}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]
+    back = [event for event in events if isinstance(event, HandedBack)]
+    assert [event.doing for event in back] == ["its start"] * 3
+
+
+def test_workers_that_never_start_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "STARTS_LOST_MAX", 2)
+    events = heard(Bench({START: 99}), range(5))
+    assert kinds(events) == [HandedBack, HandedBack, Lost, Lost]
+
+
 def test_a_pinned_task_is_lost_with_its_worker() -> None:
     events = heard(Bench({1: 9}), range(5), losses_max=1)
     assert results(events) == [0]  # what comes after waits for its turn
@@ -187,8 +209,15 @@ def test_a_campaign_goes_on_without_what_is_set_aside(
     campaign = Campaign(spec, tmp_path)
     state = fuzz(campaign, Bounds(scenarios=2), workers=2)
     assert (state.done, state.set_aside) == (2, (aside_of_0,))
-    assert (campaign.set_aside, campaign.breakages, campaign.replaced) == ([poison], [], 2)
+    assert (campaign.set_aside, campaign.breakages) == ([poison], [])
+    assert campaign.losses == [
+        "worker 0 burnt; it was at scenario 0",
+        "worker 0 was at scenario 0: 2 workers were lost with it; the last one burnt",
+    ]
     assert (campaign.unchecked, exit_code_of(campaign, state)) == (set(), 3)
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_campaign(console, campaign, state)
+    assert "worker 0 burnt; it was at scenario 0" in console.export_text()
     # A later run does not look at it again, and does not say that all is well.
     later = Campaign(spec, tmp_path)
     assert (later.done, later.state(0.0).set_aside) == (2, (aside_of_0,))

@@ -26,7 +26,7 @@ from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
 from racegate.jobs.stopping import code_of, listen_for_sigterm, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
-from racegate.scenario.outside.text import printable
+from racegate.scenario.outside.text import printable, without_secrets
 
 
 class LazyCommand(NamedTuple):
@@ -46,6 +46,7 @@ COMMANDS = {
     "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
     "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
+    "campaign": LazyCommand("look.campaign", "What campaigns have found, and whether it is fixed."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
@@ -95,7 +96,7 @@ class LazyCommands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """The command, with an exit code for whatever ends it: 1 is a finding and nothing else."""
-        command = " ".join(["racegate", *map(quote, sys.argv[1:])])
+        command = " ".join(["racegate", *map(quote, map(without_secrets, sys.argv[1:]))])
         try:
             with Caught(ctx.command_path, command=command, through=EXPECTED) as caught:
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,13 @@ from rich.live import Live
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
+    StoreOption,
     StrictOption,
     TimeoutOption,
     WorkersOption,
     benign_of,
     fail,
+    say,
     stderr_console,
     stdout_console,
     tell,
@@ -24,13 +27,16 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
 from racegate.history.outcome import SCHEMA
-from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
+from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
+from racegate.jobs.stores.choice import store_of
+from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.records import CampaignState
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 
@@ -60,6 +66,7 @@ def fuzz(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started here."),
     ] = None,
+    store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
@@ -71,7 +78,7 @@ def fuzz(
     if fault is not None:
         find_fault(fault)
     spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
-    campaign = Campaign(spec, out)
+    campaign = Campaign(spec, out, None if store is None else _link(store, fault, out))
     bounds = Bounds(seconds=seconds, scenarios=scenarios, timeout_s=timeout)
     with Live("starting", console=stderr_console(), transient=True) as display:
         state = run_fuzz(
@@ -88,6 +95,11 @@ def fuzz(
         again = f"the same command: it begins with scenario {state.done}"
         raise StoppedError(campaign.stop, done=f"{done} findings are written there", go_on=again)
     raise typer.Exit(exit_code_of(campaign, state))
+
+
+def _link(store: str, fault: str | None, out: Path) -> Link:
+    """The same folder on the same machine goes on where a driver was killed."""
+    return Link(store_of(store, fault), f"{platform.node()}:{out.resolve()}", say)
 
 
 def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
@@ -126,7 +138,9 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
         selfcheck=campaign.selfcheck,
         unchecked=tuple(sorted(campaign.unchecked)),
         breakages=(*campaign.breakages, *campaign.set_aside),
-        replaced=campaign.replaced,
+        losses=tuple(campaign.losses),
+        store=None if campaign.shared is None else campaign.shared.name,
+        unsent=0 if campaign.shared is None else campaign.shared.unsent,
         known=tuple(sorted(campaign.known)),
         new=tuple(
             NewFinding(

@@ -138,6 +138,24 @@ PacingOption = Annotated[
         help="On CUDA: complete what no hold names before the host goes on, or leave it to the GPU."
     ),
 ]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH|URL",
+        envvar="RACEGATE_STORE",
+        help="Shared by many campaigns: a folder, or redis://HOST:PORT (rediss:// with TLS).",
+    ),
+]
+WrittenStoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PATH|URL",
+        envvar="RACEGATE_STORE",
+        help="A campaign's folder, or the store that campaigns share.",
+    ),
+]
 WorkersOption = Annotated[int, typer.Option(min=1, max=256, help="Processes.")]
 AllCoresOption = Annotated[
     int | None,

@@ -94,29 +94,33 @@ def file_of(encoded: bytes) -> bytes:
 
 def load_witness(path: Path) -> Witness:
     """The witness in a file. Raises WitnessError with the reason."""
-    raw = read_object(path)
+    return witness_in(read_object(path), source=str(path))
+
+
+def witness_in(raw: object, *, source: str) -> Witness:
+    """The witness that JSON says, wherever it was read. Raises WitnessError with the reason."""
     if not isinstance(raw, dict) or "schema" not in raw:
-        raise WitnessError(f"{path}: not a witness file: it has no schema")
+        raise WitnessError(f"{source}: not a witness file: it has no schema")
     if raw["schema"] != SCHEMA:
         raise WitnessError(
-            f"{path}: written as {quoted(raw['schema'])}, this racegate reads {SCHEMA!r}; use the "
-            "version that wrote it, or record it again"
+            f"{source}: written as {quoted(raw['schema'])}, this racegate reads {SCHEMA!r}; use "
+            "the version that wrote it, or record it again"
         )
     try:
         witness = msgspec.convert(raw, Witness)
-        validate(witness.scenario, source=str(path))
+        validate(witness.scenario, source=source)
         parse_schedule(list(witness.holds))
     except (msgspec.ValidationError, ScenarioError, ScheduleError) as error:
-        raise WitnessError(f"{path}: {error}") from error
-    check_sum(raw, path)
+        raise WitnessError(f"{source}: {error}") from error
+    check_sum(raw, source)
     return witness
 
 
-def check_sum(raw: dict[str, object], path: Path) -> None:
+def check_sum(raw: dict[str, object], source: Path | str) -> None:
     """Whether a file is as it was written. Raises WitnessError."""
     if raw.get("checksum", "") != checksum_of(raw):
         raise WitnessError(
-            f"{path}: altered since it was written (its checksum does not fit); record it again"
+            f"{source}: altered since it was written (its checksum does not fit); record it again"
         )
 
 

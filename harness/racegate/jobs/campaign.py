@@ -4,7 +4,8 @@ What was found is written as it was found (`*.raw.witness.json`), and replaced b
 a kill in between loses nothing, and the next run minimises it.
 
 A finding is known once, by its signature; what is reported for one is the scenario with the lowest
-index that showed it.
+index that showed it. A store that campaigns share hears of all that this folder gets: what another
+campaign has found is known here too, and a campaign goes on where any machine left it.
 """
 
 from __future__ import annotations
@@ -17,56 +18,29 @@ from pathlib import Path
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
-from racegate.explore.features.table import FeatureTable, FeatureTotals
+from racegate.explore.features.table import FeatureTotals
 from racegate.history.breakage import Breakage
 from racegate.history.files import check_writable, write_whole
-from racegate.history.witness import Witness, WitnessError, load_witness, save
-from racegate.jobs.generated import CampaignSpec, Found, Report, index_of
+from racegate.history.finding import Benign
+from racegate.history.witness import Witness, WitnessError, load_witness
+from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.jobs.stores.folder import RAW, STATE_FILE, FolderStore, load_state
+from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.records import (
+    STATE_SCHEMA,
+    CampaignState,
+    KeptFinding,
+    ScenarioAside,
+    encoded_state,
+    further_of,
+    index_of,
+)
+from racegate.jobs.stores.store import StoreError
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import ReadError, read_json
-from racegate.scenario.outside.text import quoted
-from racegate.scenario.strict import StrictStruct
-
-STATE_FILE = "campaign.json"
-RAW = ".raw.witness.json"
-STATE_SCHEMA = "racegate.campaign/4"
-STATE_BYTES_MAX = 1 << 24
 
 
 class CampaignError(BadInputError):
     """A folder that belongs to another campaign, or cannot be used."""
-
-
-class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
-    """A scenario that took its workers with it. scenario: its index; why: how the last one went"""
-
-    scenario: int
-    why: str
-
-
-class CampaignState(StrictStruct, frozen=True, kw_only=True):
-    """What a folder's campaign has done.
-
-    verdicts: scenarios by what they came to
-    done: scenarios looked at, which are the first so many of the seed
-    exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
-        at all, and how many had each setting
-    features: pairs of features, of scenarios without fault
-    set_aside: scenarios of which nothing is known
-    """
-
-    schema: str
-    seed: int
-    fault: str | None
-    done: int
-    schedules: int
-    verdicts: dict[str, int]
-    exercised: dict[str, int]
-    scenarios_with: dict[str, int]
-    features: FeatureTable
-    seconds: float
-    set_aside: tuple[ScenarioAside, ...]
-    selfcheck: SelfCheck = SelfCheck()
 
 
 class CampaignProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +66,7 @@ class _Totals:
     schedules: int = 0
     seconds: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
     features: FeatureTotals = field(default_factory=FeatureTotals)
@@ -102,6 +77,7 @@ class _Totals:
         self.done += 1
         self.schedules += report.schedules
         self.verdicts[report.verdict] += 1
+        self.hits.update(() if report.signature is None else (report.signature,))
         self.exercised.update(report.exercised)
         self.scenarios_with.update(name for name, count in report.exercised.items() if count)
         self.scenarios_with.update(report.settings)
@@ -112,54 +88,92 @@ class _Totals:
 class Campaign:
     """What is known of a campaign.
 
-    new: findings of this run, by signature; known: signatures from before
+    new: findings of this run, by signature; known: signatures from before, and of other campaigns
     to_minimise: findings that are written as they were found, the next first
     selfcheck: of this run; unchecked: workers that ended without their last canaries
-    replaced: how many workers were lost and what they did was handed to another
+    losses: workers that were lost, and why, while others did what they were doing
     breakages: errors of the harness in this run, and set_aside: those that do not end it
     stop: what ended it, if it was told to stop
+    shared: the way to a store that other campaigns use too
 
-    Raises CampaignError.
+    Raises CampaignError, and StoreError of a shared store.
     """
 
-    def __init__(self, spec: CampaignSpec, folder: Path) -> None:
+    def __init__(self, spec: CampaignSpec, folder: Path, shared: Link | None = None) -> None:
         self.spec = spec
         self.folder = folder
+        self.shared = shared
         self.known, raw = _known(folder)
         self.new: dict[str, Found] = {}
         self.to_minimise: deque[Found] = deque()
         self.breakages: list[Breakage] = []
         self.set_aside: list[Breakage] = []
-        self.replaced = 0
+        self.losses: list[str] = []
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
         self.stop: KeyboardInterrupt | None = None
-        self._totals = self._before()
+        self._store = FolderStore(folder)
+        state = self._before()
+        if shared is not None:
+            state = self._join(shared, state)
+            _, raw = _known(folder)
+        self._totals = _Totals() if state is None else self._totals_of(state)
         for found in map(_as_found, raw):
             # What is not counted yet is looked at again, and then it may be an earlier scenario's.
-            if found.index < self.done:
+            if found.index < self.done and found.signature not in self.known:
                 self._open(found)
 
-    def _before(self) -> _Totals:
+    def _before(self) -> CampaignState | None:
         path = self.folder / STATE_FILE
         if not path.exists():
-            return _Totals()
-        state = _decoded(path)
-        if (state.seed, state.fault) != (self.spec.seed, self.spec.fault):
+            return None
+        try:
+            state = load_state(path)
+        except StoreError as error:
             raise CampaignError(
-                f"{path}: of a campaign with seed {state.seed}, fault {state.fault}; use the same "
-                "or another folder"
+                f"{error}: name another folder, the witnesses in this one stay good"
+            ) from error
+        if _decides(state) != _decides(self.spec):
+            raise CampaignError(
+                f"{path}: of a campaign with {_decides(state)}; use the same or another folder"
             )
+        return state
+
+    def _join(self, shared: Link, state: CampaignState | None) -> CampaignState | None:
+        """Takes what a shared store has into the folder, as far as it is of this campaign, and will
+        bring over what the store lacks; how far the campaign is anywhere.
+        """
+        found, there = shared.begin(self.spec.seed)
+        mine = self._store.findings()
+        for finding in found:
+            if finding.seed == self.spec.seed:
+                self._store.offer(finding)
+            if finding.seed != self.spec.seed or finding.is_minimal:
+                self.known.add(finding.signature)
+        shared.offer_later(mine)
+        if there is None:
+            return state
+        if _decides(there) != _decides(self.spec):
+            raise CampaignError(
+                f"{shared.name}: its campaign with this seed has {_decides(there)}: use the same, "
+                "or another seed"
+            )
+        return there if state is None else further_of(state, there)
+
+    def _totals_of(self, state: CampaignState) -> _Totals:
         features = FeatureTotals()
         try:
             features.add_table(state.features)
         except ValueError as error:
-            raise CampaignError(f"{path}: {error}; use another folder") from error
+            raise CampaignError(
+                f"{self.folder / STATE_FILE}: {error}; use another folder"
+            ) from error
         return _Totals(
             done=state.done,
             schedules=state.schedules,
             seconds=state.seconds,
             verdicts=Counter(state.verdicts),
+            hits=Counter(state.hits),
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
             features=features,
@@ -177,11 +191,10 @@ class Campaign:
         first scenario that shows a signature is the one with the lowest index.
         """
         found = report.found
-        is_new = found is not None and not self._knows(found.signature)
+        # Before it is counted: then it is not looked at again.
+        is_new = found is not None and not self._knows(found.signature) and self._is_ours(found)
         if found is not None and is_new:
             self._open(found)
-            # Before it is counted: then it is not looked at again.
-            save(found.witness, self.folder / raw_name(found.signature))
         self.check(report.selfcheck)
         self.breakages += report.breakages
         if not report.breakages:
@@ -202,18 +215,27 @@ class Campaign:
         found = report.found
         if found is None or self._knows(found.signature):
             return
-        path = self.folder / raw_name(found.signature)
-        if not path.exists():
-            with suppress(OSError):  # `add` says so
-                save(found.witness, path)
+        with suppress(OSError):  # `add` says so
+            self._store.offer(_as_kept(found))
 
     def minimised(self, signature: str, small: Found) -> None:
         """Writes the minimal form of a finding in place of what was found. Minimal, a failure may
         go by another name.
         """
         self.new[signature] = small
-        save(small.witness, self.folder / witness_name(signature))
-        (self.folder / raw_name(signature)).unlink(missing_ok=True)
+        kept = KeptFinding(signature=signature, is_minimal=True, witness=small.witness)
+        self._store.offer(kept)
+        if self.shared is not None:
+            self.shared.offer(kept)
+
+    def _is_ours(self, found: Found) -> bool:
+        """Writes a finding; whether no other campaign had it before."""
+        kept = _as_kept(found)
+        self._store.offer(kept)
+        if self.shared is None or self.shared.offer(kept).seed == self.spec.seed:
+            return True
+        self.known.add(found.signature)
+        return False
 
     def _open(self, found: Found) -> None:
         self.new[found.signature] = found
@@ -240,8 +262,9 @@ class Campaign:
     def save(self, seconds: float) -> CampaignState:
         """Writes how far the campaign is, whole or not at all. seconds: of this run"""
         state = self.state(seconds)
-        content = msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
-        write_whole(self.folder / STATE_FILE, content)
+        write_whole(self.folder / STATE_FILE, encoded_state(state))
+        if self.shared is not None:
+            self.shared.sync(state)
         return state
 
     def state(self, seconds: float) -> CampaignState:
@@ -251,9 +274,12 @@ class Campaign:
             schema=STATE_SCHEMA,
             seed=self.spec.seed,
             fault=self.spec.fault,
+            holds_each=self.spec.holds_each,
+            benign=self.spec.benign,
             done=totals.done,
             schedules=totals.schedules,
             verdicts=dict(sorted(totals.verdicts.items())),
+            hits=dict(sorted(totals.hits.items())),
             exercised=dict(sorted(totals.exercised.items())),
             scenarios_with=dict(sorted(totals.scenarios_with.items())),
             features=totals.features.table(),
@@ -263,25 +289,10 @@ class Campaign:
         )
 
 
-class _Schema(msgspec.Struct, frozen=True):
-    """What a file says that it is."""
-
-    schema: str = "nothing"
-
-
-def _decoded(path: Path) -> CampaignState:
-    """A state written by this version. Raises CampaignError."""
-    try:
-        raw = read_json(path, STATE_BYTES_MAX)
-        written = msgspec.convert(raw, _Schema).schema
-        if written != STATE_SCHEMA:
-            raise CampaignError(
-                f"{path}: written as {quoted(written)}, this racegate goes on with "
-                f"{STATE_SCHEMA!r}: name another folder, the witnesses in this one stay good"
-            )
-        return msgspec.convert(raw, CampaignState)
-    except (ReadError, msgspec.ValidationError) as error:
-        raise CampaignError(f"{path}: cannot be read: {error}") from error
+def _decides(given: CampaignSpec | CampaignState) -> str:
+    """What decides a campaign's scenarios and what is done with them, in words."""
+    strict = ", --strict" if given.benign is Benign.FINDING else ""
+    return f"seed {given.seed}, fault {given.fault}, {given.holds_each} drawn holds{strict}"
 
 
 def _known(folder: Path) -> tuple[set[str], list[Witness]]:
@@ -309,12 +320,5 @@ def _as_found(witness: Witness) -> Found:
     )
 
 
-def witness_name(signature: str) -> str:
-    """A file name for a signature."""
-    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in signature.replace("/", "-"))
-    return f"{plain[:120]}.witness.json"
-
-
-def raw_name(signature: str) -> str:
-    """The same for a witness that is not minimised."""
-    return f"{witness_name(signature).removesuffix('.witness.json')}{RAW}"
+def _as_kept(found: Found) -> KeptFinding:
+    return KeptFinding(signature=found.signature, is_minimal=False, witness=found.witness)

@@ -20,7 +20,7 @@ import msgspec
 
 from racegate.check.selfcheck import SelfCheck
 from racegate.history.breakage import Caught
-from racegate.jobs.campaign import Campaign, CampaignProgress, CampaignState
+from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.generated import (
     Answer,
     CampaignSpec,
@@ -43,6 +43,7 @@ from racegate.jobs.pools.pool import (
     in_order,
 )
 from racegate.jobs.pools.time_limit import TIMEOUT_S
+from racegate.jobs.stores.records import CampaignState
 
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.
@@ -115,7 +116,10 @@ class _Run:
                 campaign.breakages.append(caught.breakage)
         except KeyboardInterrupt as error:
             campaign.stop = error
-        return self._save(time.monotonic())
+        state = self._save(time.monotonic())
+        if campaign.shared is not None:
+            campaign.shared.end(state)
+        return state
 
     def _left(self) -> Iterator[int]:
         first, last = self._campaign.done, self._bounds.scenarios
@@ -148,6 +152,7 @@ class _Run:
                     unchecked.add(worker)
                 case HandedBack(worker=worker) | SetAside(worker=worker):
                     unchecked.discard(worker)
+                    self._campaign.losses.append(event.text)
                 case Ended(worker=worker, result=SelfCheck()):
                     unchecked.discard(worker)
             match event:
@@ -173,8 +178,6 @@ class _Run:
                 campaign.put_aside(task, event.breakage)
             case Ended(result=SelfCheck() as check):
                 campaign.check(check)
-        if isinstance(event, HandedBack | SetAside):
-            campaign.replaced += 1
         if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)
         if now - self._saved > SAVE_EVERY_S:

@@ -59,6 +59,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario looked at. selfcheck: with the canaries, of a worker's first
 
+    signature: what it showed, found before or not
     features: of the eager run, by name; none with a fault
     """
 
@@ -68,6 +69,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     exercised: dict[str, int]
     settings: tuple[str, ...]
     features: tuple[str, ...]
+    signature: str | None
     found: Found | None
     selfcheck: SelfCheck
     breakages: tuple[Breakage, ...] = ()
@@ -92,16 +94,20 @@ class ScenarioWorker:
     def __init__(self, spec: CampaignSpec, known: frozenset[str]) -> None:
         self._spec = spec
         self._fault = None if spec.fault is None else find_fault(spec.fault)
-        self._seen = set(known)
+        # By the lowest scenario that showed it: one that is handed back may be lower.
+        self._seen = dict.fromkeys(known, -1)
         self._unsaid = self._canaries()
 
     def work(self, task: int | Found) -> Answer:
-        """One scenario, in which a signature that this worker has not seen is found; or the minimal
-        form of what was found.
+        """One scenario, in which a signature that this worker has seen in no lower one is found; or
+        the minimal form of what was found.
         """
         if isinstance(task, Found):
             return Minimised(signature=task.signature, small=minimised(task, self._fault))
-        report = look_at(self._spec, task, self._fault, self._seen)
+        seen = {signature for signature, index in self._seen.items() if index < task}
+        report = look_at(self._spec, task, self._fault, seen)
+        if report.found is not None:
+            self._seen[report.found.signature] = task
         check, self._unsaid = together((self._unsaid, report.selfcheck)), SelfCheck()
         return msgspec.structs.replace(report, selfcheck=check)
 
@@ -135,10 +141,10 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
     if spec.holds_each and signature_of(result.findings) is None:
         result, more = _with_drawn_holds(spec, index, checker, fault, result)
         schedules += more
-    signature = signature_of(result.findings)
-    found = None
     is_pass = result.verdict is Verdict.BENIGN and spec.benign is Benign.PASS
-    if signature is not None and signature not in seen and not is_pass:
+    signature = None if is_pass else signature_of(result.findings)
+    found = None
+    if signature is not None and signature not in seen:
         seen.add(signature)
         title = f"{_title(signature, index, spec.seed)}, not minimised"
         witness = as_found(scenario, result, fault, title=title, seed=spec.seed)
@@ -150,6 +156,7 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         exercised=result.stats.exercised,
         settings=_settings_of(checker.scenario) + _idle(result),
         features=_features(checker, fault, eager[0]),
+        signature=signature,
         found=found,
         selfcheck=together(run.again() for run in twice),
         breakages=result.breakages,
@@ -220,8 +227,3 @@ def minimised(found: Found, fault: Fault | None) -> Found:
 
 def _title(signature: str, index: int, seed: int) -> str:
     return f"{signature} (scenario {index} of seed {seed})"
-
-
-def index_of(witness: Witness) -> int:
-    """The index of the generated scenario that a witness was found in: its name ends with it."""
-    return int(witness.scenario.name.rpartition("-")[2])

@@ -37,6 +37,7 @@ from racegate.jobs.soak import SoakResult
 from racegate.oracles.paths import Ordered
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
+    DashboardView,
     DoctorObject,
     EffortObject,
     FaultEntry,
@@ -100,6 +101,7 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),
     Printed(what="bench", struct=BenchResult, is_headed=True),

@@ -16,7 +16,8 @@ from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
-from racegate.jobs.campaign import CampaignState
+from racegate.jobs.findability import CampaignFinding, Findability
+from racegate.jobs.stores.records import CampaignState, ScenarioAside
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +39,13 @@ class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
 class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     """A campaign as far as it got.
 
-    campaign: what all runs with its folder have done, as in `campaign.json`
+    campaign: what all its runs have done, as in `campaign.json`
     selfcheck: of this run; unchecked: workers that ended without their last canaries
     known: signatures found before this run; new: those found in it
     breakages: errors of the harness in this run, and what was set aside in it
-    replaced: workers that were lost, and what they did handed to another
+    losses: workers that were lost, and why, while others did what they were doing
+    store: that other campaigns use too, without secrets; null without one
+    unsent: findings that are in the folder and not in this store
     """
 
     schema: str
@@ -52,7 +55,21 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     known: tuple[str, ...]
     new: tuple[NewFinding, ...]
     breakages: tuple[Breakage, ...] = ()
-    replaced: int = 0
+    losses: tuple[str, ...] = ()
+    store: str | None = None
+    unsent: int = 0
+
+
+class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What campaigns have found. store: where, without secrets; campaigns: that keep it there
+    scenarios: looked at by all of them; findings: the rarest last
+    """
+
+    schema: str
+    store: str
+    campaigns: int
+    scenarios: int
+    findings: tuple[CampaignFinding, ...]
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,3 +178,82 @@ class SiteObject(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     pages: tuple[SiteFile, ...]
     files: tuple[Evidence, ...]
+
+
+class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
+    """One campaign, in all its runs.
+
+    scenarios, schedules: done; schedules_per_second: while it was at work
+    verdicts: scenarios by what they came to
+    pairs_occurred: pairs of features that a run had; pairs_possible: those that a run can have
+    pairs_missing: the others; all none with a fault, where nobody counts them
+    set_aside: scenarios of which nothing is known
+    """
+
+    seed: int
+    fault: str | None
+    scenarios: int
+    schedules: int
+    seconds: float
+    schedules_per_second: float
+    verdicts: dict[str, int]
+    pairs_occurred: int
+    pairs_possible: int
+    pairs_missing: tuple[tuple[str, str], ...]
+    selfcheck: SelfCheck
+    set_aside: tuple[ScenarioAside, ...]
+
+
+class FindingView(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding.
+
+    name: in addresses, from its signature; file: what its witness is called; title: of its scenario
+    scenario: index of the first drawn scenario of the seed that showed it
+    findability: in campaigns like the one that found it, null if none counted it
+    is_minimal: no hold or request can be removed; requests: how many its scenario has
+    replay: the command that runs it again, beside its file
+    """
+
+    signature: str
+    name: str
+    file: str
+    title: str
+    verdict: str
+    seed: int
+    scenario: int
+    findability: Findability | None
+    fault: str | None
+    holds: tuple[str, ...]
+    requests: int
+    is_minimal: bool
+    replay: str
+
+
+class DashboardView(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known. store: where from, without secrets; read_at: seconds since 1970
+
+    problem: why the store does not answer; what it said last is shown
+    campaigns: by seed
+    """
+
+    schema: str
+    store: str
+    read_at: float
+    problem: str | None
+    campaigns: tuple[CampaignView, ...]
+    findings: tuple[FindingView, ...]
+
+    @property
+    def schedules(self) -> int:
+        """Of all campaigns."""
+        return sum(campaign.schedules for campaign in self.campaigns)
+
+    @property
+    def scenarios(self) -> int:
+        """Of all campaigns."""
+        return sum(campaign.scenarios for campaign in self.campaigns)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what the campaigns say counts."""
+        return all(campaign.selfcheck.is_sound for campaign in self.campaigns)

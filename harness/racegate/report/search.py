@@ -12,10 +12,14 @@ from rich.table import Column, Table
 from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
 from racegate.history.replayed import ReplayOutcome
-from racegate.jobs.campaign import Campaign, CampaignState
+from racegate.jobs.campaign import Campaign
+from racegate.jobs.findability import Findability
+from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.verify import VerifyObject, VerifyOutcome
 from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
 from racegate.report.features import print_pairs
+from racegate.report.objects import FindingsObject
 from racegate.report.templating import render
 from racegate.report.text import (
     Shown,
@@ -32,6 +36,13 @@ from racegate.repro.unrealised import in_ranges
 from racegate.scenario.outside.console import line, lines
 
 HOLDS_SHOWN_MAX = 24
+LOSSES_SHOWN_MAX = 8
+OUTCOME_STYLES = {
+    VerifyOutcome.FIXED: "green",
+    VerifyOutcome.TOO_SHORT: "yellow",
+    VerifyOutcome.STILL_THERE: "bold red",
+    VerifyOutcome.FLAKY: "bold red",
+}
 
 
 def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
@@ -145,8 +156,13 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     console.print(table)
     print_pairs(console, summarise(state.features))
     print_breakages(console, (*campaign.breakages, *campaign.set_aside))
-    if campaign.replaced:
-        text = f"{campaign.replaced} workers were lost; others did what they were doing"
+    if campaign.losses:
+        text = f"{len(campaign.losses)} workers were lost; others did what they were doing"
+        console.print(line((text, "yellow")))
+    for loss in campaign.losses[-LOSSES_SHOWN_MAX:]:
+        console.print(line((f"  {loss}", "yellow")))
+    if campaign.shared is not None and campaign.shared.unsent:
+        text = f"{campaign.shared.unsent} findings are not in {campaign.shared.name}"
         console.print(line((text, "yellow")))
     print_selfcheck(console, campaign.selfcheck)
     for worker in sorted(campaign.unchecked):
@@ -167,6 +183,42 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
             str(item.runs),
         )
     console.print(found)
+
+
+def print_findings(console: Console, found: FindingsObject) -> None:
+    """A line for each, the rarest last."""
+    console.print(line(f"{found.store}: {found.campaigns} campaigns, {found.scenarios} scenarios"))
+    table = Table("signature", "first seen in", "hits", "rate (99 %)", "clean run to say fixed")
+    for one in found.findings:
+        met = one.findability
+        table.add_row(
+            one.signature,
+            f"scenario {one.scenario} of seed {one.seed}",
+            "not counted" if met is None else f"{met.hits} of {met.scenarios}",
+            "" if met is None else rate_of(met),
+            "" if met is None else f"{met.clean_run} scenarios",
+        )
+    console.print(table if found.findings else "no finding")
+
+
+def rate_of(met: Findability) -> str:
+    """A rate with its interval."""
+    return f"{met.rate:.2g} ({met.rate_low:.2g} to {met.rate_high:.2g})"
+
+
+def print_verified(console: Console, found: VerifyObject) -> None:
+    """Whether a finding is fixed, and how sure that is."""
+    console.print(line((str(found.outcome), OUTCOME_STYLES[found.outcome]), f": {found.signature}"))
+    before = found.before
+    console.print(line(f"before: {before.hits} of {before.scenarios} scenarios, {rate_of(before)}"))
+    console.print(line(f"its witness now: {found.replay}"))
+    if found.seen_in is not None:
+        console.print(line(f"scenario {found.seen_in} shows it"))
+    if found.rate_below is not None:
+        needed = f"{found.scenarios} of the {before.clean_run} scenarios that it takes"
+        console.print(line(f"{needed}: none shows it; rate below {found.rate_below:.2g} at 99 %"))
+    print_breakages(console, found.breakages)
+    print_selfcheck(console, found.selfcheck)
 
 
 def print_efforts(console: Console, efforts: list[Effort]) -> None:

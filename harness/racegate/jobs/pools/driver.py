@@ -41,6 +41,8 @@ R = TypeVar("R")
 TICK_S = 0.25
 # For a worker's start, which is no task.
 START_WITHIN_S = 300.0
+# Workers that may be lost at their start, one after the other: then it is not by chance.
+STARTS_LOST_MAX = 4
 # How long a job without workers waits for room for one.
 ROOM_WITHIN_S = 60.0
 
@@ -190,6 +192,7 @@ class _Run(Generic[T, R, L]):
         self._has_ended = False
         self._heard_at = _now()
         self._losses: Counter[int] = Counter()
+        self._starts_lost = 0
 
     def start(self, number: int, share: Iterator[Task[T]]) -> None:
         """One more worker."""
@@ -256,6 +259,7 @@ class _Run(Generic[T, R, L]):
         if isinstance(said, Refused):
             raise RefusedError(said.reason)
         if member.at is _At.START and isinstance(said, Ready):
+            self._starts_lost = 0
             self._hand_out(member)
             return
         event = _event_of(member, cast("R | Broke", said))
@@ -282,10 +286,15 @@ class _Run(Generic[T, R, L]):
         """A worker is lost, and perhaps what it was doing."""
         self._drop(member)
         task, number = member.task, member.task_number
-        if task is None or self._losses_max == 1:
+        self._starts_lost += member.at is _At.START
+        is_by_chance = member.at is _At.START and self._starts_lost <= STARTS_LOST_MAX
+        if self._losses_max == 1 or (task is None and not is_by_chance):
             yield member.lost(why)
             return
         self._vacant.append((member.number, member.share))
+        if task is None:
+            yield HandedBack(worker=member.number, doing=member.doing, why=why)
+            return
         self._losses[number] += 1
         if self._losses[number] < self._losses_max:
             self._back.append((number, task))

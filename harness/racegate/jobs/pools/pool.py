@@ -112,11 +112,18 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedBack:
-    """A worker is gone, and what it was doing waits for another one. why: how it went"""
+    """A worker is gone, and what it was doing waits for another one: a task, or its start. why: how
+    it went
+    """
 
     worker: int
     doing: str
     why: str
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"worker {self.worker} {self.why}; it was at {self.doing}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +137,11 @@ class SetAside:
     name: str
     content: object
     breakage: Breakage
+
+    @property
+    def text(self) -> str:
+        """Of its last worker, for people."""
+        return f"worker {self.worker} was at {self.name}: {self.breakage.error}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,16 @@ def shortened(text: str, most: int) -> str:
     return f"{text[:most]}... ({len(text) - most} characters more)"
 
 
+def without_secrets(argument: str) -> str:
+    """An argument as it may be shown: a URL without user, password and options."""
+    scheme, found, rest = argument.partition("://")
+    if not found:
+        return argument
+    where, asked, _ = rest.rpartition("@")[2].partition("?")
+    given = "***@" if "@" in rest else ""
+    return f"{scheme}://{given}{where}{'?***' if asked else ''}"
+
+
 def printable_json(text: str) -> str:
     """JSON text with the same characters as JSON escapes: a reader of the values sees no change."""
     if text.isascii() and "\x7f" not in text:

@@ -1,0 +1,1 @@
+"""Stores: what campaigns have found and how far they are, in one place for many of them."""

@@ -1,0 +1,159 @@
+"""What a store keeps of campaigns, and which of two records stays."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.check.selfcheck import SelfCheck
+from racegate.explore.features.table import FeatureTable
+from racegate.history.finding import Benign
+from racegate.history.witness import Witness, WitnessError, sealed, witness_in
+from racegate.scenario.outside.reading import ReadError, decode_json
+from racegate.scenario.outside.text import quoted
+from racegate.scenario.strict import StrictStruct
+
+STATE_SCHEMA = "racegate.campaign/5"
+STATE_BYTES_MAX = 1 << 24
+
+
+class RecordError(Exception):
+    """A record that is not understood, and why."""
+
+
+class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
+    """A scenario that took its workers with it. scenario: its index; why: how the last one went"""
+
+    scenario: int
+    why: str
+
+
+class CampaignState(StrictStruct, frozen=True, kw_only=True):
+    """What a campaign has done.
+
+    holds_each: further schedules of each scenario, with drawn holds
+    benign: whether a scenario that is BENIGN shows something
+    verdicts: scenarios by what they came to
+    done: scenarios looked at, which are the first so many of the seed
+    hits: scenarios that showed each signature
+    exercised: how often each thing happened in all of them; scenarios_with: in how many it happened
+        at all, and how many had each setting
+    features: pairs of features, of scenarios without fault
+    set_aside: scenarios of which nothing is known
+    """
+
+    schema: str
+    seed: int
+    fault: str | None
+    holds_each: int
+    benign: Benign
+    done: int
+    schedules: int
+    verdicts: dict[str, int]
+    hits: dict[str, int]
+    exercised: dict[str, int]
+    scenarios_with: dict[str, int]
+    features: FeatureTable
+    seconds: float
+    set_aside: tuple[ScenarioAside, ...]
+    selfcheck: SelfCheck = SelfCheck()
+
+
+class KeptFinding(StrictStruct, frozen=True, kw_only=True):
+    """A finding in a store. signature: what it is known by, which its minimal form need not show"""
+
+    signature: str
+    is_minimal: bool
+    witness: Witness
+
+    @property
+    def seed(self) -> int:
+        """Of the campaign that found it."""
+        return self.witness.seed
+
+    @property
+    def index(self) -> int:
+        """Of the scenario that showed it."""
+        return index_of(self.witness)
+
+
+def index_of(witness: Witness) -> int:
+    """The index of the generated scenario that a witness was found in: its name ends with it."""
+    return int(witness.scenario.name.rpartition("-")[2])
+
+
+def first_of(kept: KeptFinding | None, offered: KeptFinding) -> KeptFinding:
+    """Which of two findings with one signature stays: the seed that was first has it, and of its
+    scenarios the lowest; of this one the minimal form.
+    """
+    if kept is None:
+        return offered
+    if offered.seed != kept.seed:
+        return kept
+    return min(kept, offered, key=lambda finding: (finding.index, not finding.is_minimal))
+
+
+def further_of(kept: CampaignState | None, offered: CampaignState) -> CampaignState:
+    """Which of two states of one campaign stays: it never goes back."""
+    return offered if kept is None or offered.done >= kept.done else kept
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    """What a record says that it is."""
+
+    schema: str = "nothing"
+
+
+def state_in(raw: object) -> CampaignState:
+    """A state as this version writes it. Raises RecordError."""
+    try:
+        written = msgspec.convert(raw, _Schema).schema
+        if written != STATE_SCHEMA:
+            raise RecordError(
+                f"written as {quoted(written)}, this racegate goes on with {STATE_SCHEMA!r}"
+            )
+        return msgspec.convert(raw, CampaignState)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"cannot be read: {error}") from error
+
+
+def encoded_state(state: CampaignState) -> bytes:
+    """As `state_in` reads it, for people too."""
+    return msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n"
+
+
+class _Entry(StrictStruct, frozen=True, kw_only=True):
+    """A finding as a server holds it: its witness is checked as one in a file is."""
+
+    signature: str
+    is_minimal: bool
+    witness: dict[str, object]
+
+
+def finding_in(content: bytes) -> KeptFinding:
+    """A finding from a server. Raises RecordError."""
+    try:
+        entry = msgspec.convert(decode_json(content), _Entry)
+        kept = KeptFinding(
+            signature=entry.signature,
+            is_minimal=entry.is_minimal,
+            witness=witness_in(entry.witness, source=f"the finding {quoted(entry.signature)}"),
+        )
+        check_index(kept.witness)
+    except (ReadError, msgspec.ValidationError, WitnessError) as error:
+        raise RecordError(str(error)) from error
+    return kept
+
+
+def check_index(witness: Witness) -> None:
+    """Raises WitnessError if its scenario is none of a campaign's."""
+    try:
+        index_of(witness)
+    except ValueError as error:
+        name = quoted(witness.scenario.name)
+        raise WitnessError(f"{name} is no scenario of a campaign: no index behind it") from error
+
+
+def encoded_finding(finding: KeptFinding) -> bytes:
+    """As `finding_in` reads it."""
+    whole = msgspec.structs.replace(finding, witness=sealed(finding.witness))
+    return msgspec.json.encode(whole, order="deterministic")

@@ -1,0 +1,77 @@
+"""A store's content made up for tests of what shows it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pictured import path_of
+from racegate.check.selfcheck import SelfCheck
+from racegate.explore.features.table import FeatureTotals
+from racegate.history.finding import Benign
+from racegate.history.witness import load_witness
+from racegate.jobs.stores.records import STATE_SCHEMA, CampaignState, KeptFinding, ScenarioAside
+
+FAULT = "slot-vs-row-index"
+SOUND = SelfCheck(canaries=6, canaries_found=6, double_runs=2)
+WITNESS = load_witness(path_of(FAULT))
+
+
+class MadeStore:
+    """A store in memory. error: what it says instead of anything"""
+
+    def __init__(self, *findings: KeptFinding, states: tuple[CampaignState, ...] = ()) -> None:
+        self.name = "redis://10.0.0.1:6379"
+        self.kept = list(findings)
+        self.known = list(states)
+        self.error: Exception | None = None
+
+    def findings(self) -> list[KeptFinding]:
+        """All of them."""
+        if self.error is not None:
+            raise self.error
+        return list(self.kept)
+
+    def states(self) -> list[CampaignState]:
+        """Of all campaigns."""
+        return list(self.known)
+
+
+def finding(
+    signature: str = "divergence/inputs/x", *, index: int = 4, title: str = ""
+) -> KeptFinding:
+    """A finding of seed 1 with the witness of a seeded fault."""
+    scenario = msgspec.structs.replace(
+        WITNESS.scenario, name=f"generated-1-{index}", title=title or WITNESS.scenario.title
+    )
+    witness = msgspec.structs.replace(WITNESS, scenario=scenario, seed=1, signature=signature)
+    return KeptFinding(signature=signature, is_minimal=True, witness=witness)
+
+
+def state(
+    seed: int = 1,
+    *,
+    fault: str | None = None,
+    hits: dict[str, int] | None = None,
+    aside: str = "killed by signal 9",
+    selfcheck: SelfCheck = SOUND,
+) -> CampaignState:
+    """A campaign of 100 scenarios."""
+    features = FeatureTotals()
+    features.add(("depth = 1", "k = 0"))
+    return CampaignState(
+        schema=STATE_SCHEMA,
+        seed=seed,
+        fault=fault,
+        holds_each=4,
+        benign=Benign.PASS,
+        done=100,
+        schedules=1500,
+        verdicts={"PROVED": 97, "DIVERGENT": 3},
+        hits=hits or {},
+        exercised={},
+        scenarios_with={},
+        features=features.table(),
+        seconds=30.0,
+        set_aside=(ScenarioAside(scenario=7, why=aside),),
+        selfcheck=selfcheck,
+    )
