@@ -41,6 +41,11 @@ class SlotPrep(InputPrep):
         self._put(view, inputs.is_decode, view.is_decode)
         index = logit_index(view, drafts_max=self._setup.sizes.drafts)
         self._put(view, inputs.logit_index, index)
+        if self._setup.scenario.model.has_mrope:
+            pairs = zip(view.entries, view.states, strict=True)
+            computed = np.array([self._parts.host_computed(*pair) for pair in pairs], np.int32)
+            self._put(view, inputs.computed_host, computed)
+            self.stage_coordinates(view, computed)
         self._stage_slots(view, self._memory.slots)
         return _nothing(view)
 
@@ -67,6 +72,9 @@ class SlotPrep(InputPrep):
         self._put(view, inputs.query_start, view.query_start)
         self._put(view, inputs.draft_lens, zeros)
         self._put(view, inputs.is_decode, view.is_decode)
+        if self._setup.scenario.model.has_mrope:
+            self._put(view, inputs.computed_host, zeros)
+            self._put(view, inputs.mrope_host, np.zeros((view.shape.rows, 3), np.int32))
         self._stage_slots(view, (NULL_SLOT,) * view.shape.rows)
         self._setup.kernels.launch_kernel(
             "fill",
