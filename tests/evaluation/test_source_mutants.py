@@ -14,14 +14,8 @@ import pytest
 from racegate.evaluation.source.by_gate import GateLook
 from racegate.evaluation.source.child import ChildResult, Limits, Say, in_a_child
 from racegate.evaluation.source.edit import Edit, SourceOperator
-from racegate.evaluation.source.job import (
-    KeptResults,
-    SourceTask,
-    SourceWorker,
-    chosen,
-    result_of,
-    state_of,
-)
+from racegate.evaluation.source.job import SourceTask, SourceWorker, chosen, result_of
+from racegate.evaluation.source.kept import KeptResults, state_of
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
     EquivalentEntry,
@@ -220,7 +214,7 @@ def test_a_test_that_changes_is_another_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder, as a file, or beside them."""
-    monkeypatch.setattr("racegate.evaluation.source.job.ROOT", tmp_path)
+    monkeypatch.setattr("racegate.evaluation.source.kept.ROOT", tmp_path)
     source = Source(name="a", folders=(), tests=("tests/a", "tests/b/test_b.py"))
     states = set()
     for name in ("tests/a/test_a.py", "tests/b/test_b.py", "tests/helpers/support.py"):
