@@ -68,7 +68,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=_with_late_drafters(pick, engine),
+        engine=_with_late_drafters(pick, themes, engine),
         requests=requests,
         events=events,
     )
@@ -134,8 +134,14 @@ def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
     )
 
 
-def _with_late_drafters(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Picked last and in the place of mtp, so that everything else is what it was without them."""
+def _with_late_drafters(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
+    """Picked last and in the place of others, so that everything else is what it was without them:
+    of mtp, and of scripts where temperatures are, because only there drafts are drawn.
+    """
+    if engine.drafter is DrafterKind.SCRIPTED and Theme.RANDOM in themes and pick(2):
+        return msgspec.structs.replace(
+            engine, drafter=DrafterKind.MTP, draft_sampling=DraftSampling.RANDOM
+        )
     if engine.drafter is not DrafterKind.MTP:
         return engine
     drafts = one_of(pick, (DraftSampling.GREEDY, DraftSampling.RANDOM, DrafterKind.NGRAM))
