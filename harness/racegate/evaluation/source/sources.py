@@ -73,7 +73,7 @@ SOURCES = {
             folders=("harness/racegate/oracles",),
             tests=tuple(f"tests/oracles/test_{each}.py" for each in OF_ORACLES),
         ),
-        _room("explore", "tests/repro"),
+        _room("explore", "tests/repro", "tests/evaluation/test_coverage.py"),
         _room("faults"),
         _room("check"),
         _room("repro"),
