@@ -12,6 +12,7 @@ from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
     SeedOption,
+    WorkersOption,
     folder_of_scripts,
     place_to_write,
     progress_bar,
