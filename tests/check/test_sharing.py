@@ -65,6 +65,25 @@ def test_steps_named_after_requests_are_shared_too() -> None:
     assert runs.shared == 1
 
 
+@pytest.mark.parametrize(
+    "hold",
+    [
+        "counts/*@3 until forced",
+        "d2h:valid_*@3 until host:condense@4",
+        "d2h:valid_count@C.1 until host:prepare_inputs@A.0",
+        "d2h:valid_count@4 until host:prepare_inputs@A.0",
+    ],
+)
+def test_holds_by_lane_by_pattern_and_until_what_has_passed(hold: str) -> None:
+    """Each holds something, and what has passed ends nothing."""
+    runs = SharedRuns(checker("finish-and-condense"))
+    schedule = parse_schedule([hold])
+    alone = checker("finish-and-condense").run(schedule=schedule)
+    assert agree([runs.run(schedule), alone])
+    assert runs.holds_all(schedule) and alone.holds[0].matched
+    assert not runs.holds_all(parse_schedule(["nothing:*@3 until forced"]))
+
+
 def test_the_order_of_schedules_does_not_matter() -> None:
     random = Random(5)
     schedules = [generate_holds(random.randrange) for _ in range(12)] + [Schedule()]
@@ -87,8 +106,10 @@ def test_sharing_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(subject, "engine", counting)
-    with pytest.warns(SharingWarning, match=r"steady-mixed-accepts: .* itertools\.count .*ticks"):
+    says = r"steady-mixed-accepts: .* itertools\.count .*ticks"
+    with pytest.warns(SharingWarning, match=says) as said:
         runs = SharedRuns(checker("steady-mixed-accepts"))
+    assert len(said) == 1, "once is enough"
     alone = checker("steady-mixed-accepts").run(schedule=LATE)
     assert agree([runs.run(LATE), alone])
     assert (runs.shared, runs.own) == (0, 1)
