@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import Any
@@ -82,6 +83,22 @@ def test_holds_by_lane_by_pattern_and_until_what_has_passed(hold: str) -> None:
     assert agree([runs.run(schedule), alone])
     assert runs.holds_all(schedule) and alone.holds[0].matched
     assert not runs.holds_all(parse_schedule(["nothing:*@3 until forced"]))
+
+
+def test_oracles_are_asked_about_what_was_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one speaks, the schedule gets a run of its own."""
+    runs = SharedRuns(checker("finish-and-condense"))
+    asked: list[tuple[int, int]] = []
+
+    def speaks(observed: Sequence[object], expected: Sequence[object]) -> object:
+        asked.append((len(observed), len(expected)))
+        return "something" if observed else None
+
+    monkeypatch.setattr("racegate.check.sharing.find_divergence", speaks)
+    runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
+    ((observed, expected),) = asked
+    assert observed == expected > 0
+    assert (runs.shared, runs.own) == (0, 1)
 
 
 def test_the_order_of_schedules_does_not_matter() -> None:
