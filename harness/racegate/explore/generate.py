@@ -68,7 +68,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         title="generated",
         steps_max=STEPS_MAX,
         model=model,
-        engine=_with_late_drafters(pick, themes, engine),
+        engine=_with_late_drafters(pick, themes, model, engine),
         requests=requests,
         events=events,
     )
@@ -134,11 +134,14 @@ def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
     )
 
 
-def _with_late_drafters(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
-    """Picked last and in the place of others, so that everything else is what it was without them:
-    of mtp, and of scripts where temperatures are, because only there drafts are drawn.
+def _with_late_drafters(
+    pick: Pick, themes: Themes, model: ModelSpec, engine: EngineSpec
+) -> EngineSpec:
+    """Picked last and in the place of others, so that everything else is what it was: of mtp, and
+    of scripts where drafts are drawn, at temperatures; few floats would be far enough apart.
     """
-    if engine.drafter is DrafterKind.SCRIPTED and Theme.RANDOM in themes and pick(2):
+    is_drawn = Theme.RANDOM in themes and model.numerics is Numerics.EXACT
+    if engine.drafter is DrafterKind.SCRIPTED and is_drawn and pick(2):
         return msgspec.structs.replace(
             engine, drafter=DrafterKind.MTP, draft_sampling=DraftSampling.RANDOM
         )
