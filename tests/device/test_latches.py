@@ -161,16 +161,17 @@ def test_a_query_knows_what_a_hold_keeps_and_what_its_point_lets_go(pacing: Paci
     assert sum(isinstance(event, Queried) for event in events) == 2
 
 
-def test_paced_eagerly_a_query_completes_what_nothing_holds() -> None:
-    """What stands behind a latch that somebody else has opened, too."""
-    program = Program("kernel:set@0 until host:look@0", pacing=Pacing.EAGER)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_host_that_only_queries_comes_to_its_end(seed: int) -> None:
+    """What a point let go while other work stood before it is let go once that has ended."""
+    program = Program("kernel:set@1 until host:look@1", driver=SyncDriver(random=Random(seed)))
     done = program.device.event("done")
-    flag = program.device.flag("go")
-    program.device.wait_flag(program.main, flag)
+    for step in range(2):
+        program.set(5, step=step)
     program.device.record(program.main, done)
-    assert not program.device.query(done, step=0)
-    flag.set()
-    assert program.device.query(done, step=0)
+    assert not program.device.query(done, step=1)
+    program.host("look", step=1)
+    assert any(program.device.query(done, step=1) for _ in range(50))
     program.device.finish()
 
 
