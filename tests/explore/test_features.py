@@ -21,10 +21,10 @@ from racegate.explore.features.table import (
     missing_pairs,
     wrong_pairs,
 )
-from racegate.explore.generate import generate, seeded
+from racegate.explore.generate import _with_late_drafters, generate, seeded
 from racegate.explore.strategies import scenarios
 from racegate.explore.swarm import Theme, Themes, draw_themes
-from racegate.scenario.spec import Abort, EngineSpec, Numerics, Request, Scenario
+from racegate.scenario.spec import Abort, EngineSpec, ModelSpec, Numerics, Request, Scenario
 from racegate.scenario.validation import validate
 
 DEFAULT_ENGINE = EngineSpec()
@@ -208,3 +208,15 @@ def test_settings_are_features_of_one_setting_each() -> None:
     for feature in SETTINGS:
         name, _, value = feature.name.partition(" = ")
         assert feature.needs[name] == frozenset({value})
+
+
+@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.FLOAT32])
+@pytest.mark.parametrize("themes", [frozenset(), frozenset({Theme.RANDOM})], ids=len)
+def test_scripts_draw_drafts_at_temperatures_among_exact_numbers_only(
+    numerics: Numerics, themes: Themes
+) -> None:
+    model = ModelSpec(numerics=numerics)
+    found = _with_late_drafters(lambda count: count - 1, themes, model, DEFAULT_ENGINE)
+    is_drawn = bool(themes) and numerics is Numerics.EXACT
+    assert found.draws_drafts == is_drawn
+    assert (found == DEFAULT_ENGINE) == (not is_drawn)
