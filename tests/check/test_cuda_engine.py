@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from numpy_backend import numpy_backend
 from racegate.check.checker import Checker
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
+from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplayOutcome
@@ -93,6 +95,26 @@ def test_every_witness_replays_bit_for_bit(path: Path) -> None:
     assert found.outcome is ReplayOutcome.REPRODUCED
     assert found.matches_record
     assert found.last.device == "cuda"
+
+
+def test_an_engine_is_rehearsed_once_without_a_fault_and_once_with_each() -> None:
+    """What is built when it runs first is built before a run is looked at."""
+    where = site()
+    made: list[object] = []
+    device = where.device
+
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        made.append(settings["schedule"])
+        return device(*arguments, **settings)
+
+    where.device = counted  # type: ignore[method-assign]
+    judge = on_cuda("two-row-cycle", where)
+    fault = find_fault("correction-partial-fields")
+    for given, runs in ((None, 2), (None, 1), (fault, 2), (fault, 1)):
+        before = len(made)
+        judge.execute(schedule=LATE, fault=given)
+        assert len(made) - before == runs
+        assert made[-1] == LATE and LATE not in made[before:-1], "rehearsed without holds"
 
 
 def triton_site() -> CudaSite:

@@ -182,10 +182,22 @@ class TestRunsMadeTwice:
         assert difference_of(run, shorter) is not None
         assert difference_of(run, run) is None
 
+    @pytest.mark.parametrize("place", [0, 3])
+    def test_the_place_that_is_named_is_of_the_first_run(self, place: int) -> None:
+        run = checker(FINISH).execute()
+        lacking = dataclasses.replace(
+            run, observations=run.observations[:place] + run.observations[place + 1 :]
+        )
+        for first, second in ((run, lacking), (lacking, run)):
+            there = first.observations[place]
+            assert difference_of(first, second) == (
+                f"step {there.step}, boundary {there.boundary}, field {min(there.values)}"
+            )
+
     def test_the_share_is_five_percent_and_at_least_one(self) -> None:
         names = [f"s{i}" for i in range(100)]
         assert len(chosen_twice(names, seed=0)) == 5
-        assert len(chosen_twice(names[:1], seed=0)) == 1
+        assert [len(chosen_twice(names[:few], seed=0)) for few in (1, 20, 21)] == [1, 1, 2]
         assert chosen_twice(names, seed=0) == chosen_twice(names[::-1], seed=0)
         assert chosen_twice(names, seed=0) != chosen_twice(names, seed=1)
         drawn = sum(is_run_twice(7, index) for index in range(2000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import Any
@@ -65,6 +66,41 @@ def test_steps_named_after_requests_are_shared_too() -> None:
     assert runs.shared == 1
 
 
+@pytest.mark.parametrize(
+    "hold",
+    [
+        "counts/*@3 until forced",
+        "d2h:valid_*@3 until host:condense@4",
+        "d2h:valid_count@C.1 until host:prepare_inputs@A.0",
+        "d2h:valid_count@4 until host:prepare_inputs@A.0",
+    ],
+)
+def test_holds_by_lane_by_pattern_and_until_what_has_passed(hold: str) -> None:
+    """Each holds something, and what has passed ends nothing."""
+    runs = SharedRuns(checker("finish-and-condense"))
+    schedule = parse_schedule([hold])
+    alone = checker("finish-and-condense").run(schedule=schedule)
+    assert agree([runs.run(schedule), alone])
+    assert runs.holds_all(schedule) and alone.holds[0].matched
+    assert not runs.holds_all(parse_schedule(["nothing:*@3 until forced"]))
+
+
+def test_oracles_are_asked_about_what_was_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one speaks, the schedule gets a run of its own."""
+    runs = SharedRuns(checker("finish-and-condense"))
+    asked: list[tuple[int, int]] = []
+
+    def speaks(observed: Sequence[object], expected: Sequence[object]) -> object:
+        asked.append((len(observed), len(expected)))
+        return "something" if observed else None
+
+    monkeypatch.setattr("racegate.check.sharing.find_divergence", speaks)
+    runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
+    ((observed, expected),) = asked
+    assert observed == expected > 0
+    assert (runs.shared, runs.own) == (0, 1)
+
+
 def test_the_order_of_schedules_does_not_matter() -> None:
     random = Random(5)
     schedules = [generate_holds(random.randrange) for _ in range(12)] + [Schedule()]
@@ -87,8 +123,10 @@ def test_sharing_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(subject, "engine", counting)
-    with pytest.warns(SharingWarning, match=r"steady-mixed-accepts: .* itertools\.count .*ticks"):
+    says = r"steady-mixed-accepts: .* itertools\.count .*ticks"
+    with pytest.warns(SharingWarning, match=says) as said:
         runs = SharedRuns(checker("steady-mixed-accepts"))
+    assert len(said) == 1, "once is enough"
     alone = checker("steady-mixed-accepts").run(schedule=LATE)
     assert agree([runs.run(LATE), alone])
     assert (runs.shared, runs.own) == (0, 1)

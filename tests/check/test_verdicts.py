@@ -166,12 +166,35 @@ def test_benign_is_a_pass_unless_it_is_strict() -> None:
     assert exit_code([Verdict.BENIGN, Verdict.BROKEN_HARNESS], benign=Benign.FINDING) == 3
 
 
+def test_what_a_fault_left_out_is_not_asked_for_beside_its_findings() -> None:
+    """A run that went wrong need not exercise what its scenario promises; any other has to."""
+    asked = changed(FINISH, expect=Expect(condense_moves=999))
+    fault = find_fault("accepted-double-remap")
+    wrong, right = Checker(asked).run(fault=fault), Checker(asked).run()
+    assert wrong.findings and wrong.unmet == ()
+    assert right.findings == () and right.verdict is Verdict.INCONCLUSIVE
+    assert "condense_moves" in right.unmet[0]
+
+
 class TestMemory:
     def test_an_array_beyond_the_limit_is_refused(self) -> None:
         says = r"16\.0 GiB.*a whole run may take 1 GiB"
         with pytest.raises(RunLimitError, match=says), limited_memory(1 << 30):
             np.ones(1 << 32, np.int32)
         assert np.ones(1 << 10, np.int32).all()
+
+    def test_what_is_asked_for_is_counted_in_bytes(self) -> None:
+        with pytest.raises(RunLimitError), limited_memory(1 << 28):
+            np.empty(1 << 26, np.float64)
+
+    def test_what_sums_up_is_refused_too_and_no_limit_is_left_behind(self) -> None:
+        def piece_by_piece() -> None:
+            pieces = [np.empty(1 << 24, np.float64) for _ in range(4)]
+            assert len(pieces) == 4
+
+        with pytest.raises(MemoryError), limited_memory(1 << 28):
+            piece_by_piece()
+        piece_by_piece()
 
     def test_out_of_memory_is_no_defect(self) -> None:
         with pytest.raises(MemoryError), limited_memory():

@@ -18,6 +18,7 @@ from racegate.device.cuda.latches import Latches
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.memory import DeviceBuffer, HostBuffer
 from racegate.device.protocol import Device
+from racegate.device.virtual.copies import copy_range
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.edge import Edge
 from racegate.history.schedule import EAGER, parse_schedule
@@ -228,3 +229,21 @@ class TestLatchWords:
         latches.gather()
         # The first was opened by the host, the others by nobody; the third let go of its point.
         assert latches.unconfirmed() == {texts[0]: 1, texts[1]: 1, texts[2]: 1}
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_a_part_of_a_copy_takes_the_owners_of_its_rows(first: int) -> None:
+    """And no others: behind it each row has one, as before."""
+    device = VirtualDevice(LANES, chooser=HoldChooser(EAGER))
+    source, target = (
+        device.device_buffer(name, (ROWS,), np.int32, stream=device.stream("main"))
+        for name in ("source", "target")
+    )
+    source.storage.owners[:] = [("A", row) for row in range(ROWS)]
+    target.storage.owners[:] = [("B", row) for row in range(ROWS)]
+    source.storage.array[:] = range(ROWS)
+    _, run = copy_range(target, source, first, ROWS, None)
+    run()
+    expected = [("B", row) for row in range(first)] + [("A", row) for row in range(first, ROWS)]
+    assert target.storage.owners == expected
+    assert target.storage.array[first:].tolist() == list(range(first, ROWS))

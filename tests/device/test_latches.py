@@ -11,6 +11,7 @@ import pytest
 
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
+from racegate.device.cuda.latches import Latches
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.litmus import EDGE
 from racegate.device.protocol import DeadlockError, Stream, writes
@@ -158,6 +159,31 @@ def test_a_query_knows_what_a_hold_keeps_and_what_its_point_lets_go(pacing: Paci
     assert program.device.query(done, step=0)
     events = program.device.finish().events
     assert sum(isinstance(event, Queried) for event in events) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_host_that_only_queries_comes_to_its_end(seed: int) -> None:
+    """What a point let go while other work stood before it is let go once that has ended."""
+    program = Program("kernel:set@1 until host:look@1", driver=SyncDriver(random=Random(seed)))
+    done = program.device.event("done")
+    for step in range(2):
+        program.set(5, step=step)
+    program.device.record(program.main, done)
+    assert not program.device.query(done, step=1)
+    program.host("look", step=1)
+    assert any(program.device.query(done, step=1) for _ in range(50))
+    program.device.finish()
+
+
+def test_no_hold_is_realised_less_than_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latches that nobody confirms may be more than those that were let go at their points."""
+    program = Program("kernel:set@0 until host:look@0", pacing=Pacing.NATURAL)
+    text = "kernel:set@0 until host:look@0"
+    monkeypatch.setattr(Latches, "unconfirmed", lambda self: {text: 3})
+    program.set(5, step=0)
+    program.host("look", step=0)
+    (hold,) = program.device.finish().holds
+    assert (hold.matched, hold.realised) == (1, 0)
 
 
 class Broken(SyncDriver):

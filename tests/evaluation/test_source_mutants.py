@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 from functools import cache
 from pathlib import Path
@@ -14,14 +15,8 @@ import pytest
 from racegate.evaluation.source.by_gate import GateLook
 from racegate.evaluation.source.child import ChildResult, Limits, Say, in_a_child
 from racegate.evaluation.source.edit import Edit, SourceOperator
-from racegate.evaluation.source.job import (
-    KeptResults,
-    SourceTask,
-    SourceWorker,
-    chosen,
-    result_of,
-    state_of,
-)
+from racegate.evaluation.source.job import SourceTask, SourceWorker, chosen, result_of
+from racegate.evaluation.source.kept import KeptResults, state_of
 from racegate.evaluation.source.reach import Reach
 from racegate.evaluation.source.results import (
     EquivalentEntry,
@@ -184,10 +179,12 @@ class TestEquivalents:
             load_equivalents(path)
 
     def test_every_committed_entry_is_a_mutant(self) -> None:
-        """Its lines stand in the source; a sample by seed is what an edit makes of them."""
+        """What it names stands in the source; a sample by seed is what an edit makes of it."""
         table = load_equivalents(REPORTS / "equivalent.toml")
         for entry in table.entries:
             assert entry.before in flat(entry.file), entry
+            name = entry.scope.rpartition(".")[2]
+            assert not name or re.search(rf"\b(def|class) {name}\b", flat(entry.file)), entry
         small = [file for file in {e.file: None for e in table.entries} if len(flat(file)) < 6000]
         for file in random.Random(14).sample(small, FILES):
             table.check(mutants_in(file))
@@ -220,7 +217,7 @@ def test_a_test_that_changes_is_another_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a folder, as a file, or beside them."""
-    monkeypatch.setattr("racegate.evaluation.source.job.ROOT", tmp_path)
+    monkeypatch.setattr("racegate.evaluation.source.kept.ROOT", tmp_path)
     source = Source(name="a", folders=(), tests=("tests/a", "tests/b/test_b.py"))
     states = set()
     for name in ("tests/a/test_a.py", "tests/b/test_b.py", "tests/helpers/support.py"):

@@ -6,12 +6,21 @@ from random import Random
 
 import pytest
 
+from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper, Transition, conflict
-from racegate.explore.abstract import AbstractProgram, all_outcomes, random_program, run_program
-from racegate.explore.dpor import ScheduleDivergedError, explore
+from racegate.explore.abstract import (
+    AbstractProgram,
+    State,
+    all_outcomes,
+    from_events,
+    random_program,
+    run_program,
+)
+from racegate.explore.dpor import Progress, ScheduleDivergedError, explore
 from racegate.explore.exhaustive import all_runs
 from racegate.explore.ladder import Noting
 from racegate.faults.catalogue import find_fault
+from racegate.history.trace import Access
 from support import checker
 
 PROGRAMS = 2_000
@@ -103,6 +112,24 @@ def test_it_stops_when_told() -> None:
     assert not found.is_complete
 
 
+def test_each_result_is_shown_as_it_comes_and_the_estimate_is_of_paths_so_far() -> None:
+    """Of two writes that nothing orders each path has two branches: two classes, from the first."""
+    recorder = Recorder(("s0", "s1"))
+    for lane in (1, 2):
+        recorder.issue(lane, "w", 0, (Access("b", 1, 1, True),))
+    program = from_events(recorder)
+    shown: list[tuple[object, float]] = []
+
+    def on_result(result: object, progress: Progress, steps: list[Transition]) -> bool:
+        shown.append((result, progress.estimate))
+        return True
+
+    found = explore(lambda s: run_program(program, s), classes_max=9, on_result=on_result)
+    assert [result for result, _ in shown] == list(found.results)
+    assert len(set(found.results)) == 2
+    assert [estimate for _, estimate in shown] == [2.0, 2.0]
+
+
 def test_a_program_that_does_not_repeat_itself_is_noticed() -> None:
     programs = iter([small_program(seed) for seed in range(40)])
     with pytest.raises(ScheduleDivergedError):
@@ -140,3 +167,18 @@ def test_a_faulty_engine_has_classes_that_pass_and_classes_that_fail() -> None:
 
 def _is_right(delivered: dict[str, tuple[int, ...]], name: str) -> bool:
     return delivered == checker(name).reference.delivered
+
+
+def test_what_an_action_makes_depends_on_all_that_it_reads() -> None:
+    """Another value in a cell is another outcome: no two are taken for each other."""
+    recorder = Recorder(("s0",))
+    recorder.issue(1, "w", 0, (Access("b", 1, 3, False), Access("b", 2, 1, True)))
+    program = from_events(recorder)
+    made = set()
+    for cell in ((1, 0), (1, 1)):
+        for value in range(500):
+            state = State(program)
+            state.cells[cell] = value
+            state.take(state.enabled()[0])
+            made.add((state.cells[2, 0], cell if value else None))
+    assert len({number for number, _ in made}) == len(made) == 999

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from racegate.explore.drawn import draw_requests
 from racegate.explore.features.catalogue import FEATURES, IMPOSSIBLE, why_impossible
 from racegate.explore.features.settings import SETTINGS, settings_of
 from racegate.explore.features.table import (
@@ -19,12 +21,13 @@ from racegate.explore.features.table import (
     missing_pairs,
     wrong_pairs,
 )
-from racegate.explore.generate import generate, seeded
+from racegate.explore.generate import _with_late_drafters, generate, seeded
 from racegate.explore.strategies import scenarios
-from racegate.explore.swarm import Theme, draw_themes
-from racegate.scenario.spec import Abort, Numerics, Scenario
+from racegate.explore.swarm import Theme, Themes, draw_themes
+from racegate.scenario.spec import Abort, EngineSpec, ModelSpec, Numerics, Request, Scenario
 from racegate.scenario.validation import validate
 
+DEFAULT_ENGINE = EngineSpec()
 BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
@@ -143,6 +146,45 @@ def test_themes_leave_each_other_out() -> None:
     assert min(map(len, drawn_themes)) <= 2
 
 
+@pytest.mark.parametrize("theme", [Theme.RANDOM, Theme.GRAMMAR, Theme.STOPS])
+def test_what_is_no_theme_is_left_out_altogether(theme: Theme) -> None:
+    """Requests of scenarios with it and without: with it some have it, without none."""
+    has: dict[Theme, Callable[[Request], object]] = {
+        Theme.RANDOM: lambda one: one.temperature,
+        Theme.GRAMMAR: lambda one: one.grammar_modulus,
+        Theme.STOPS: lambda one: one.stop_after or one.stop_token is not None,
+    }
+    for themes in (frozenset({theme}), frozenset()):
+        found = [any(has[theme](one) for one in requests_of(themes, index)) for index in range(20)]
+        assert any(found) == bool(themes)
+
+
+def requests_of(themes: Themes, index: int, engine: EngineSpec = DEFAULT_ENGINE) -> list[Request]:
+    return list(draw_requests(seeded(5, index), themes, engine, vocab_size=97))
+
+
+@pytest.mark.parametrize("edge", [4, 8])
+@pytest.mark.parametrize("k", [1, 3])
+def test_lengths_stand_at_both_sides_of_every_boundary(edge: int, k: int) -> None:
+    engine = EngineSpec(draft_len_max=k, block_size=edge, state_interval=2 * edge)
+    drawn_lengths = {
+        len(one.prompt) for index in range(80) for one in requests_of(Themes(), index, engine)
+    }
+    assert drawn_lengths == {1, k + 1, k + 2, edge - 1, edge, edge + 1, 7, 13, 20}
+
+
+def test_a_second_turn_begins_with_what_the_first_one_delivers_and_nothing_else() -> None:
+    turns = 0
+    for index in range(60):
+        first, *others = requests_of(frozenset({Theme.TURNS}), index)
+        for one in others:
+            if one.prompt[: len(first.prompt)] == first.prompt and len(first.prompt) > 1:
+                turns += 1
+                assert 0 < len(one.prompt) - len(first.prompt) <= first.max_tokens
+                assert one.arrive > first.arrive + first.max_tokens
+    assert turns > 20
+
+
 def test_the_simplest_scenario_is_about_nothing() -> None:
     simplest = generate(lambda count: 0, name="simplest")
     assert len(simplest.requests) == 1
@@ -166,3 +208,15 @@ def test_settings_are_features_of_one_setting_each() -> None:
     for feature in SETTINGS:
         name, _, value = feature.name.partition(" = ")
         assert feature.needs[name] == frozenset({value})
+
+
+@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.FLOAT32])
+@pytest.mark.parametrize("themes", [frozenset(), frozenset({Theme.RANDOM})], ids=len)
+def test_scripts_draw_drafts_at_temperatures_among_exact_numbers_only(
+    numerics: Numerics, themes: Themes
+) -> None:
+    model = ModelSpec(numerics=numerics)
+    found = _with_late_drafters(lambda count: count - 1, themes, model, DEFAULT_ENGINE)
+    is_drawn = bool(themes) and numerics is Numerics.EXACT
+    assert found.draws_drafts == is_drawn
+    assert (found == DEFAULT_ENGINE) == (not is_drawn)

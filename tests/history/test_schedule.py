@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.history.schedule import (
+    HOLD_LENGTH_MAX,
     HOLDS_MAX,
     Hold,
     Schedule,
@@ -59,3 +60,14 @@ def test_an_unreadable_hold_is_refused_with_an_example(text: str) -> None:
 def test_too_many_holds_are_refused() -> None:
     with pytest.raises(ScheduleError, match=str(HOLDS_MAX)):
         parse_schedule(["a until b"] * (HOLDS_MAX + 1))
+
+
+def test_the_bounds_are_what_they_are_to_the_last_one() -> None:
+    hold = "d2h:a@1 until forced"
+    assert len(parse_schedule([hold] * HOLDS_MAX).holds) == HOLDS_MAX == 256
+    with pytest.raises(ScheduleError, match=f"{HOLDS_MAX + 1} holds, at most {HOLDS_MAX}"):
+        parse_schedule([hold] * (HOLDS_MAX + 1))
+    padded = hold.replace(" until", " " * (HOLD_LENGTH_MAX - len(hold)) + " until")
+    assert len(padded) == HOLD_LENGTH_MAX and parse_hold(padded) == parse_hold(hold)
+    with pytest.raises(ScheduleError, match="cannot read the hold"):
+        parse_hold(f"{padded} ")

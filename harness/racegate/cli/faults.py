@@ -199,10 +199,10 @@ def _mutate_source(
     with progress_bar() as progress:
         task = progress.add_task("mutants", total=None)
 
-        def on_mutant(done: int, total: int, file: str) -> None:
-            progress.update(task, completed=done, total=total, description=file)
+        def on_done(done: int, total: int, what: str) -> None:
+            progress.update(task, completed=done, total=total, description=what)
 
-        report = mutate_source(asked, workers=workers, on_mutant=on_mutant)
+        report = mutate_source(asked, workers=workers, on_done=on_done)
     found = SourceMutationObject(schema=SCHEMA, environment=environment(), report=report)
     if json is not None:
         write_json(json, found)

@@ -12,6 +12,7 @@ from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
     SeedOption,
+    WorkersOption,
     folder_of_scripts,
     place_to_write,
     progress_bar,
@@ -53,6 +54,7 @@ def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> 
 def scenarios_features(
     seed: SeedOption = 0,
     count: Annotated[int, typer.Option(min=1, help="Generated scenarios.")] = 3000,
+    workers: WorkersOption = 1,
     markdown: Annotated[
         Path | None,
         typer.Option(
@@ -65,7 +67,7 @@ def scenarios_features(
     with progress_bar() as progress:
         task = progress.add_task("scenarios", total=count)
         coverage = measure_coverage(
-            seed, count, on_scenario=lambda index: progress.update(task, completed=index)
+            seed, count, workers=workers, on_scenario=lambda name: progress.advance(task)
         )
     if json is not None:
         write_json(json, coverage)

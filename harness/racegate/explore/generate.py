@@ -64,7 +64,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     model = _model(pick, themes, engine.drafter)
     requests = draw_requests(pick, themes, engine, vocab_size=model.vocab_size)
     events = draw_events(pick, themes, engine, requests)
-    engine = _with_late_drafters(pick, engine)
+    engine = _with_late_drafters(pick, themes, model, engine)
     model = _with_coordinates(pick, model)
     return Scenario(
         name=name,
@@ -137,8 +137,17 @@ def _with_pools(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
     )
 
 
-def _with_late_drafters(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Picked last and in the place of mtp, so that everything else is what it was without them."""
+def _with_late_drafters(
+    pick: Pick, themes: Themes, model: ModelSpec, engine: EngineSpec
+) -> EngineSpec:
+    """Picked last and in the place of others, so that everything else is what it was: of mtp, and
+    of scripts where drafts are drawn, at temperatures; few floats would be far enough apart.
+    """
+    is_drawn = Theme.RANDOM in themes and model.numerics is Numerics.EXACT
+    if engine.drafter is DrafterKind.SCRIPTED and is_drawn and pick(2):
+        return msgspec.structs.replace(
+            engine, drafter=DrafterKind.MTP, draft_sampling=DraftSampling.RANDOM
+        )
     if engine.drafter is not DrafterKind.MTP:
         return engine
     drafts = one_of(pick, (DraftSampling.GREEDY, DraftSampling.RANDOM, DrafterKind.NGRAM))

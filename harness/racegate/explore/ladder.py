@@ -93,6 +93,8 @@ def climb(subject: Explorable[T], *, lanes: Sequence[str], budget: int, seed: in
         made += 1
         if attempt.is_wrong:
             return _ended(first, attempt, stage, made)
+    if made >= budget:
+        return _ended(first, None, Stage.DPOR, made)
     return _search(subject, first, made=made, budget=budget, seed=seed)
 
 

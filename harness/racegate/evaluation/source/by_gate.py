@@ -104,15 +104,25 @@ class GateLook:
         return False
 
 
-def record_gate(folder: Path, root: Path, files: Sequence[Path]) -> Reach:
-    """Which lines each scenario and each witness executes."""
-    look = GateLook(folder)
-    look.prepare()
-    recorder = Recorder(root, files)
-    with recorder.counting():
-        for name in look.names:
-            recorder.turn_to(name)
-            started = time.process_time()
-            look.judge_one(name)
-            recorder.took(name, time.process_time() - started)
-    return recorder.reach()
+class GateRecording:
+    """Says which lines each scenario and each witness executes."""
+
+    def __init__(self, folder: Path, root: Path, files: Sequence[Path]) -> None:
+        self._look = GateLook(folder)
+        self._root = root
+        self._files = files
+
+    def prepare(self) -> None:
+        """The references, whose lines nobody counts."""
+        self._look.prepare()
+
+    def record(self, part: str) -> Reach:
+        """All of them: there is one part."""
+        recorder = Recorder(self._root, self._files)
+        with recorder.counting():
+            for name in self._look.names:
+                recorder.turn_to(name)
+                started = time.process_time()
+                self._look.judge_one(name)
+                recorder.took(name, time.process_time() - started)
+        return recorder.reach()

@@ -98,25 +98,32 @@ class _Counting:
             self._say(f"{report.nodeid} fails without a mutant: {why}")
 
 
-def record_tests(
-    look: TestsLook, folders: Sequence[str], root: Path, files: Sequence[Path]
-) -> Reach:
-    """Which lines each test executes, in a child."""
+class TestsRecording:
+    """Says which lines each test of a file executes."""
 
-    def record(say: Say) -> None:
-        recorder = Recorder(root, files)
+    def __init__(self, look: TestsLook, root: Path, files: Sequence[Path]) -> None:
+        self._look = look
+        self._root = root
+        self._files = files
+
+    def prepare(self) -> None:
+        """What every child would do again."""
+        self._look.prepare()
+
+    def record(self, part: str) -> Reach:
+        """In a child."""
+        heard = in_a_child(lambda say: self._record(part, say), RECORDING)
+        if not heard.lines or heard.status or not heard.lines[-1].startswith("{"):
+            raise BrokenHarnessError(
+                f"the tests in {part} do not pass without a mutant: {heard.lines or heard.status}"
+            )
+        return msgspec.json.decode(heard.lines[-1], type=Reach)
+
+    def _record(self, part: str, say: Say) -> None:
+        recorder = Recorder(self._root, self._files)
         with recorder.counting():
-            code = _run_pytest(folders, _Counting(recorder, say))
-        if code:
-            say(f"pytest ended with {code}")
-        else:
+            code = _run_pytest([part], _Counting(recorder, say))
+        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             say(msgspec.json.encode(recorder.reach()).decode())
-
-    look.prepare()
-    heard = in_a_child(record, RECORDING)
-    if not heard.lines or heard.status or not heard.lines[-1].startswith("{"):
-        raise BrokenHarnessError(
-            f"the tests in {', '.join(folders)} do not pass without a mutant: "
-            f"{heard.lines or heard.status}"
-        )
-    return msgspec.json.decode(heard.lines[-1], type=Reach)
+        else:
+            say(f"pytest ended with {code}")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import importlib
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
-
-import msgspec
 
 from racegate.evaluation.source.child import ChildResult, Say, in_a_child
 from racegate.evaluation.source.exchange import exchange, import_anew
-from racegate.evaluation.source.reach import Reach
+from racegate.evaluation.source.kept import KeptResults, state_of
+from racegate.evaluation.source.pooled import pooled
+from racegate.evaluation.source.recording import OnDone, reach_of
 from racegate.evaluation.source.results import (
-    EquivalentTable,
     SourceFate,
     SourceMutant,
     SourceReport,
@@ -37,13 +33,10 @@ from racegate.evaluation.source.sources import (
     look_of,
     module_of,
     mutants_of,
-    record,
 )
 from racegate.history.breakage import Caught
 from racegate.history.finding import Verdict
-from racegate.jobs.pools.choice import pool_of
-from racegate.jobs.pools.pool import Done, Failed, Lost, PoolError, Task, spread
-from racegate.jobs.stopping import StoppedError
+from racegate.jobs.pools.pool import Task
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.strict import StrictStruct
 
@@ -178,80 +171,13 @@ def chosen(mutants: Sequence[SourceMutant], *, sample: int | None, seed: int) ->
     return [one for one in mutants if id(one) in kept]
 
 
-class KeptResults:
-    """What earlier runs of the job came to, in a file of lines that grows.
-
-    Killed stays killed as long as the mutant is the same. Whoever survived is tried again once a
-    test, a scenario or the source has changed, unless it is known to be equivalent.
-    """
-
-    def __init__(self, path: Path | None, state: str, equivalents: EquivalentTable) -> None:
-        self._path = path
-        self._state = state
-        self._equivalents = equivalents
-        self._known: dict[str, tuple[str, SourceResult]] = {}
-        if path is not None and path.exists():
-            for line in path.read_bytes().splitlines(keepends=True):
-                if line.endswith(b"\n"):  # or a kill has cut it
-                    state_then, result = msgspec.json.decode(line, type=tuple[str, SourceResult])
-                    self._known[result.key] = (state_then, result)
-
-    def result(self, mutant: SourceMutant) -> SourceResult | None:
-        """What is known of a mutant."""
-        state, result = self._known.get(mutant.key, ("", None))
-        if result is None:
-            return None
-        is_settled = result.fate is SourceFate.KILLED or self._equivalents.of(mutant)
-        if state != self._state and not is_settled:
-            return None
-        return msgspec.structs.replace(result, line=mutant.edit.lines[0])
-
-    def known(self, mutant: SourceMutant) -> SourceResult:
-        """The same of one that is known."""
-        result = self.result(mutant)
-        assert result is not None, mutant.name
-        return result
-
-    def add(self, result: SourceResult) -> None:
-        """One more."""
-        self._known[result.key] = (self._state, result)
-        if self._path is not None:
-            with self._path.open("ab") as file:
-                file.write(msgspec.json.encode((self._state, result)) + b"\n")
-
-
-def state_of(source: Source) -> str:
-    """A digest of everything that a fate hangs on: sources, scenarios, tests."""
-    digest = hashlib.blake2b(digest_size=8)
-    judges = ("tests/helpers", *source.tests) if source.tests else ("scenarios",)
-    for part in ("harness/racegate", "kernels", "reference", *judges):
-        top = ROOT / part
-        for path in [top] if top.is_file() else sorted(top.rglob("*")):
-            if path.suffix in (".py", ".toml"):
-                digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def reach_of(source: Source, kept: Path | None, state: str) -> Reach:
-    """Which lines each judge executes: as recorded, if nothing has changed since."""
-    path = None if kept is None else kept.with_suffix(f".{source.name}.reach.json")
-    if path is not None and path.exists():
-        recorded_at, reach = msgspec.json.decode(path.read_bytes(), type=tuple[str, Reach])
-        if recorded_at == state:
-            return reach
-    reach = record(source)
-    if path is not None:
-        path.write_bytes(msgspec.json.encode((state, reach)))
-    return reach
-
-
 def mutate_source(
     asked: SourceSpec,
     *,
     workers: int,
-    on_mutant: Callable[[int, int, str], None] = lambda done, total, file: None,
+    on_done: OnDone = lambda done, total, what: None,
 ) -> SourceReport:
-    """Judges mutants of a source. on_mutant: (done, of, file)
+    """Judges mutants of a source. on_done: parts are recorded, then mutants judged
 
     Raises StoppedError if it is told to stop, EquivalentError for an entry that is out of date.
     """
@@ -264,12 +190,17 @@ def mutate_source(
     kept = KeptResults(asked.keep, state, equivalents)
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
     done = count(len(mutants) - len(left))
-    on_mutant(next(done), len(mutants), source.name)
+    on_done(next(done), len(mutants), source.name)
     if left:
-        reach = reach_of(source, asked.keep, state)
-        for result in _judged(source, left, reach, workers):
+        reach = reach_of(source, asked.keep, workers=workers, on_done=on_done)
+        tasks = [
+            Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
+            for one in left
+        ]
+        make = partial(make_worker, source.name)
+        for result in pooled(make, tasks, workers=workers, what="mutants judged"):
             kept.add(result)
-            on_mutant(next(done), len(mutants), result.file)
+            on_done(next(done), len(mutants), result.file)
     return SourceReport(
         source=source.name,
         total=len(every),
@@ -277,32 +208,3 @@ def mutate_source(
         seed=asked.seed,
         results=tuple(equivalents.applied(one, kept.known(one)) for one in mutants),
     )
-
-
-def _judged(
-    source: Source, mutants: Sequence[SourceMutant], reach: Reach, workers: int
-) -> Iterator[SourceResult]:
-    """Results as they come."""
-    done = 0
-    tasks = (
-        Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
-        for one in mutants
-    )
-    pool = pool_of(workers)
-    try:
-        with closing(pool.run(partial(make_worker, source.name), spread(tasks, workers))) as events:
-            for event in events:
-                match event:
-                    case Done():
-                        done += 1
-                        yield event.result
-                    case Failed() | Lost():
-                        raise PoolError(event.breakage.text)
-    except KeyboardInterrupt as stop:
-        _stopped(stop, done)
-
-
-def _stopped(stop: KeyboardInterrupt, done: int) -> NoReturn:
-    raise StoppedError(
-        stop, done=f"{done} mutants judged", go_on="the same command, which goes on with --keep"
-    ) from stop

@@ -45,13 +45,17 @@ class _Finder(cst.CSTVisitor):
         self._source = source
         self._spans = spans
         self._scope: list[str] = []
+        # Of functions, by their bodies: a default belongs to whoever defines the function.
+        self._names: dict[int, str] = {}
         self._statements = [1]
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if _is_untouched(node):
             return False
-        if isinstance(node, cst.FunctionDef | cst.ClassDef):
-            self._scope.append(node.name.value)
+        if isinstance(node, cst.FunctionDef):
+            self._names[id(node.body)] = node.name.value
+        if (name := self._scope_of(node)) is not None:
+            self._scope.append(name)
         if isinstance(node, STATEMENTS):
             self._statements.append(self._line(self._span(node)[0]))
         for offer in OFFERS:
@@ -65,11 +69,14 @@ class _Finder(cst.CSTVisitor):
         return True
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
-        is_scope = isinstance(original_node, cst.FunctionDef | cst.ClassDef)
-        if is_scope and not _is_untouched(original_node):
+        if not _is_untouched(original_node) and self._scope_of(original_node) is not None:
             self._scope.pop()
         if isinstance(original_node, STATEMENTS) and not _is_untouched(original_node):
             self._statements.pop()
+
+    def _scope_of(self, node: cst.CSTNode) -> str | None:
+        """What begins here, if a class or the body of a function does."""
+        return node.name.value if isinstance(node, cst.ClassDef) else self._names.get(id(node))
 
     def _keep(self, node: cst.CSTNode, operator: SourceOperator, other: cst.CSTNode) -> None:
         start, end = self._span(node)

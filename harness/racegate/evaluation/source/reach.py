@@ -47,6 +47,17 @@ class Reach(StrictStruct, frozen=True):
         return first + [name for name, s in zip(others, sums, strict=True) if s <= OTHERS_MAX_S]
 
 
+def merged(found: Iterable[Reach]) -> Reach:
+    """Of all of some judges, of which none is in two."""
+    seconds: dict[str, float] = {}
+    lines: dict[str, dict[str, tuple[int, ...]]] = {}
+    for each in found:
+        seconds |= each.seconds
+        for file, by_judge in each.lines.items():
+            lines.setdefault(file, {}).update(by_judge)
+    return Reach(seconds=seconds, lines=lines)
+
+
 def _count(alike: Counter[str], name: str) -> int:
     """How many examples of this one's test there were so far."""
     alike[name.partition("[")[0]] += 1

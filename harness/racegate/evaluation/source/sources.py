@@ -73,7 +73,7 @@ SOURCES = {
             folders=("harness/racegate/oracles",),
             tests=tuple(f"tests/oracles/test_{each}.py" for each in OF_ORACLES),
         ),
-        _room("explore", "tests/repro"),
+        _room("explore", "tests/repro", "tests/evaluation/test_coverage.py"),
         _room("faults"),
         _room("check"),
         _room("repro"),
@@ -155,13 +155,37 @@ def look_of(source: Source) -> Look:
     return GateLook(ROOT / "scenarios")
 
 
-def record(source: Source) -> Reach:
-    """Which lines each scenario or test executes (minutes for tests)."""
+class Recording(Protocol):
+    """Says which lines judges execute, one part of them at a time."""
+
+    def prepare(self) -> None:
+        """Once in a worker."""
+        ...
+
+    def record(self, part: str) -> Reach:
+        """Of one part (minutes for some tests). Raises BrokenHarnessError if a test fails."""
+        ...
+
+
+def parts_of(source: Source) -> list[str]:
+    """What is recorded on its own: a file of tests, or all that the gate looks at."""
+    found = [
+        path
+        for each in source.tests
+        for path in ([ROOT / each] if each.endswith(".py") else (ROOT / each).rglob("test_*.py"))
+    ]
+    # The longest files first, which take longest: nobody waits for the last one.
+    found.sort(key=lambda path: (-path.stat().st_size, path))
+    return [str(path.relative_to(ROOT)) for path in found] or ["scenarios"]
+
+
+def recording_of(source: Source, parts: Sequence[str]) -> Recording:
+    """Of the gate, or of these files of tests."""
     files = files_of(source)
     if source.tests:
-        from racegate.evaluation.source.by_tests import TestsLook, record_tests
+        from racegate.evaluation.source.by_tests import TestsLook, TestsRecording
 
-        return record_tests(TestsLook(ROOT, source.tests), source.tests, ROOT, files)
-    from racegate.evaluation.source.by_gate import record_gate
+        return TestsRecording(TestsLook(ROOT, parts), ROOT, files)
+    from racegate.evaluation.source.by_gate import GateRecording
 
-    return record_gate(ROOT / "scenarios", ROOT, files)
+    return GateRecording(ROOT / "scenarios", ROOT, files)
