@@ -101,9 +101,10 @@ not followed to a wrong token.
 """
 SPEED = """
 These were made before runs under holds ended where they have become the run in which nothing is
-held. Of nine scenarios (0.24.0: seeds 0 to 3, `first_decode_in_moved_row` and `prefix_hit` in align,
-`fresh_blocks_in_consecutive_steps` and seed 1 on V2; 0.22.1: `first_decode_in_moved_row`) both ways
-gave the same conflicts, effects, landings and values. `racegate vllm search --seeds 4`, 118 runs:
+held. Of nine scenarios (0.24.0: seeds 0 to 3, `first_decode_in_moved_row` and `prefix_hit` in
+align, `fresh_blocks_in_consecutive_steps` and seed 1 on V2; 0.22.1: `first_decode_in_moved_row`)
+both ways gave the same conflicts, effects, landings and values. `racegate vllm search --seeds 4`,
+118 runs:
 
 | racegate | release | runs a minute and core | started in | load, on two cores |
 |---|---|---|---|---|
