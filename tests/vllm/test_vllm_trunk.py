@@ -9,9 +9,9 @@ import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Outcome, Plan
-from racegate.vllm.inside.trunk import PLAN, Pause, Trunk
+from racegate.vllm.inside.trunk import Pause, Trunk
 from racegate.vllm.search import search
-from racegate.vllm.wire import Task, Told
+from racegate.vllm.wire import NOTHING_HELD, Task, Told
 from small_engine import SmallEngine, Wait
 
 TURNS = 5
@@ -69,7 +69,7 @@ def test_a_beginning_that_ends_too_soon_has_no_run(tmp_path: Path) -> None:
 
 
 def test_the_beginning_counts_as_a_run_that_holds_something() -> None:
-    assert PLAN.holds and not PLAN.is_recording
+    assert NOTHING_HELD.holds and not NOTHING_HELD.is_recording
 
 
 def test_operations_are_tried_in_the_order_of_their_turns() -> None:

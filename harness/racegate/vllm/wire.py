@@ -42,6 +42,22 @@ class Observed(StrEnum):
     TOKENS = "tokens"
 
 
+class Course(StrEnum):
+    """How far a run goes.
+
+    WHOLE: to its end; GUIDE: to its end, and what it was before each turn is kept
+    JOINING: until it is before a turn what the guide was, from where on it is the guide
+    """
+
+    WHOLE = "whole"
+    GUIDE = "guide"
+    JOINING = "joining"
+
+
+# Operations are counted as in a run that holds something, and nothing has this name.
+NOTHING_HELD = Plan(holds=(("nothing", "forced"),), is_recording=False)
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Run this scenario under this plan, and write what came of it there.
 
@@ -54,6 +70,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     plant: Observed | None = None
     turn: int = 0
+    course: Course = Course.WHOLE
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +92,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     gaps: per held operation, the accesses to its bytes that came while it was held
     turns: of a recorded run: the turn of the engine's loop in which an operation that races is
         issued
+    has_joined: it ended where it had become the run without holds, and only its outcome's holds,
+        gaps and cpu_s are its own
     cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
     """
 
@@ -86,6 +105,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, int] = {}
     gaps: dict[str, tuple[str, ...]] = {}
     turns: dict[str, int] = {}
+    has_joined: bool = False
     cpu_s: float = 0.0
 
     @property

@@ -299,6 +299,9 @@ class Session:
                 self.settle(event, number)
                 del self._unsettled[event]
 
+    def host_learns(self, value: object) -> None:
+        """The host has waited for a value of the device, or for a size that follows from one."""
+
     # ---- what the log says
 
     def event_recorded(self, event: int, stream: int, number: int, thread: int) -> None:

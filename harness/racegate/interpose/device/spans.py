@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
 from enum import Enum
 
 from racegate.interpose.device.guards import PAGE
@@ -57,6 +58,9 @@ class Spans:
         self.pinned = 0
         self.pinned_hull = (0, 0)
         self.aliases: dict[object, object] = {}
+
+    def __iter__(self) -> Iterator[Span]:
+        return (self._spans[base] for base in self._bases)
 
     def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
         self.remove(base)

@@ -43,6 +43,7 @@ class WatchedSession(Protocol):
 class TouchWatch:
     """What is done to see such touches, and what they are taken for.
 
+    raw_reads: how many such reads were noticed
     lands_at_once: what is issued in a recorded run has run by then, as on the virtual device
     refuse_write: told of a byte that nobody known has written, and in which words; ends the run
     """
@@ -50,6 +51,7 @@ class TouchWatch:
     def __init__(self, session: WatchedSession) -> None:
         self._session = session
         self._kept = KeptMemory()
+        self.raw_reads = 0
         self.lands_at_once = True
         self.refuse_write: Callable[[int, str], None] = lambda address, text: None
 
@@ -69,6 +71,7 @@ class TouchWatch:
         """A touch was noticed. It stands where the program comes to the device again."""
         session = self._session
         session.not_seen[RAW] += 1
+        self.raw_reads += not touch.is_write
         touched = ((touch.address, touch.address + touch.size),)
         changed = self._changed_since(touch)
         page = touch.address & -PAGE

@@ -43,6 +43,7 @@ from racegate.interpose.order.recorder import Stack
 # On the current device: a shorter way to the allocator than the operator.
 _new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 _NOTHING: dict[int, Ranges] = {}
+_unseen = torch._C._DisableTorchDispatch  # the device's own operators take no way through modes
 
 
 class Kernels:
@@ -111,7 +112,8 @@ class Kernels:
         """Computes one operator on the current stream, now or later; returns its results."""
         session = self._session
         session.drain()
-        if operator.plan is not None and session.queue.is_eager and not self._graphs.capturing:
+        runs_now = session.queue.runs_now(operator.short)
+        if operator.plan is not None and runs_now and not self._graphs.capturing:
             ran = self._run_at_once(operator, args, kwargs)
             if ran is not None:
                 return ran[0]
@@ -120,7 +122,7 @@ class Kernels:
     def _run_at_once(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Ran | None:
-        """Nothing is held or captured; None if an argument has to be bound by `bind`."""
+        """Nothing holds it or captures it; None if an argument has to be bound by `bind`."""
         session = self._session
         is_recording = session.is_recording
         exact = _NOTHING
@@ -142,6 +144,7 @@ class Kernels:
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
         if _waits(operator, args):
             session.wait_stream(torch._C._cuda_getCurrentRawStream(0))
+            session.host_learns(_known_of(ran[0]))
         return ran
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -154,7 +157,7 @@ class Kernels:
         if not capture and session.queue.runs_now(operator.short):
             result = self._to_device(self._call(operator, bound), bound, [], stack)
         else:
-            with session.own():
+            with session.own(), _unseen():
                 result, work = self._prepare(operator, args, bound, stack)
         reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
         writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
@@ -165,6 +168,7 @@ class Kernels:
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
         if _waits(operator, args):
             session.wait_stream(stream)
+            session.host_learns(_known_of(result))
         return result
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
@@ -216,7 +220,7 @@ class Kernels:
         known = {id(tensor) for tensor in tensors_in([bound.args, list(bound.kwargs.values())])}
 
         def work() -> None:
-            with session.own():
+            with session.own(), _unseen():
                 made = self._call(operator, bound)
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
                 for target, tensor in zip(targets, new, strict=True):
@@ -287,7 +291,9 @@ class Kernels:
         session.issue("item", stream, bytes_of(session, tensor), (), None)
         session.wait_stream(stream)
         with session.own():
-            return alias_of(session, tensor).item()
+            value = alias_of(session, tensor).item()
+        session.host_learns(value)
+        return value
 
 
 def _plainly_empty(
@@ -314,6 +320,13 @@ def _plainly_empty(
             stride.append(stride[-1] * max(extent, 1))
         stride = stride[::-1] if size else ()
     return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
+
+
+def _known_of(result: Any) -> object:
+    """What the host knows of a result: of tensors their shapes."""
+    if isinstance(result, (list, tuple)):
+        return [_known_of(part) for part in result]
+    return tuple(result.shape) if isinstance(result, torch.Tensor) else result
 
 
 def _item_sizes() -> dict[object, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -45,7 +45,7 @@ class TritonKernels:
             name = getattr(executor.fn, "__name__", "?")
             known = call_of(executor, args, kwargs) if kernels.memo is not None else None
             return kernels.launch(
-                name, args, kwargs, lambda: plain(executor, *args, **kwargs), call=known
+                name, args, kwargs, lambda a, k: plain(executor, *a, **k), call=known
             )
 
         executor.__call__ = call
@@ -77,13 +77,13 @@ class TritonKernels:
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        run: Callable[[], Any],
+        run: Callable[[Sequence[Any], Mapping[str, Any]], Any],
         *,
         call: Call | None = None,
     ) -> Any:
         """One launch on the current stream. Its bytes are known when it ran.
 
-        call: by which the memo knows it
+        run: is given args and kwargs; call: by which the memo knows it
         """
         session = self._session
         session.drain()
@@ -94,19 +94,23 @@ class TritonKernels:
             with session.own():
                 if call is not None:
                     self._to_cpu(args, kwargs)  # opens the pages that it may touch
-                result, reads, writes = self._run(run, call)
+                result, reads, writes = self._run(lambda: run(args, kwargs), call)
             session.issue(kind, stream, reads, writes, None)
             return result
 
-        def work() -> None:
-            with session.own():
-                if call is not None:
-                    self._to_cpu(args, kwargs)
-                if self.memo is None or call is None or self.memo.find(call) is None:
-                    run()
-
         tensors = [t for value in (*args, *kwargs.values()) for t in tensors_in(value)]
         whole = merged(r for tensor in tensors for r in bytes_of(session, tensor))
+        del tensors
+        with session.own():  # no tensor of the program: its memory may be used again
+            given = self._to_cpu(args, kwargs)
+
+        def work() -> None:
+            for low, high in whole:
+                session.guards.drop(low, high)
+            with session.own():
+                if self.memo is None or call is None or self.memo.find(call) is None:
+                    run(*given)
+
         if capture:
             session.not_seen["captured Triton kernels (whole tensors, as written)"] += 1
         if not self._graphs.add(capture, kind, stream, (), whole, work):

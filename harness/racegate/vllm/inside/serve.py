@@ -32,12 +32,13 @@ from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
 from racegate.interpose.program.install import Installed, enter, watching
 from racegate.vllm.inside import standins
 from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
+from racegate.vllm.inside.rejoin import Heard, Joined, Memory
 from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.inside.trunk import Pause, Trunk
 from racegate.vllm.inside.watch import Watch, find_wrong
-from racegate.vllm.wire import FAILED, Runner, StateMode, Task, Told
+from racegate.vllm.wire import FAILED, Course, Runner, StateMode, Task, Told
 
-PREVIEW = 200
+JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
 
 
 class Failure:
@@ -88,6 +89,9 @@ class Host:
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
         self._driver = Driver(engine, self._session)
+        self._memory = Memory(self._session.spans if kind is DeviceKind.VIRTUAL else ())
+        self._guide = folder / "guide"
+        self._states: tuple[bytes, ...] = ()  # of the guide, before each turn
         self._modules = frozenset(sys.modules)
 
     def run(self, task: Task, pause: Pause | None = None) -> None:
@@ -101,42 +105,75 @@ class Host:
         self._beginning_s = 0.0
         self._take(task)
         session.begin()
+        session.heard = None if task.course is Course.WHOLE else Heard(session)
         driver.watch.begin()
         self._memo.is_open = not task.plan.holds
-        if task.plan.is_recording:
+        if task.plan.is_recording or session.heard is not None:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
+        has_joined = False
         with Failure() as failure, ExitStack() as watched:
             watched.enter_context(watching(self._child.installed))
-            on_turn = self._before_turns(pause, watched)
-            delivered = driver.run(task.scenario, plant=task.plant, on_turn=on_turn)
+            on_turn = self._before_turns(pause, watched, task.course)
+            try:
+                delivered = driver.run(task.scenario, plant=task.plant, on_turn=on_turn)
+            except Joined:
+                has_joined = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
-        self._tell(delivered)
+        self._tell(delivered, has_joined=has_joined)
 
     def _take(self, task: Task) -> None:
         """This process is the task's."""
         self._result = Path(task.result)
         self._child.arm(task.plan, self._result)
 
-    def _before_turns(self, pause: Pause | None, watched: ExitStack) -> Callable[[int], None]:
+    def _before_turns(
+        self, pause: Pause | None, watched: ExitStack, course: Course
+    ) -> Callable[[int], None]:
         """What is done before each turn of the engine's loop: with a pause, a task may come that
-        goes on from there; what holds nothing any more is not watched.
+        goes on from there; what holds nothing any more is compared with the guide, if there is one,
+        and then not watched.
         """
         is_beginning = pause is not None
         is_virtual = self._session.kind is DeviceKind.VIRTUAL
+        joins = JOINS_MAX if course is Course.JOINING else 0
+        states: list[bytes] = []
 
         def before(turn: int) -> None:
-            nonlocal is_beginning
+            nonlocal is_beginning, joins
             if pause is not None and is_beginning and (taken := pause.before(turn)) is not None:
                 is_beginning = False
                 task, self._beginning_s = taken
                 self._take(task)
-            if is_virtual and self._session.is_bare:
-                watched.close()
+            if course is Course.GUIDE:
+                states.append(self._state())
+                self._guide.write_bytes(msgspec.msgpack.encode(states))
+            elif is_virtual and self._session.holds_nothing:
+                is_same = joins and self._states[turn : turn + 1] == (self._state(),)
+                if is_same and not self._session.touches.raw_reads:
+                    raise Joined
+                joins = max(0, joins - 1)
+                if not joins:
+                    self._session.heard = None
+                    watched.close()
 
         return before
 
-    def _tell(self, delivered: dict[str, tuple[int, ...]]) -> None:
+    def _state(self) -> bytes:
+        """What the rest of the run depends on, where nothing is held."""
+        session, watch = self._session, self._driver.watch
+        session.drain()
+        watch.read()
+        heard = session.heard.digest if session.heard is not None else ()
+        known = (watch.step, watch.seen, watch.accepted, dict(watch.counters), heard)
+        found = hashlib.blake2b(msgspec.msgpack.encode(known), digest_size=16)
+        for span in session.spans:
+            session.guards.lift(span.base, span.end)
+        contents = self._memory.digest(session.spans)
+        session.guards.settle()
+        return found.digest() + contents
+
+    def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_joined: bool) -> None:
         """Adds to the outcome what was seen of the engine."""
         session, driver, result = self._session, self._driver, self._result
         driver.watch.read()
@@ -152,6 +189,7 @@ class Host:
             counters=driver.counters(),
             gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
             turns={first: turns[first] for first in firsts if first in turns},
+            has_joined=has_joined,
             cpu_s=round(time.process_time() + self._beginning_s, 3),
         )
         result.write_bytes(msgspec.json.encode(told))
@@ -168,8 +206,12 @@ class Host:
 
     def learn(self) -> None:
         """In the process that forks: what kernels did in the last run without holds, and what was
-        imported in it, so that the runs behind it need not do so again.
+        imported in it, so that the runs behind it need not do so again; what the guide was.
         """
+        if self._guide.exists():
+            states = self._guide.read_bytes()
+            self._states = msgspec.msgpack.decode(states, type=tuple[bytes, ...])
+            self._guide.unlink()
         if not self._learnt.exists():
             return
         effects, modules = msgspec.msgpack.decode(

@@ -21,6 +21,7 @@ from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.order.recorder import Recorder, Stack
 from racegate.interpose.outcome import DeviceKind
+from racegate.vllm.inside.rejoin import Heard
 
 Tensor = Any  # torch is untyped here
 
@@ -67,16 +68,27 @@ class EngineSession(Session):
 
     kind: whether device memory can be computed on from here, or only by the GPU
     gaps: per held operation, the accesses to its bytes that came while it was held
+    heard: what the host gets from the device, if that is noted
     """
 
     def __init__(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
         self.kind = kind
         self.engine_recorder = EngineRecorder()
         self.gaps: dict[str, list[str]] = {}
+        self.heard: Heard | None = None
         self._held: dict[str, tuple[Ranges, Ranges]] = {}
         self._lows: list[int] = []
         self._named: list[tuple[int, str]] = []
         super().__init__(Queue(), self.engine_recorder)
+
+    @property
+    def is_bare(self) -> bool:
+        return self.heard is None and self.holds_nothing
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Nothing will be held any more, and nothing is recorded."""
+        return super().is_bare
 
     def begin(self) -> None:
         """A run begins: nothing of another one is told with it."""
@@ -136,6 +148,8 @@ class EngineSession(Session):
         *,
         stack: Stack | None = None,
     ) -> str:
+        if self.heard is not None and run is not None:
+            run = self.heard.following(kind, run)
         if self.is_bare:
             return super().issue(kind, stream, reads, writes, run, stack=stack)
         if kind in ("d2h", "h2d", "h2h"):
@@ -150,13 +164,20 @@ class EngineSession(Session):
         return label
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
-        if self.is_own or self.is_bare or not (reads or writes):
+        if self.is_own or not (reads or writes):
             return
-        low = (writes or reads)[0][0]
-        was_pending = self.queue.has_pending()
-        super().host_access(f"{kind} {self.buffer_at(low)}", reads, writes)
-        if was_pending:
-            self._note_gap(self.engine_recorder.latest, reads, writes)
+        if not self.is_bare:
+            low = (writes or reads)[0][0]
+            was_pending = self.queue.has_pending()
+            super().host_access(f"{kind} {self.buffer_at(low)}", reads, writes)
+            if was_pending:
+                self._note_gap(self.engine_recorder.latest, reads, writes)
+        if self.heard is not None:
+            self.heard.touches(reads, writes)
+
+    def host_learns(self, value: object) -> None:
+        if self.heard is not None and not self.is_own:
+            self.heard.learns(value)
 
     def stack(self, frame: FrameType | None = None) -> Stack:
         stack = super().stack(frame)

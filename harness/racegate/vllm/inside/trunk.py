@@ -13,11 +13,7 @@ import msgspec
 
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.launch import ANSWER
-from racegate.interpose.outcome import Plan
-from racegate.vllm.wire import Task
-
-# Operations are counted as in a run that holds something, and nothing has this name.
-PLAN = Plan(holds=(("nothing", "forced"),), is_recording=False)
+from racegate.vllm.wire import NOTHING_HELD, Task
 
 
 class Trunk:
@@ -32,7 +28,9 @@ class Trunk:
 
     def fork(self, task: Task) -> int | None:
         """The number of the task's process, forked before its turn; None if there is none."""
-        if self._first is None or task.scenario != self._first.scenario or task.turn < self._turn:
+        first = self._first
+        is_other = first is None or (task.scenario, task.course) != (first.scenario, first.course)
+        if is_other or task.turn < self._turn:
             self.close()
             self._open(task)
         self._turn = task.turn
@@ -64,7 +62,7 @@ class Trunk:
         if self._pid == 0:
             os.close(jobs)
             os.close(answers)
-            self._run(msgspec.structs.replace(task, plan=PLAN), Pause(job_end, answer_end))
+            self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), Pause(job_end, answer_end))
             os._exit(ExitCode.CLEAN)
         os.close(job_end)
         os.close(answer_end)
