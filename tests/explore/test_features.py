@@ -11,7 +11,8 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from racegate.explore.drawn import draw_requests
-from racegate.explore.features.catalogue import FEATURES, IMPOSSIBLE, why_impossible
+from racegate.explore.features.catalogue import FEATURES
+from racegate.explore.features.possible import IMPOSSIBLE, why_impossible
 from racegate.explore.features.settings import SETTINGS, settings_of
 from racegate.explore.features.table import (
     NAMES,

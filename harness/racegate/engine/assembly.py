@@ -64,7 +64,7 @@ def make_runner(
     store = PrefixStore(setup, pools) if engine.cache_mode is CacheMode.OFFLOAD else NoStore()
     grammar_masks = _grammar_masks(setup, parts)
     draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
-    laid_out = layout.laid_out(count_path, sampling, draft_weights)
+    laid_out = layout.laid_out(count_path, draft_weights)
     bound = Bound(inputs=inputs, work=work, window_table=columns.window_table.gpu)
     through = stations.Stations(
         tenants=laid_out.tenants,

@@ -11,8 +11,9 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
-from racegate.explore.features.catalogue import FEATURES, IMPOSSIBLE, clashing_setting, features_of
+from racegate.explore.features.catalogue import FEATURES, features_of
 from racegate.explore.features.facts import facts_of
+from racegate.explore.features.possible import IMPOSSIBLE, clashing_setting
 from racegate.explore.features.table import (
     POSSIBLE,
     FeatureTable,

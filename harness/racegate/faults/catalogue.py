@@ -41,6 +41,7 @@ FAULTS: tuple[Fault, ...] = tuple(
 VARIANTS: tuple[Fault, ...] = (
     *halffixes.VARIANTS,
     *correction.VARIANTS,
+    *halffixes.CONTROLS,
 )
 
 

@@ -15,7 +15,7 @@ from racegate.engine.state.buffers import StepOutputs, make_outputs
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import PrevStep, StepView
+from racegate.engine.state.view import StepView
 from racegate.scenario.spec import DrafterKind
 
 
@@ -31,23 +31,19 @@ class Frame:
 
 
 class Sampling:
-    """Next tokens and valid counts, and the two copy streams."""
+    """Next tokens and valid counts, and the way of tokens to the host."""
 
     def __init__(self, setup: Setup, parts: DecodeParts) -> None:
-        device, sizes = setup.device, setup.sizes
+        device = setup.device
         self._setup = setup
         self._device = device
         self._compute = setup.compute
-        self._counts = device.stream(Lane.COUNTS)
         self._output = device.stream(Lane.OUTPUT)
         self._parts = parts
         # The extract-hidden-states drafter counts discarded rows as well.
         is_extract = setup.scenario.engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES
         self._mask_discarded = 0 if is_extract else 1
-        self._next_token_ready = device.event("next_token_ready")
-        self._valid_count_landed = device.event("valid_count")
         self._step_done = device.event("step_done")
-        self._valid_count_cpu = device.host_buffer("valid_count_cpu", (sizes.rows,), np.int32)
 
     def fresh_tokens(self) -> DeviceBuffer:
         """[R, 1 + K] int32 for the tokens of a step."""
@@ -84,34 +80,6 @@ class Sampling:
             mask_discarded=self._mask_discarded,
         )
         return outputs
-
-    def send_counts(self, view: StepView, outputs: StepOutputs) -> None:
-        """The valid counts start their way to the host."""
-        step = view.shape.step
-        self._device.record(self._compute, self._next_token_ready)
-        self._device.wait_stream(
-            self._counts, self._next_token_ready, edges.COUNT_COPY_AFTER_KERNEL, step=step
-        )
-        self._device.download(
-            self._counts,
-            self._valid_count_cpu,
-            outputs.valid_count,
-            "valid_count",
-            step=step,
-            rows=view.shape.rows,
-        )
-        self._device.record(self._counts, self._valid_count_landed)
-
-    def wait_for_valid_count(self, step: int, prev: PrevStep) -> np.ndarray:
-        """[R] int32: the previous step's valid counts, in its row order; waits for them."""
-        self._device.wait_host(self._valid_count_landed, edges.VALID_COUNT_LANDED, step=step)
-        return self._valid_count_cpu.read(len(prev.requests), expect=prev.owners)
-
-    def release_counts(self, step: int) -> None:
-        """The last step's valid counts are about to be given back."""
-        self._device.wait_stream(
-            self._compute, self._valid_count_landed, edges.COUNT_RELEASE, step=step
-        )
 
     def release(self, outputs: StepOutputs, *, step: int) -> None:
         """Gives a step's outputs back: no other stream reads them any more."""

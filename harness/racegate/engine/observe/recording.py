@@ -198,9 +198,8 @@ class RecordingProbe:
             self._read_snapshot()
         self._resolve_read()
         end = self._unresolved[0] if self._unresolved else len(self._observations)
-        return tuple(
-            [item for item in self._observations[first:end] if isinstance(item, Observation)]
-        )
+        begun = self._observations[first:end]
+        return tuple([item for item in begun if isinstance(item, Observation)])
 
     def _read_snapshot(self) -> None:
         """Takes the values of the oldest one, and lets it go."""
@@ -316,9 +315,7 @@ class RecordingProbe:
     def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
         """[R, C, W - 1]: the conv windows at their offsets."""
         width = self._conv_width
-        views: list[np.ndarray] = [
-            windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)
-        ]
+        views = [windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)]
         return _picked(np.stack(views, axis=1), offset, is_empty)
 
     def _sampled_values(self, taken: _Taken) -> dict[str, object]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from racegate.engine.decode.sampling import Sampling
+from racegate.engine.decode.valid_counts import ValidCounts
 from racegate.engine.rows.accepted_counts import AcceptedCounts
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.tenants import Tenants
@@ -48,17 +48,15 @@ class UploadGuard:
 class HostCorrection:
     """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
 
-    def __init__(
-        self, setup: Setup, count_path: AcceptedCounts, sampling: Sampling, tenants: Tenants
-    ) -> None:
+    def __init__(self, setup: Setup, count_path: AcceptedCounts, tenants: Tenants) -> None:
         self._device = setup.device
         self._count_path = count_path
-        self._sampling = sampling
+        self._valid_counts = ValidCounts(setup)
         self._tenants = tenants
 
     def send(self, view: StepView, outputs: StepOutputs) -> None:
         """Valid counts start their way to the host."""
-        self._sampling.send_counts(view, outputs)
+        self._valid_counts.send(view, outputs)
 
     def correct(self, step: int, prev: PrevStep) -> None:
         """Waits for them."""
@@ -70,11 +68,11 @@ class HostCorrection:
             # were accepted; where no row had any, there is nothing to wait for.
             prev_valid_count = np.ones(len(prev.requests), np.int32)
             if (prev.draft_lens > 0).any():
-                prev_valid_count = self._sampling.wait_for_valid_count(step, prev)
+                prev_valid_count = self._valid_counts.wait(step, prev)
             if prev_accepted is None:
                 prev_accepted = prev_valid_count
             self._tenants.correct(prev, prev_valid_count, prev_accepted)
 
     def release(self, step: int) -> None:
         """No copy of the counts reads them any more."""
-        self._sampling.release_counts(step)
+        self._valid_counts.release(step)

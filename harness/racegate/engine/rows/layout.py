@@ -8,7 +8,6 @@ from racegate.engine.cache.parts import CacheParts
 from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.parts import DecodeParts
-from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts
 from racegate.engine.rows.correction import HostCorrection, UploadGuard
@@ -55,14 +54,12 @@ class RowLayout:
         """In the rows of the step that drew them."""
         return self._decode.draft_weights(self.setup)
 
-    def laid_out(
-        self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
         """Rows, and the host's mirrors of them."""
         tenants = Tenants(self.setup, count_path, self._rows, others=weights.row_tables)
         return LayoutStations(
             tenants=tenants,
             guard=UploadGuard(self.setup, self._rows),
-            correction=HostCorrection(self.setup, count_path, sampling, tenants),
+            correction=HostCorrection(self.setup, count_path, tenants),
             carry=NoCarry(),
         )

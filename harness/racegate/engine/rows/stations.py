@@ -216,8 +216,6 @@ class Layout(Protocol):
         """The way of drawn drafts' weights."""
         ...
 
-    def laid_out(
-        self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
         """Who stands where."""
         ...

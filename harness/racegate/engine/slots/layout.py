@@ -7,7 +7,6 @@ from racegate.engine.cache.align_cache import Columns, FixedColumns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.pools import Pools
 from racegate.engine.decode.draft_weights import DraftWeights
-from racegate.engine.decode.sampling import Sampling
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
@@ -60,9 +59,7 @@ class SlotLayout:
         """In slots."""
         return SlotDraftWeights(self.setup, self._memory)
 
-    def laid_out(
-        self, count_path: AcceptedCounts, sampling: Sampling, weights: DraftWeights
-    ) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
         """Slots, of which the host knows who has them."""
         return LayoutStations(
             tenants=SlotTenants(self.setup, self._memory, self._rows, self._parts),

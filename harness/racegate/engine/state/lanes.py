@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from racegate.scenario.spec import CacheMode, Planning, Scenario
+from racegate.scenario.spec import CacheMode, Layout, Planning, Scenario
 
 
 class Lane(StrEnum):
-    """compute: preparation copies, kernels, drafter; counts, output: valid counts and tokens to the
-    host; plan: positions and slots; load, save: prefixes from and to the store; drafts: drafts to
-    the host, for grammar masks.
+    """compute: preparation copies, kernels, drafter; output: tokens to the host; counts: valid
+    counts to a host that keeps rows; plan: positions and slots; load, save: prefixes from and to
+    the store; drafts: drafts to the host, for grammar masks.
     """
 
     COMPUTE = "compute"
@@ -24,7 +24,9 @@ class Lane(StrEnum):
 
 def lanes_of(scenario: Scenario) -> tuple[str, ...]:
     """Those of every engine, and those that a configuration and its requests need."""
-    lanes = [Lane.COMPUTE, Lane.COUNTS, Lane.OUTPUT]
+    lanes = [Lane.COMPUTE, Lane.OUTPUT]
+    if scenario.engine.layout is Layout.ROWS:
+        lanes.insert(1, Lane.COUNTS)
     if scenario.engine.planning is Planning.SIDE_STREAM:
         lanes.append(Lane.PLAN)
     if scenario.engine.cache_mode is CacheMode.OFFLOAD:

@@ -1,8 +1,4 @@
-"""The features, each with the reason why a runner goes wrong there, and the pairs that cannot be.
-
-Most impossible pairs follow from what features need of the settings: prefixes are saved in offload
-mode only, so a save never meets align mode. The few others are declared one by one.
-"""
+"""The features, each with the reason why a runner goes wrong there."""
 
 from __future__ import annotations
 
@@ -20,7 +16,6 @@ from racegate.explore.features.settings import (
     OFFLOAD,
     SETTINGS,
     WIDE_CHUNKS,
-    Feature,
     counted,
     happening,
     only,
@@ -373,38 +368,7 @@ HAPPENINGS = (
 FEATURES = SETTINGS + HAPPENINGS
 FEATURE_BY_NAME = {feature.name: feature for feature in FEATURES}
 
-# (first, second) -> why no run can have both.
-IMPOSSIBLE: dict[tuple[str, str], str] = {}
-
 
 def features_of(facts: Facts) -> frozenset[str]:
     """The names of all features that a run has."""
     return frozenset(feature.name for feature in FEATURES if feature.seen(facts))
-
-
-def clashing_setting(first: Feature, second: Feature) -> str | None:
-    """A setting of which two features need different values, if there is one."""
-    return next(
-        (
-            name
-            for name, values in first.needs.items()
-            if not values & second.needs.get(name, values)
-        ),
-        None,
-    )
-
-
-def why_impossible(first: Feature, second: Feature) -> str | None:
-    """Why two features cannot occur in one run; None if they can."""
-    name = clashing_setting(first, second)
-    if name is None:
-        pair = (first.name, second.name)
-        return IMPOSSIBLE.get(pair, IMPOSSIBLE.get(pair[::-1]))
-    return (
-        f"{first.name} needs {name} = {_values(first, name)}, "
-        f"{second.name} needs {_values(second, name)}"
-    )
-
-
-def _values(feature: Feature, name: str) -> str:
-    return " or ".join(sorted(feature.needs[name]))

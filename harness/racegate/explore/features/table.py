@@ -8,7 +8,8 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from racegate.explore.features.catalogue import FEATURES, why_impossible
+from racegate.explore.features.catalogue import FEATURES
+from racegate.explore.features.possible import why_impossible
 
 Pair = tuple[str, str]
 
