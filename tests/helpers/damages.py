@@ -149,6 +149,17 @@ def other_row(seen: Seen) -> None:
     seen.detail["row_of"] = {name: row + 1 for name, row in seen.detail["row_of"].items()}
 
 
+def in_slots(other: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Damage:
+    """Rows stand in other slots."""
+
+    def damage(seen: Seen) -> None:
+        slots = seen.detail.get("slots", ())
+        seen.need(len(slots) > 1)
+        seen.detail["slots"] = other(slots)
+
+    return damage
+
+
 def behind_its_blocks(table: str, blocks: str) -> Damage:
     def damage(seen: Seen) -> None:
         seen.need(seen.values["rows"])

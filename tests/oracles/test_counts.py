@@ -19,6 +19,7 @@ SCENARIOS = (
     "idle-rank-dummy-steps",
     "offload-preempted-save",
     "offload-save-and-load",
+    "slots-steady",
     "three-row-cycle",
 )
 

@@ -23,6 +23,7 @@ from damages import (
     far_positions,
     held_and_free,
     holder_lost,
+    in_slots,
     more_than_drafted,
     optimistic_coordinate,
     other_row,
@@ -53,6 +54,7 @@ SCENARIOS = (
     "align-boundary-and-prefix-hit",
     "drawn-drafts",
     "mrope-text",
+    "slots-steady",
 )
 
 
@@ -97,6 +99,8 @@ PREPARED: list[tuple[str, Damage]] = [
     ("I-22", previous(1, 0)),
     ("I-22", previous_discarded),
     ("I-24", regions),
+    ("I-26", in_slots(lambda slots: (slots[0],) * len(slots))),
+    ("I-26", in_slots(lambda slots: (0, *slots[1:]))),
     ("I-25", put("values", "discarded", 0, lambda old: not old)),
 ]
 INPUTS: list[tuple[str, Damage]] = [
