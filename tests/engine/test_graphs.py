@@ -22,11 +22,18 @@ from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.history.trace import OpRecord, Trace, rows_of
 from racegate.oracles.stepwise import find_divergence
 from racegate.scenario.spec import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
-from support import NAMES, checker, scenario
+from support import IS_NIGHTLY, NAMES, checker, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]
 OTHERS = [name for name in NAMES if not name.startswith("graph-")]
 EXACT = [name for name in OTHERS if scenario(name).model.numerics is Numerics.EXACT]
+SIZES = ((1, 2, 4, 8), (4,))
+# Scripts without graphs with those of one kind or the other, in turn; nightly with both.
+WITHOUT = [
+    (name, sizes)
+    for place, name in enumerate(EXACT)
+    for sizes in (SIZES if IS_NIGHTLY else (SIZES[place % 2],))
+]
 
 
 def with_graphs(base: Scenario, mode: GraphMode, *sizes: int) -> Scenario:
@@ -53,8 +60,7 @@ def assert_same(some: tuple[Observation, ...], others: tuple[Observation, ...]) 
 
 
 class TestNothingObservedDependsOnGraphs:
-    @pytest.mark.parametrize("name", EXACT)
-    @pytest.mark.parametrize("sizes", [(1, 2, 4, 8), (4,)])
+    @pytest.mark.parametrize(("name", "sizes"), WITHOUT)
     def test_scripts_that_were_written_without_them(
         self, name: str, sizes: tuple[int, ...]
     ) -> None:
