@@ -27,7 +27,9 @@ def in_slots(name: str, output_event: OutputEvent) -> Scenario:
 
 
 @pytest.mark.parametrize("output_event", OutputEvent)
-@pytest.mark.parametrize("name", ["constrained-rows", "align-resume-from-prefix", "depth-three"])
+@pytest.mark.parametrize(
+    "name", ["constrained-rows", "align-resume-from-prefix", "depth-three", "mrope-image"]
+)
 def test_scripts_of_rows_are_right_in_slots(name: str, output_event: OutputEvent) -> None:
     asked = Checker(in_slots(name, output_event))
     assert asked.run().verdict is Verdict.PROVED
