@@ -110,6 +110,7 @@ both ways gave the same conflicts, effects, landings and values. `racegate vllm 
 |---|---|---|---|---|
 | 3cc925a | 0.24.0 | 139 | 19 s | 1 |
 | with it | 0.22.1 | 162 | 39 s | 11 |
+| c19ce92 | 0.24.0 | 149, 150, 167 | 19 s | 1 |
 """
 GPU = """## On a real GPU
 
