@@ -10,13 +10,11 @@ from racegate_kernels._triton import tl, triton
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
-    block_of,
     cdiv,
     is_exact_tensor,
-    power_of_two,
 )
 from racegate_kernels.numerics import POSITION, T_POSITION, Array, is_exact, mix, mix_eager, widen
-from racegate_kernels.rotary import angles_eager, turn_of, turned_eager
+from racegate_kernels.rotary import angles_eager, head_blocks, turn_of, turned_eager
 
 # Rotary pairs that turn with time, height and width.
 Section = tuple[int, ...]
@@ -45,8 +43,7 @@ def mrope_triton(x: Array, mrope_positions: Array, *, section: Section) -> Array
     assert_row_major(x)
     assert_dense(mrope_positions)
     turned = x.new_empty(x.shape)
-    block_p = power_of_two(max(head_size, 2))
-    block_h = block_of(heads, most=max(1, 1024 // block_p))
+    block_h, block_p = head_blocks(heads, head_size)
     _mrope_kernel[(tokens, cdiv(heads, block_h))](
         x,
         mrope_positions,

@@ -77,8 +77,7 @@ def rotary_triton(x: Array, positions: Array) -> Array:
     assert_row_major(x)
     assert_dense(positions)
     turned = x.new_empty(x.shape)
-    block_p = power_of_two(max(head_size, 2))
-    block_h = block_of(heads, most=max(1, 1024 // block_p))
+    block_h, block_p = head_blocks(heads, head_size)
     _rotary_kernel[(tokens, cdiv(heads, block_h))](
         x,
         positions,
@@ -92,6 +91,12 @@ def rotary_triton(x: Array, positions: Array) -> Array:
         EXACT=exact,
     )
     return turned
+
+
+def head_blocks(heads: int, head_size: int) -> tuple[int, int]:
+    """How many heads one program takes, and the elements of a head, both padded."""
+    block_p = power_of_two(max(head_size, 2))
+    return block_of(heads, most=max(1, 1024 // block_p)), block_p
 
 
 @triton.jit
