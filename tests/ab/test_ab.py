@@ -91,6 +91,7 @@ class TestWorkload:
         assert specs[Arm.NO_SPECULATION].depth == 2
         assert (specs[Arm.DEPTH_ONE].depth, specs[Arm.DEPTH_ONE].draft_len_max) == (1, 3)
         assert specs[Arm.GRAPHS_OFF].graph_mode == "eager"
+        assert specs[Arm.GRAPHS_PIECEWISE].graph_mode == "piecewise"
         assert specs[Arm.REMAP_DEPTH_ONE] == specs[Arm.DEPTH_ONE]
         assert Arm.REMAP_DEPTH_ONE.fault is Arm.DOUBLE_REMAP.fault
         faults = [None if arm.fault is None else arm.fault.name for arm in ARMS]
@@ -98,7 +99,7 @@ class TestWorkload:
             None,
             "accepted-copy-after-row-move",
             "accepted-double-remap",
-            *3 * [None],
+            *4 * [None],
         ]
 
     def test_generations_do_not_depend_on_how_they_are_run(self) -> None:

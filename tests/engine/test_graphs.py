@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,27 +13,37 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.device.protocol import writes
 from racegate.engine.model.graphs import captured_sizes
-from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.model.padding import MixedPadding, Padding, fits, is_uniform_decode
 from racegate.engine.model.parts import ModelParts
-from racegate.engine.state.view import StepView
+from racegate.engine.model.stretches import EMBEDDING, pieces_of
+from racegate.engine.state.view import BatchShape, StepView
 from racegate.faults.fault import Fault, FaultKind, the_parts
 from racegate.history.finding import Verdict
 from racegate.history.observe import Observation
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.history.trace import OpRecord, Trace, rows_of
 from racegate.oracles.stepwise import find_divergence
-from racegate.scenario.spec import DrafterKind, EngineSpec, Expect, GraphMode, Numerics, Scenario
+from racegate.scenario.spec import (
+    DrafterKind,
+    EngineSpec,
+    Expect,
+    GraphMode,
+    LayerKind,
+    Numerics,
+    Scenario,
+)
 from support import IS_NIGHTLY, NAMES, checker, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]
 OTHERS = [name for name in NAMES if not name.startswith("graph-")]
 EXACT = [name for name in OTHERS if scenario(name).model.numerics is Numerics.EXACT]
 SIZES = ((1, 2, 4, 8), (4,))
-# Scripts without graphs with those of one kind or the other, in turn; nightly with both.
+ON = tuple(product((GraphMode.FULL_DECODE, GraphMode.PIECEWISE), SIZES))
+# Scripts without graphs with those of one kind or another, in turn; nightly with all.
 WITHOUT = [
-    (name, sizes)
+    (name, mode, sizes)
     for place, name in enumerate(EXACT)
-    for sizes in (SIZES if IS_NIGHTLY else (SIZES[place % 2],))
+    for mode, sizes in (ON if IS_NIGHTLY else (ON[place % len(ON)],))
 ]
 
 
@@ -60,11 +71,11 @@ def assert_same(some: tuple[Observation, ...], others: tuple[Observation, ...]) 
 
 
 class TestNothingObservedDependsOnGraphs:
-    @pytest.mark.parametrize(("name", "sizes"), WITHOUT)
+    @pytest.mark.parametrize(("name", "mode", "sizes"), WITHOUT)
     def test_scripts_that_were_written_without_them(
-        self, name: str, sizes: tuple[int, ...]
+        self, name: str, mode: GraphMode, sizes: tuple[int, ...]
     ) -> None:
-        on = Checker(with_graphs(scenario(name), GraphMode.FULL_DECODE, *sizes))
+        on = Checker(with_graphs(scenario(name), mode, *sizes))
         run = on.execute(is_audited=True)
         assert_same(run.observations, checker(name).execute().observations)
         result = on.judge(run)
@@ -79,8 +90,9 @@ class TestNothingObservedDependsOnGraphs:
         assert without.result is not None
         assert without.result.counters["graph_replays"] == 0
 
-    def test_floats_agree_within_the_tolerance(self) -> None:
-        on = Checker(with_graphs(scenario("float32-hybrid"), GraphMode.FULL_DECODE, 4))
+    @pytest.mark.parametrize("mode", [GraphMode.FULL_DECODE, GraphMode.PIECEWISE])
+    def test_floats_agree_within_the_tolerance(self, mode: GraphMode) -> None:
+        on = Checker(with_graphs(scenario("float32-hybrid"), mode, 4))
         run = on.execute()
         assert find_divergence(run.observations, on.reference.observations) is None
         assert run.result is not None
@@ -136,6 +148,43 @@ class TestDispatch:
         assert not is_uniform([4, 1], [1, 1])
         assert not is_uniform([4, 3], [1, 1])
         assert not is_uniform([1], [1])
+
+    def test_pieces_lie_between_attention_layers(self) -> None:
+        mamba, delta, attends = LayerKind.MAMBA2, LayerKind.GATED_DELTA, LayerKind.ATTENTION
+        pieces = pieces_of((mamba, attends, attends, delta, mamba), GraphMode.PIECEWISE)
+        assert pieces == (
+            ((EMBEDDING, 0), "piece.0"),
+            ((1, 2), None),
+            ((3, 4), "piece.4"),
+        )
+        assert pieces_of((attends,), GraphMode.PIECEWISE) == (
+            ((EMBEDDING,), "piece.0"),
+            ((0,), None),
+        )
+        assert pieces_of((mamba, attends), GraphMode.FULL_DECODE) == (
+            ((EMBEDDING, 0, 1), "decode"),
+        )
+
+    def test_a_mixed_batch_replays_pieces_and_launches_attention(self) -> None:
+        trace = checker("graph-piecewise-mixed").execute().trace
+        place = ops(trace, 2).index("graph:piece.0.4@2")  # a chunk of 5 tokens beside a decode row
+        assert ops(trace, 2)[place : place + 5] == [
+            "graph:piece.0.4@2",
+            "kernel:layer.1@2",
+            "graph:piece.3.4@2",
+            "kernel:layer.4@2",
+            "kernel:sample@2",
+        ]
+
+    def test_rows_and_tokens_must_fit(self) -> None:
+        def takes(rows: int, tokens: int) -> bool:
+            shape = BatchShape(step=0, rows=rows, tokens=tokens, blocks=0, state_blocks=0)
+            return fits(shape, 2, width=4)
+
+        assert takes(2, 8)
+        assert takes(1, 8)
+        assert not takes(1, 9)
+        assert not takes(3, 3)
 
     def test_only_what_the_buffers_hold_is_captured(self) -> None:
         def sizes(**values: Any) -> tuple[int, ...]:
@@ -206,6 +255,10 @@ class Spoiled(Padding):
         super().refresh(view, size)
 
 
+class SpoiledMixed(Spoiled, MixedPadding):
+    """The same of batches that replay pieces."""
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("schedule", [Schedule(), LATE], ids=["eager", "late"])
 def test_what_stood_behind_the_batch_does_not_matter(name: str, schedule: Schedule) -> None:
@@ -217,7 +270,7 @@ def test_what_stood_behind_the_batch_does_not_matter(name: str, schedule: Schedu
         summary="",
         expect="",
         scenarios=(),
-        parts=the_parts(model=ModelParts(padding=Spoiled)),
+        parts=the_parts(model=ModelParts(padding=Spoiled, mixed_padding=SpoiledMixed)),
     )
     run = checker(name).execute(fault=spoiled, is_audited=True, schedule=schedule)
     assert checker(name).judge(run, fault=spoiled).findings == ()

@@ -76,6 +76,7 @@ class Arm(StrEnum):
     NO_SPECULATION = "no-speculation"
     DEPTH_ONE = "depth-1"
     GRAPHS_OFF = "graphs-off"
+    GRAPHS_PIECEWISE = "graphs-piecewise"
     COPY_NO_SPECULATION = "accepted-copy-after-row-move/no-speculation"
     COPY_DEPTH_ONE = "accepted-copy-after-row-move/depth-1"
     COPY_GRAPHS_OFF = "accepted-copy-after-row-move/graphs-off"
@@ -100,6 +101,7 @@ CHANGES: dict[str, dict[str, object]] = {
     "no-speculation": _PLAIN,
     "depth-1": {"depth": 1},
     "graphs-off": {"graph_mode": GraphMode.EAGER},
+    "graphs-piecewise": {"graph_mode": GraphMode.PIECEWISE},
     "truth": {
         **_PLAIN,
         "depth": 1,

@@ -66,6 +66,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     events = draw_events(pick, themes, engine, requests)
     engine = _with_late_drafters(pick, themes, model, engine)
     model = _with_coordinates(pick, model)
+    engine = _with_pieces(pick, engine)
     return Scenario(
         name=name,
         title="generated",
@@ -182,6 +183,13 @@ def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:
     own = tuple(sorted({1, engine.rows_max}))
     sizes = one_of(pick, ((1, 2, 4, 8), own, (2, 3), (4,)))
     return msgspec.structs.replace(engine, graph_mode=mode, capture_rows=sizes)
+
+
+def _with_pieces(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Picked late: half of the engines with graphs have those of pieces."""
+    if engine.graph_mode is GraphMode.EAGER or not pick(2):
+        return engine
+    return msgspec.structs.replace(engine, graph_mode=GraphMode.PIECEWISE)
 
 
 _HELD = (

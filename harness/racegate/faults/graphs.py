@@ -43,6 +43,11 @@ def has_tail(view: StepView) -> bool:
     return bool(is_last and view.tokens[-1] == 1)
 
 
+def fits_by_tokens(shape: BatchShape, size: int, *, width: int) -> bool:
+    """Looks at the tokens only: many rows of few tokens pass for few rows."""
+    return shape.tokens <= size * width
+
+
 class PaddedTail(Padding):
     """The last prompt token gets placeholders up to 1 + k tokens, but is handled as prefill: its
     state is kept after the last of them (vllm#55178).
@@ -232,6 +237,17 @@ FAULTS = (
         expect="sampled.conv",
         scenarios=("graph-prompt-k-plus-one",),
         parts=the_parts(model=ModelParts(dispatch=is_uniform_but_for_tail, padding=PaddedTail)),
+    ),
+    Fault(
+        name="graph-dispatch-by-shape:sized-by-tokens",
+        number=32,
+        kind=FaultKind.LOGIC,
+        needs=HSG,
+        origin="vllm#53515",
+        summary="pieces are sized by the batch's tokens: rows behind the graph's last are not run",
+        expect="sampled.conv",
+        scenarios=("graph-piecewise-mixed",),
+        parts=the_parts(model=ModelParts(fits=fits_by_tokens)),
     ),
     Fault(
         name="graph-padding-wrong",

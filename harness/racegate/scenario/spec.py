@@ -96,10 +96,13 @@ class CacheMode(StrEnum):
 
 
 class GraphMode(StrEnum):
-    """full_decode: steps in which every row decodes with all its drafts replay a captured graph."""
+    """full_decode: steps in which every row decodes with all its drafts replay a captured graph
+    piecewise: steps that fit replay what lies between attention layers, and launch these
+    """
 
     EAGER = "eager"
     FULL_DECODE = "full_decode"
+    PIECEWISE = "piecewise"
 
 
 class Zeroing(StrEnum):

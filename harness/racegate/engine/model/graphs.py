@@ -1,8 +1,10 @@
-"""The forward pass of a step: launch by launch, or as the replay of a captured graph
+"""The forward pass of a step: launch by launch, or with replays of captured graphs
 (docs/mechanism.md#graphs).
 
-Uniform decode batches replay: every launch of the pass has then the same buffers, views and
-scalars in every step, and only contents change. Everything behind the pass works on the live rows.
+What is replayed has the same buffers, views and scalars in every step, and only contents change.
+Uniform decode batches can replay all of the pass. Every batch can replay what lies between
+attention layers, whose footprint alone depends on lengths. Everything behind the pass works on the
+live rows.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from racegate.engine.model.bound import Bound
 from racegate.engine.model.model import Model
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding
 from racegate.engine.model.parts import ModelParts
+from racegate.engine.model.stretches import Stretch, pieces_of, whole
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
 from racegate.scenario.spec import EngineSpec, GraphMode
 
 
 def captured_sizes(engine: EngineSpec) -> tuple[int, ...]:
-    """Batch sizes, rising, for which there is a graph: no batch and no token buffer is larger."""
+    """Batch sizes, rising, for which there are graphs: no batch and no token buffer is larger."""
     if engine.graph_mode is GraphMode.EAGER:
         return ()
     width = 1 + engine.draft_len_max
@@ -30,20 +33,31 @@ class ForwardPass:
     """Runs the model's forward pass on what a step has prepared."""
 
     def __init__(self, setup: Setup, *, model: Model, bound: Bound, parts: ModelParts) -> None:
+        engine, layers = setup.scenario.engine, setup.scenario.model.layers
         self._setup = setup
         self._model = model
         self._bound = bound
-        self._dispatch = parts.dispatch
+        self._parts = parts
+        self._is_whole = engine.graph_mode is not GraphMode.PIECEWISE
         self._width = 1 + setup.sizes.drafts
-        self._graphs: dict[int, Graph] = {}
+        self._stretch = whole(layers)
+        self._pieces = pieces_of(layers, engine.graph_mode)
+        self._sizes = captured_sizes(engine)
+        self._graphs: dict[tuple[str, int], Graph] = {}
         self._padding: Padding | None = None
-        sizes = captured_sizes(setup.scenario.engine)
-        if sizes:
-            self._padding = parts.padding(setup, bound, sizes=sizes)
+        if self._sizes:
+            make = parts.padding if self._is_whole else parts.mixed_padding
+            self._padding = make(setup, bound, sizes=self._sizes)
             self._padding.warm_up()
-            self._graphs = {size: self._capture(size, self._padding.bound) for size in sizes}
+            self._capture_all(self._padding.bound)
 
-    def _capture(self, size: int, bound: Bound) -> Graph:
+    def _capture_all(self, bound: Bound) -> None:
+        for size in self._sizes:
+            for stretch, name in self._pieces:
+                if name is not None:
+                    self._graphs[name, size] = self._capture(name, size, stretch, bound)
+
+    def _capture(self, name: str, size: int, stretch: Stretch, bound: Bound) -> Graph:
         shape = BatchShape(
             step=-1,
             rows=size,
@@ -52,28 +66,32 @@ class ForwardPass:
             state_blocks=STATE_BLOCKS,
         )
         graph: Graph
-        with self._setup.device.capture(self._setup.compute, f"decode.{size}") as graph:
-            self._model.forward(shape, bound)
+        with self._setup.device.capture(self._setup.compute, f"{name}.{size}") as graph:
+            self._model.forward(stretch, shape, bound)
         return graph
 
     def run(self, view: StepView) -> None:
         """Leaves the hidden states of the step's tokens in work.hidden."""
         size = self._size_for(view)
         if self._padding is None or size is None:
-            self._model.forward(view.shape, self._bound)
+            self._model.forward(self._stretch, view.shape, self._bound)
             return
         self._padding.refresh(view, size)
-        self._setup.device.replay(
-            self._setup.compute,
-            self._graphs[size],
-            step=view.shape.step,
-            masks=self._padding.masks(view.shape),
-        )
+        masks = self._padding.masks(view.shape)
+        for stretch, name in self._pieces:
+            if name is None:
+                self._model.forward(stretch, view.shape, self._bound)
+            else:
+                self._replay(self._graphs[name, size], view.shape.step, masks)
+        self._setup.counters.add("padded_rows", max(size - view.shape.rows, 0))
+
+    def _replay(self, graph: Graph, step: int, masks: dict[str, int]) -> None:
+        self._setup.device.replay(self._setup.compute, graph, step=step, masks=masks)
         self._setup.counters.add("graph_replays")
-        self._setup.counters.add("padded_rows", size - view.shape.rows)
 
     def _size_for(self, view: StepView) -> int | None:
-        """The rows of the smallest graph that holds the batch; None if none may."""
-        if not self._dispatch(view, width=self._width):
+        """The rows of the smallest graphs that hold the batch; None if none may."""
+        if self._is_whole and not self._parts.dispatch(view, width=self._width):
             return None
-        return next((size for size in self._graphs if size >= view.shape.rows), None)
+        fits = self._parts.fits
+        return next((n for n in self._sizes if fits(view.shape, n, width=self._width)), None)

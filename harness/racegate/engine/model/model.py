@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.model import layers
 from racegate.engine.model.bound import Bound
+from racegate.engine.model.stretches import EMBEDDING, Stretch
 from racegate.engine.model.weights import make_weights
 from racegate.engine.state.buffers import WorkBuffers
 from racegate.engine.state.kernels import Kernel
@@ -78,8 +79,24 @@ class Model:
     def _pool(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceBuffer:
         return self._setup.device.device_buffer(name, shape, dtype, stream=self._setup.compute)
 
-    def forward(self, shape: BatchShape, bound: Bound) -> None:
-        """Embedding and all layers; leaves the target hidden states in work.hidden."""
+    def forward(self, stretch: Stretch, shape: BatchShape, bound: Bound) -> None:
+        """A stretch of the forward pass; the last leaves the target's hidden states in
+        work.hidden.
+        """
+        for station in stretch:
+            self._station(station, shape, bound)
+
+    def _station(self, station: int, shape: BatchShape, bound: Bound) -> None:
+        if station == EMBEDDING:
+            self._embed(shape, bound)
+            return
+        kind = self._setup.scenario.model.layers[station]
+        if kind is LayerKind.ATTENTION:
+            self._attention(station, shape, bound)
+        else:
+            self._recurrent(station, kind, shape, bound)
+
+    def _embed(self, shape: BatchShape, bound: Bound) -> None:
         self._setup.kernels.launch_kernel(
             layers.embed,
             {
@@ -90,11 +107,6 @@ class Model:
             step=shape.step,
             constants={"table": self.parameters["embed"]},
         )
-        for index, kind in enumerate(self._setup.scenario.model.layers):
-            if kind is LayerKind.ATTENTION:
-                self._attention(index, shape, bound)
-            else:
-                self._recurrent(index, kind, shape, bound)
 
     def _recurrent(self, index: int, kind: LayerKind, shape: BatchShape, bound: Bound) -> None:
         layer, _ = _LAYERS[kind]

@@ -13,11 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from racegate.device.masks import prefix_mask
-from racegate.device.protocol import DeviceBuffer, Use, writes
+from racegate.device.protocol import DeviceBuffer, Use, reads, writes
 from racegate.engine.model.bound import Bound
 from racegate.engine.state.buffers import UploadedTwin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
+from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
 
 # The row masks that captured footprints name.
 BLOCKS, STATE_BLOCKS = "blocks", "state_blocks"
@@ -29,6 +31,15 @@ def is_uniform_decode(view: StepView, *, width: int) -> bool:
     A prompt chunk can have 1 + K tokens too: the phase decides, not the shape.
     """
     return bool(np.all(view.is_decode)) and bool(np.all(view.tokens == width))
+
+
+def fits(shape: BatchShape, size: int, *, width: int) -> bool:
+    """Whether there is room for the rows of a batch, and for its tokens. width: 1 + K
+
+    A prompt chunk has many tokens in a row, a row with few drafts fewer than 1 + K: neither count
+    tells the other.
+    """
+    return shape.rows <= size and shape.tokens <= size * width
 
 
 class Padding:
@@ -46,10 +57,12 @@ class Padding:
         self.engine = engine
         self.rows_most = max(sizes)
         self.width = 1 + engine.draft_len_max
-        # A graph cannot look at the flags: that every row decodes is part of what is captured.
-        flags = np.ones(self.rows_most, np.int32)
-        ones = setup.device.constant("is_decode_captured", flags)
-        self._is_decode = UploadedTwin(live.inputs.is_decode.cpu, ones)
+        self._is_decode = UploadedTwin(live.inputs.is_decode.cpu, self._make_flags())
+
+    def _make_flags(self) -> DeviceBuffer:
+        """[R] int32. That every row decodes is part of what is captured: nobody writes them."""
+        ones = np.ones(self.rows_most, np.int32)
+        return self.setup.device.constant("is_decode_captured", ones)
 
     @property
     def bound(self) -> Bound:
@@ -107,6 +120,54 @@ class Padding:
         }
         uses = {name: _writes_span(buffer, row, row_end) for name, buffer in buffers.items()}
         self.setup.kernels.launch_kernel("pad_rows", uses, step=step, row=row, row_end=row_end)
+
+
+class MixedPadding(Padding):
+    """Batches of prompt chunks and decode rows: the flags are copied to where the graph reads them,
+    and a batch of as many rows as the graph may have fewer tokens.
+    """
+
+    def _make_flags(self) -> DeviceBuffer:
+        """Memory of their own: the step's may stand elsewhere in every step."""
+        return self.setup.device.device_buffer(
+            "is_decode_captured", (self.rows_most,), np.int32, stream=self.setup.compute
+        )
+
+    def warm_up(self) -> None:
+        """The flags, too."""
+        super().warm_up()
+        flags = writes(self._is_decode.gpu, self.rows_most)
+        self.setup.kernels.launch_kernel("fill", {"x": flags}, step=-1, value=1)
+
+    def refresh(self, view: StepView, size: int) -> None:
+        """Pads a step's batch to `size` rows and their tokens."""
+        shape = view.shape
+        super().refresh(view, size)
+        if size <= shape.rows and shape.tokens < size * self.width:
+            self.pad_tokens(shape.step, 2 * (shape.rows,), (shape.tokens, size * self.width), 0)
+        self._copy_flags(shape.step, min(size, shape.rows), size)
+
+    def _copy_flags(self, step: int, rows: int, size: int) -> None:
+        self.setup.kernels.launch_kernel(
+            _copy_flags,
+            {
+                "is_decode": reads(self.live.inputs.is_decode.gpu, rows),
+                "captured": writes(self._is_decode.gpu, size),
+            },
+            name="copy_flags",
+            step=step,
+        )
+
+
+def _copy_flags(
+    kernels: Backend,
+    is_decode: Array,  # [R] int32
+    captured: Array,  # [size] int32, written
+) -> None:
+    """Pad rows count as decode rows."""
+    rows = len(is_decode)
+    captured[:rows] = is_decode
+    kernels.fill(captured[rows:], value=1)
 
 
 def _writes_span(buffer: DeviceBuffer, first: int, end: int) -> Use:

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from racegate.engine.model.bound import Bound
-from racegate.engine.model.padding import Padding, is_uniform_decode
+from racegate.engine.model.padding import MixedPadding, Padding, fits, is_uniform_decode
 from racegate.engine.state.setup import Setup
-from racegate.engine.state.view import StepView
+from racegate.engine.state.view import BatchShape, StepView
 
 
 class Dispatch(Protocol):
-    """Whether a step may replay a graph. width: 1 + K."""
+    """Whether a step may replay a graph of the whole pass. width: 1 + K."""
 
     def __call__(self, view: StepView, *, width: int) -> bool: ...
+
+
+class FitCheck(Protocol):
+    """Whether a batch fits graphs of `size` rows. width: 1 + K, the tokens of each."""
+
+    def __call__(self, shape: BatchShape, size: int, *, width: int) -> bool: ...
 
 
 class MakePadding(Protocol):
@@ -25,7 +31,11 @@ class MakePadding(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelParts:
-    """dispatch: which steps replay; padding: how their batches are filled up."""
+    """dispatch: which steps replay all of the pass; fits: into which graphs
+    padding: how their batches are filled up; mixed_padding: those of which pieces are replayed
+    """
 
     dispatch: Dispatch = is_uniform_decode
+    fits: FitCheck = fits
     padding: MakePadding = Padding
+    mixed_padding: MakePadding = MixedPadding

@@ -14,6 +14,7 @@ from racegate.explore.features.settings import (
     GRAPHS,
     MROPE,
     OFFLOAD,
+    PIECEWISE,
     SETTINGS,
     WIDE_CHUNKS,
     counted,
@@ -362,6 +363,12 @@ HAPPENINGS = (
         "what a larger replay left behind a smaller one",
         steps.replays_sizes,
         GRAPHS,
+    ),
+    happening(
+        "prompt chunk in a replay",
+        "rows of any length, whose phase the graph must read",
+        steps.replays_chunk,
+        PIECEWISE,
     ),
 )
 

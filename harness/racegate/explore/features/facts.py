@@ -12,7 +12,7 @@ from racegate.history.run import EngineResult, Run
 from racegate.history.trace import OpRecord, Trace
 from racegate.scenario.spec import Abort, Budget, Preempt, Scenario
 
-REPLAY = "graph:decode."
+REPLAY = "graph:"
 DELIVERED_ALL = ("max_tokens", "stop")
 
 
@@ -63,7 +63,7 @@ class SeenStep:
 
     running, waiting: requests behind its plan; blocks: whole attention tables of both
     free_blocks, free_state_blocks: counts; published: state blocks that keep a prefix
-    replayed: rows of the graph that it replayed, 0 if none
+    replayed: rows of the graphs that it replayed, 0 if none
     """
 
     step: int
@@ -180,9 +180,9 @@ def facts_of(scenario: Scenario, run: Run) -> Facts:
 
 
 def replays_in(trace: Trace) -> dict[int, int]:
-    """Step -> rows of the graph that it replayed."""
+    """Step -> rows of the graphs that it replayed, which end their names."""
     return {
-        event.step: int(event.name.removeprefix(REPLAY).partition("@")[0])
+        event.step: int(event.name.partition("@")[0].rpartition(".")[2])
         for event in trace.events
         if isinstance(event, OpRecord) and event.name.startswith(REPLAY)
     }

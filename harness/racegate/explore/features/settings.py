@@ -102,7 +102,8 @@ COLUMNS = only(cache_mode=("align", "offload"))
 ALIGN = only(cache_mode="align")
 OFFLOAD = only(cache_mode="offload")
 MROPE = only(positions=COORDINATES, layers=("hybrid", "attention only"))
-GRAPHS = only(graph_mode=str(GraphMode.FULL_DECODE))
+GRAPHS = only(graph_mode=(str(GraphMode.FULL_DECODE), str(GraphMode.PIECEWISE)))
+PIECEWISE = only(graph_mode=str(GraphMode.PIECEWISE))
 BEHIND = only(depth=("2", "3", "4"))
 WIDE_CHUNKS = DRAFTED | only(prefill_chunk_max="1 + k or more")
 
@@ -156,6 +157,7 @@ SETTINGS = (
     _setting(
         "graph_mode", "full_decode", "captured launches read whatever stands in their buffers"
     ),
+    _setting("graph_mode", "piecewise", "captured and plain launches share a step's buffers"),
     _setting("zeroing", str(Zeroing.FRESH), "a kernel that writes blocks the host just took"),
     _setting("planning", str(Planning.SIDE_STREAM), "positions and slots from another stream"),
     _setting(

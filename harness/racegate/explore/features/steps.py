@@ -241,6 +241,13 @@ def replays_sizes(facts: Facts) -> bool:
     return len({step.replayed for step in facts.steps if step.replayed}) > 1
 
 
+def replays_chunk(facts: Facts) -> bool:
+    """A step with a chunk of a prompt replays."""
+    return any(
+        step.replayed and not all(entry.is_decode for entry in step.entries) for step in facts.steps
+    )
+
+
 def corrects_coordinates(facts: Facts) -> bool:
     """Coordinates are planned with drafts that were rejected, and nobody waits for their counts."""
     scenario = facts.scenario
