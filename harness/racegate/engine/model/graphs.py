@@ -82,12 +82,14 @@ class ForwardPass:
             if name is None:
                 self._model.forward(stretch, view.shape, self._bound)
             else:
-                self._replay(self._graphs[name, size], view.shape.step, masks)
+                self._setup.device.replay(
+                    self._setup.compute,
+                    self._graphs[name, size],
+                    step=view.shape.step,
+                    masks=masks,
+                )
+        self._setup.counters.add("graph_replays")  # of the pass, in however many pieces
         self._setup.counters.add("padded_rows", max(size - view.shape.rows, 0))
-
-    def _replay(self, graph: Graph, step: int, masks: dict[str, int]) -> None:
-        self._setup.device.replay(self._setup.compute, graph, step=step, masks=masks)
-        self._setup.counters.add("graph_replays")
 
     def _size_for(self, view: StepView) -> int | None:
         """The rows of the smallest graphs that hold the batch; None if none may."""
