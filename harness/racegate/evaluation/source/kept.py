@@ -23,7 +23,7 @@ from racegate.evaluation.source.sources import ROOT, Source, files_of
 T = TypeVar("T")
 
 
-def _lines(path: Path | None, kind: type[T]) -> Iterator[tuple[str, T]]:
+def lines_of(path: Path | None, kind: type[T]) -> Iterator[tuple[str, T]]:
     if path is not None and path.exists():
         for line in path.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):
@@ -31,7 +31,7 @@ def _lines(path: Path | None, kind: type[T]) -> Iterator[tuple[str, T]]:
                 yield digest, msgspec.json.decode(found, type=kind)
 
 
-def _add_line(path: Path | None, digest: str, found: object) -> None:
+def add_line(path: Path | None, digest: str, found: object) -> None:
     if path is not None:
         with path.open("ab") as file:
             file.write(msgspec.json.encode((digest, found)) + b"\n")
@@ -49,7 +49,7 @@ class KeptResults:
         self._state = state
         self._equivalents = equivalents
         self._known: dict[str, tuple[str, SourceResult]] = {}
-        for state_then, result in _lines(path, SourceResult):
+        for state_then, result in lines_of(path, SourceResult):
             self._known[result.key] = (state_then, result)
 
     def result(self, mutant: SourceMutant) -> SourceResult | None:
@@ -71,7 +71,7 @@ class KeptResults:
     def add(self, result: SourceResult) -> None:
         """One more."""
         self._known[result.key] = (self._state, result)
-        _add_line(self._path, self._state, result)
+        add_line(self._path, self._state, result)
 
 
 class KeptReach:
@@ -83,12 +83,12 @@ class KeptReach:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.found = dict(_lines(path, Reach))
+        self.found = dict(lines_of(path, Reach))
 
     def add(self, digest: str, reach: Reach) -> None:
         """One more."""
         self.found[digest] = reach
-        _add_line(self._path, digest, reach)
+        add_line(self._path, digest, reach)
 
 
 def state_of(source: Source) -> str:
