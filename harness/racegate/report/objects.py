@@ -18,6 +18,7 @@ from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.findability import CampaignFinding, Findability
 from racegate.jobs.stores.records import CampaignState, ScenarioAside
+from racegate.report.cause.shared import SharedCause
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
 class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
     """What campaigns have found. store: where, without secrets; campaigns: that keep it there
     scenarios: looked at by all of them; findings: the rarest last
+    causes: findings with one cause together; null if nobody asked for them
     """
 
     schema: str
@@ -70,6 +72,7 @@ class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
     campaigns: int
     scenarios: int
     findings: tuple[CampaignFinding, ...]
+    causes: tuple[SharedCause, ...] | None = None
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):

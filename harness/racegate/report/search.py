@@ -15,9 +15,12 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.triage.bisect import Shows
+from racegate.jobs.triage.origin import OriginObject, OriginOutcome
 from racegate.jobs.verify import VerifyObject, VerifyOutcome
 from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
+from racegate.report.cause.shared import SharedCause
 from racegate.report.features import print_pairs
 from racegate.report.objects import FindingsObject
 from racegate.report.templating import render
@@ -42,6 +45,12 @@ OUTCOME_STYLES = {
     VerifyOutcome.TOO_SHORT: "yellow",
     VerifyOutcome.STILL_THERE: "bold red",
     VerifyOutcome.FLAKY: "bold red",
+}
+
+ORIGIN_STYLES = {
+    OriginOutcome.FOUND: "bold red",
+    OriginOutcome.RANGE: "yellow",
+    OriginOutcome.FLAKY: "bold red",
 }
 
 
@@ -199,11 +208,38 @@ def print_findings(console: Console, found: FindingsObject) -> None:
             "" if met is None else f"{met.clean_run} scenarios",
         )
     console.print(table if found.findings else "no finding")
+    if found.causes:
+        _print_causes(console, found.causes)
 
 
 def rate_of(met: Findability) -> str:
     """A rate with its interval."""
     return f"{met.rate:.2g} ({met.rate_low:.2g} to {met.rate_high:.2g})"
+
+
+def _print_causes(console: Console, causes: Sequence[SharedCause]) -> None:
+    """One line per cause, with the findings that share it."""
+    table = Table("cause", "findings", Column("signatures", overflow="fold"))
+    for one in causes:
+        table.add_row(one.cause, str(len(one.signatures)), lines(one.signatures))
+    console.print(table)
+
+
+def print_origin(console: Console, found: OriginObject) -> None:
+    """Which revision brought a finding, or which may have, and what could not be asked."""
+    asked = f"{len(found.asked)} of {found.revisions + 1} revisions asked"
+    console.print(line((str(found.outcome), ORIGIN_STYLES[found.outcome]), f": {found.signature}"))
+    if found.outcome is OriginOutcome.FLAKY:
+        text = f"two replays differ in {found.asked[-1].revision.short}: repair the harness first"
+        console.print(line(text))
+        return
+    console.print(line(f"{asked}; last good {found.good.short} {found.good.subject}"))
+    for one in found.suspects:
+        console.print(line(f"{one.short} {one.subject}"))
+    for answer in found.asked:
+        if answer.shows is Shows.SKIPPED:
+            text = f"skipped {answer.revision.short} {answer.revision.subject}: {answer.why}"
+            console.print(line((text, "yellow")))
 
 
 def print_verified(console: Console, found: VerifyObject) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from racegate.cli.look.serve import serve
+from racegate.cli.look.triage import bisect, causes_of, report
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
@@ -34,6 +35,8 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="What campaigns have found (see `fuzz`)."
 )
 app.command()(serve)
+app.command()(bisect)
+app.command()(report)
 
 
 @app.command()
@@ -43,6 +46,10 @@ def findings(
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write their witnesses here.", callback=folder_to_fill),
+    ] = None,
+    causes: Annotated[
+        bool | None,
+        typer.Option("--causes", help="Run each witness, and say which findings lack one edge."),
     ] = None,
     json: JsonOption = None,
 ) -> None:
@@ -59,6 +66,7 @@ def findings(
         campaigns=len(states),
         scenarios=sum(state.done for state in states),
         findings=entries,
+        causes=causes_of({one.signature: one.witness for one in found}) if causes else None,
     )
     tell(json, shown, lambda: print_findings(stdout_console(), shown))
 

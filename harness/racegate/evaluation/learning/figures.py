@@ -143,7 +143,7 @@ def _table(
 def _more(table: _Table, drawn: np.ndarray) -> np.ndarray:
     """Targets that the arm finds in a seed and uniform generation does not, for each draw."""
     difference = table.finds[1].sum(axis=0) - table.finds[0].sum(axis=0).astype(float)
-    return difference[drawn].mean(axis=1)
+    return np.asarray(difference[drawn].mean(axis=1))
 
 
 def _sooner(table: _Table, drawn: np.ndarray) -> np.ndarray:
@@ -152,7 +152,7 @@ def _sooner(table: _Table, drawn: np.ndarray) -> np.ndarray:
     for finds, schedules in zip(table.finds, table.schedules, strict=True):
         found = np.maximum(finds[:, drawn].sum(axis=2), HALF)
         rates.append(np.log(found / schedules[:, drawn].sum(axis=2)))
-    return np.exp((rates[1] - rates[0]).mean(axis=0))
+    return np.asarray(np.exp((rates[1] - rates[0]).mean(axis=0)))
 
 
 def _interval(value: np.ndarray, draws: np.ndarray) -> Interval:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
@@ -56,7 +57,7 @@ class Hunter:
     def _first_in_children(self, mutant: SourceMutant, indices: Sequence[int]) -> int | None:
         for start in range(0, len(indices), IN_A_CHILD):
             some = {index: self._checker(index) for index in indices[start : start + IN_A_CHILD]}
-            heard = in_a_child(lambda say, some=some: _try_mutant(mutant, some, say), LIMITS)
+            heard = in_a_child(partial(_try_mutant, mutant, some), LIMITS)
             last = heard.lines[-1] if heard.lines else "nothing"
             if last == "end":
                 continue

@@ -1,0 +1,1 @@
+"""What becomes of a finding once it is there: which revision brought it."""
