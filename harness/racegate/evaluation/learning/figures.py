@@ -102,10 +102,12 @@ def compared(hunts: Sequence[Hunt], arm: Arm, targets: Sequence[str]) -> ArmRow 
         for seed in sorted({hunt.seed for hunt in hunts})
         if all((one, seed, name) in by_place for one in (Arm.UNIFORM, arm) for name in targets)
     ]
-    if not seeds:
+    if not seeds or not targets:
         return None
     whole = _table(by_place, arm, targets, seeds)
-    is_found = (whole.finds[0] + whole.finds[1]).sum(axis=1) > 0
+    is_found = (whole.finds[0] | whole.finds[1]).any(axis=1)
+    if not is_found.any():
+        return None
     table = _Table(
         finds=(whole.finds[0][is_found], whole.finds[1][is_found]),
         schedules=(whole.schedules[0][is_found], whole.schedules[1][is_found]),

@@ -13,12 +13,14 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 
-from racegate.evaluation.learning.figures import Hunt, slowest
+from racegate.evaluation.learning.figures import ArmRow, Hunt, TargetRow, compared, rows_of, slowest
 from racegate.evaluation.learning.hunt import Hunter
 from racegate.evaluation.learning.sequences import Arm, ScenarioSequence, sequence_of
 from racegate.evaluation.learning.targets import ENGINE, Target, all_targets
 from racegate.evaluation.source.kept import add_line, lines_of, state_of
 from racegate.evaluation.source.sources import find_source
+from racegate.history.outcome import SCHEMA
+from racegate.jobs.environment import environment
 from racegate.jobs.pools.choice import pool_of
 from racegate.jobs.pools.pool import Done, Failed, Lost, PoolError, Task
 from racegate.jobs.stopping import StoppedError
@@ -44,18 +46,32 @@ class LearnSpec(StrictStruct, frozen=True, kw_only=True):
     scenarios: int = 320
     every: int = 1
 
+    @property
+    def arms_with_uniform(self) -> tuple[Arm, ...]:
+        """All of them."""
+        return tuple(dict.fromkeys((Arm.UNIFORM, *self.arms)))
 
-class Compared(StrictStruct, frozen=True, kw_only=True):
-    """targets: all; slow: the slowest tenth of those that were found when they were chosen
-    unfound: those that were not; hunts: of these two by all arms; reached: by arm and seed,
-    behaviours after each round
+
+class LearnObject(StrictStruct, frozen=True, kw_only=True):
+    """What learning is worth.
+
+    spec: what was compared; targets: seeded faults, and mutants that the gate kills
+    arms: each beside uniform generation, over the slowest targets
+    slow: the slowest tenth of what uniform generation noticed when they were chosen
+    unnoticed: what it did not notice then
+    is_complete: whether all was hunted by all arms with all seeds
+    hunts: of the slow ones and of those, one for each arm and seed
     """
 
+    schema: str
+    environment: dict[str, str]
+    spec: LearnSpec
     targets: int
-    slow: tuple[str, ...]
-    unfound: tuple[str, ...]
-    hunts: tuple[Hunt, ...]
+    arms: tuple[ArmRow, ...]
+    slow: tuple[TargetRow, ...]
+    unnoticed: tuple[TargetRow, ...]
     is_complete: bool
+    hunts: tuple[Hunt, ...]
 
 
 class LearnTask(StrictStruct, frozen=True, kw_only=True):
@@ -212,27 +228,32 @@ def compare(
     seconds: float = float("inf"),
     keep: Path | None = None,
     on_done: OnDone = lambda name: None,
-) -> Compared:
+) -> LearnObject:
     """Chooses the slowest targets, then hunts them by all arms. keep: a file to go on with
 
     Raises StoppedError.
     """
     end = time.monotonic() + seconds
+    made_with = environment()
     job = _Job(keep, end, workers, on_done)
     targets = all_targets()[:: asked.every]
     choosing = job.hunted(
         [(seed, Arm.UNIFORM) for seed in range(CHOOSING)], CHOOSING_SCENARIOS, targets
     )
     is_chosen = len(choosing) == CHOOSING * len(targets)
-    slow, unfound = slowest(choosing) if is_chosen else ([], [])
-    hunted = [target for target in targets if target.name in {*slow, *unfound}]
-    arms = dict.fromkeys((Arm.UNIFORM, *asked.arms))
-    places = list(product(range(CHOOSING, CHOOSING + asked.seeds), arms))
+    slow, unnoticed = slowest(choosing) if is_chosen else ([], [])
+    hunted = [target for target in targets if target.name in {*slow, *unnoticed}]
+    places = list(product(range(CHOOSING, CHOOSING + asked.seeds), asked.arms_with_uniform))
     hunts = job.hunted(places, asked.scenarios, hunted)
-    return Compared(
+    every = [compared(hunts, arm, [*slow, *unnoticed]) for arm in asked.arms]
+    return LearnObject(
+        schema=SCHEMA,
+        environment=made_with,
+        spec=asked,
         targets=len(targets),
-        slow=tuple(slow),
-        unfound=tuple(unfound),
-        hunts=tuple(hunts),
+        arms=tuple(row for row in every if row is not None),
+        slow=rows_of(hunts, slow),
+        unnoticed=rows_of(hunts, unnoticed),
         is_complete=is_chosen and len(hunts) == len(places) * len(hunted),
+        hunts=tuple(hunts),
     )

@@ -1,0 +1,78 @@
+"""The command faults learning."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Column, Table
+
+from racegate.cli.options import JsonOption, WorkersOption, progress_bar, stdout_console, tell
+from racegate.evaluation.learning.figures import Interval
+from racegate.evaluation.learning.job import LearnObject, LearnSpec, compare
+from racegate.evaluation.learning.sequences import Arm
+from racegate.history.exit_code import ExitCode
+
+
+def learning(
+    seeds: Annotated[int, typer.Option(min=2, help="Of each arm.")] = 12,
+    scenarios: Annotated[int, typer.Option(min=1, help="Of each seed at most.")] = 320,
+    arms: Annotated[
+        list[Arm] | None, typer.Option("--arm", help="Beside uniform generation; default: all.")
+    ] = None,
+    every: Annotated[int, typer.Option(min=1, help="Only every so many-th fault and mutant.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="Begin nothing after so many seconds.")
+    ] = math.inf,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on from this file, and add to it.")
+    ] = None,
+    workers: WorkersOption = 1,
+    json: JsonOption = None,
+) -> None:
+    """Measure what search that learns is worth: schedules until the slowest tenth of all faults and
+    mutants is noticed, beside uniform generation. 4 as long as something is missing.
+    """
+    chosen = tuple(arms or (arm for arm in Arm if arm is not Arm.UNIFORM))
+    asked = LearnSpec(arms=chosen, seeds=seeds, scenarios=scenarios, every=every)
+    with progress_bar() as progress:
+        task = progress.add_task("targets", total=None)
+        found = compare(
+            asked,
+            workers=workers,
+            seconds=seconds,
+            keep=keep,
+            on_done=lambda name: progress.update(task, advance=1, description=name),
+        )
+    tell(json, found, lambda: _show(found))
+    raise typer.Exit(ExitCode.CLEAN if found.is_complete else ExitCode.INCONCLUSIVE)
+
+
+def _show(found: LearnObject) -> None:
+    console = stdout_console()
+    console.print(f"{found.targets} faults and mutants, {len(found.slow)} of them slow")
+    table = Table("arm", "seeds", "targets", "found", "uniform", "more (95 %)", "sooner (95 %)")
+    for row in found.arms:
+        table.add_row(
+            row.arm,
+            str(row.seeds),
+            str(row.targets),
+            f"{row.found:.1f}",
+            f"{row.uniform:.1f}",
+            _text(row.more),
+            _text(row.sooner),
+        )
+    console.print(table)
+    each = Table(Column("slow target", overflow="fold"), *found.spec.arms_with_uniform)
+    for one in found.slow:
+        cells = (one.schedules.get(arm) for arm in found.spec.arms_with_uniform)
+        each.add_row(one.target, *("" if cell is None else f"{cell:.0f}" for cell in cells))
+    console.print(each)
+    if not found.is_complete:
+        console.print("not complete: the same command goes on, with --keep")
+
+
+def _text(interval: Interval) -> str:
+    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"
