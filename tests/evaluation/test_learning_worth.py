@@ -11,30 +11,34 @@ from racegate.evaluation.learning import job
 from racegate.evaluation.learning.figures import Hunt, compared, rows_of, slowest
 from racegate.evaluation.learning.hunt import Hunter
 from racegate.evaluation.learning.job import LearnSpec, compare
-from racegate.evaluation.learning.sequences import Arm, sequence_of
-from racegate.evaluation.learning.targets import ENGINE, Target, TargetKind
-from racegate.evaluation.source.sources import ROOT, files_of, find_source, mutants_of
+from racegate.evaluation.learning.sequences import Approach, sequence_of
+from racegate.evaluation.learning.targets import Target, TargetKind
+from racegate.evaluation.source.edit import Edit, SourceOperator
+from racegate.evaluation.source.results import SourceMutant
+from racegate.evaluation.source.sources import ROOT
 from racegate.faults.mutations import Mutation, Operator
 
 SCENARIOS = 300
 NAMES = tuple(f"target {number}" for number in range(6))
 
 
-def hunts_of(arm: Arm, rate: float, seeds: int) -> list[Hunt]:
+def hunts_of(approach: Approach, rate: float, seeds: int) -> list[Hunt]:
     """Made up: each scenario notices each target at this rate."""
-    random = Random(f"{arm} {rate}")
+    random = Random(f"{approach} {rate}")
     found = []
     for seed in range(seeds):
         for name in NAMES:
             hits = (i for i in range(SCENARIOS) if random.random() < rate)
             first = next(hits, None)
-            found.append(Hunt(arm=arm, seed=seed, target=name, scenarios=SCENARIOS, first=first))
+            found.append(
+                Hunt(approach=approach, seed=seed, target=name, scenarios=SCENARIOS, first=first)
+            )
     return found
 
 
 def test_twice_the_rate_is_half_the_schedules_also_where_budgets_end() -> None:
-    hunts = hunts_of(Arm.UNIFORM, 1 / 300, 200) + hunts_of(Arm.LEARNED, 2 / 300, 200)
-    row = compared(hunts, Arm.LEARNED, NAMES)
+    hunts = hunts_of(Approach.UNIFORM, 1 / 300, 200) + hunts_of(Approach.LEARNED, 2 / 300, 200)
+    row = compared(hunts, Approach.LEARNED, NAMES)
     assert row is not None
     assert row.sooner.low < 2 < row.sooner.high
     assert row.sooner.high - row.sooner.low < 0.6
@@ -43,32 +47,36 @@ def test_twice_the_rate_is_half_the_schedules_also_where_budgets_end() -> None:
 
 
 def test_equal_arms_are_equal_and_hunts_that_no_other_arm_has_do_not_count() -> None:
-    hunts = hunts_of(Arm.UNIFORM, 0.01, 8)
+    hunts = hunts_of(Approach.UNIFORM, 0.01, 8)
     same = [
         Hunt(
-            arm=Arm.EVEN, seed=one.seed, target=one.target, scenarios=one.scenarios, first=one.first
+            approach=Approach.EVEN,
+            seed=one.seed,
+            target=one.target,
+            scenarios=one.scenarios,
+            first=one.first,
         )
         for one in hunts
         if one.seed < 6
     ]
-    row = compared(hunts + same, Arm.EVEN, NAMES)
+    row = compared(hunts + same, Approach.EVEN, NAMES)
     assert row is not None
     assert (row.seeds, row.sooner.value, row.sooner.low, row.sooner.high) == (6, 1.0, 1.0, 1.0)
     assert row.more.value == 0
-    assert compared(hunts, Arm.EVEN, NAMES) is None
+    assert compared(hunts, Approach.EVEN, NAMES) is None
 
 
 def test_what_neither_noticed_says_nothing_and_what_one_did_counts_half() -> None:
     hunts = [
-        Hunt(arm=arm, seed=0, target=name, scenarios=100, first=first)
-        for arm, name, first in (
-            (Arm.UNIFORM, "a", None),
-            (Arm.LEARNED, "a", 49),
-            (Arm.UNIFORM, "b", None),
-            (Arm.LEARNED, "b", None),
+        Hunt(approach=approach, seed=0, target=name, scenarios=100, first=first)
+        for approach, name, first in (
+            (Approach.UNIFORM, "a", None),
+            (Approach.LEARNED, "a", 49),
+            (Approach.UNIFORM, "b", None),
+            (Approach.LEARNED, "b", None),
         )
     ]
-    row = compared(hunts, Arm.LEARNED, ["a", "b"])
+    row = compared(hunts, Approach.LEARNED, ["a", "b"])
     assert row is not None
     assert row.targets == 1
     assert row.sooner.value == pytest.approx((1 / 50) / (0.5 / 100))
@@ -80,7 +88,13 @@ def test_what_neither_noticed_says_nothing_and_what_one_did_counts_half() -> Non
 
 def test_the_slowest_are_a_tenth_of_what_was_noticed() -> None:
     hunts = [
-        Hunt(arm=Arm.UNIFORM, seed=0, target=f"t{n:02}", scenarios=50, first=n if n < 30 else None)
+        Hunt(
+            approach=Approach.UNIFORM,
+            seed=0,
+            target=f"t{n:02}",
+            scenarios=50,
+            first=n if n < 30 else None,
+        )
         for n in range(40)
     ]
     slow, unnoticed = slowest(hunts)
@@ -89,10 +103,21 @@ def test_the_slowest_are_a_tenth_of_what_was_noticed() -> None:
 
 
 def a_source_mutant() -> Target:
-    """One that the first scenarios notice."""
-    path = next(one for one in files_of(find_source(ENGINE)) if one.name == "accepted_counts.py")
-    assert path.is_relative_to(ROOT)
-    mutant = next(one for one in mutants_of(path) if "." in one.edit.scope)
+    """An engine that never plans a second step."""
+    file = "harness/racegate/engine/engine.py"
+    content = (ROOT / file).read_bytes()
+    before, after = b"self.scheduler.plan(step)", "self.scheduler.plan(0)"
+    start = content.index(before)
+    line = content.count(b"\n", 0, start) + 1
+    edit = Edit(
+        operator=SourceOperator.ARGUMENTS,
+        scope="AsyncEngine.step",
+        lines=(line, line),
+        start=start,
+        end=start + len(before),
+        text=after,
+    )
+    mutant = SourceMutant(file=file, edit=edit, before=before.decode(), after=after)
     return Target(name=mutant.name, kind=TargetKind.SOURCE, mutant=mutant)
 
 
@@ -101,7 +126,7 @@ TARGETS = (
     Target(
         name="dropped",
         kind=TargetKind.EDGE,
-        mutation=Mutation(edge="input-prep-guard", operator=Operator.DROP),
+        mutation=Mutation(edge="output-landed", operator=Operator.DROP),
     ),
 )
 
@@ -110,9 +135,9 @@ def test_a_small_comparison_goes_on_and_comes_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "CHOOSING", 1)
-    monkeypatch.setattr(job, "CHOOSING_SCENARIOS", 3)
+    monkeypatch.setattr(job, "CHOOSING_SCENARIOS", 1)
     monkeypatch.setattr(job, "all_targets", lambda: list(TARGETS))
-    asked = LearnSpec(arms=(Arm.LEARNED,), seeds=1, scenarios=3)
+    asked = LearnSpec(approaches=(Approach.LEARNED,), seeds=1, scenarios=1)
     keep = tmp_path / "hunts.jsonl"
     stopped = compare(asked, workers=1, seconds=0.0, keep=keep)
     assert not stopped.is_complete
@@ -125,9 +150,9 @@ def test_a_small_comparison_goes_on_and_comes_to_the_same(
 
 
 def test_a_target_is_noticed_by_the_first_scenario_that_shows_it() -> None:
-    targets = (*TARGETS, a_source_mutant())
-    sequence = sequence_of(Arm.PLAIN, 3, 3, targets)
+    edge, source = TARGETS[1], a_source_mutant()
+    sequence = sequence_of(Approach.UNIFORM, 3, 2, (edge, source))
     hunter = Hunter(sequence)
-    assert [hunter.first(target) for target in targets] == [0, 0, 0]
-    assert sequence.concerned[targets[0].name] == (0, 1, 2)
+    assert [hunter.first(edge), hunter.first(source)] == [0, 0]
+    assert sequence.concerned[source.name] == (0, 1)
     assert sequence.reached[-1] > 500

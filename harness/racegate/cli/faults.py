@@ -8,7 +8,6 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from racegate.cli.measure.learning import learning
 from racegate.cli.options import (
     BudgetOption,
     JsonOption,
@@ -61,7 +60,6 @@ MarkdownOption = Annotated[
 ]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
-app.command()(learning)
 
 
 def _scenarios(folder: Path) -> dict[str, Scenario]:

@@ -23,6 +23,7 @@ from racegate.adapters.conformance import Conformance
 from racegate.adapters.judge import Judgement
 from racegate.bench.virtual import BenchResult
 from racegate.evaluation.coverage import Coverage
+from racegate.evaluation.learning.job import LearnObject
 from racegate.evaluation.matrix import Matrix
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
@@ -34,6 +35,8 @@ from racegate.interpose.workflow.witness import ProgramWitness
 from racegate.jobs.gate import GateResult
 from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
+from racegate.jobs.triage.origin import OriginObject
+from racegate.jobs.verify import VerifyObject
 from racegate.oracles.paths import Ordered
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
@@ -41,6 +44,7 @@ from racegate.report.objects import (
     DoctorObject,
     EffortObject,
     FaultEntry,
+    FindingsObject,
     FuzzObject,
     HalffixesObject,
     MutationObject,
@@ -101,6 +105,9 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="campaign findings", struct=FindingsObject),
+    Printed(what="campaign verify", struct=VerifyObject),
+    Printed(what="campaign bisect", struct=OriginObject),
     Printed(what="campaign serve, at /campaign.json", struct=DashboardView),
     Printed(what="soak", struct=SoakResult),
     Printed(what="ab", struct=AbReport),
@@ -111,6 +118,7 @@ CONTRACT = (
     Printed(what="faults mutate --source", struct=SourceMutationObject),
     Printed(what="faults halffixes", struct=HalffixesObject),
     Printed(what="faults effort", struct=EffortObject),
+    Printed(what="campaign compare", struct=LearnObject),
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=Judgement),
     Printed(what="adapter gate", struct=AdapterGateObject),

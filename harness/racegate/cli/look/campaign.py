@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from racegate.cli.look.compare import app as compare_app
 from racegate.cli.look.serve import serve
-from racegate.cli.look.triage import bisect, causes_of, report
+from racegate.cli.look.triage import app as triage_app
+from racegate.cli.look.triage import causes_of
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
@@ -35,8 +37,8 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="What campaigns have found (see `fuzz`)."
 )
 app.command()(serve)
-app.command()(bisect)
-app.command()(report)
+app.add_typer(triage_app)
+app.add_typer(compare_app)
 
 
 @app.command()

@@ -49,7 +49,10 @@ FindingStoreOption = Annotated[
     ),
 ]
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def bisect(
     finding: FindingArgument,
     good: Annotated[str, typer.Option(metavar="REVISION", help="Does not show the finding.")],
@@ -79,6 +82,7 @@ def bisect(
     raise typer.Exit(found.exit_code)
 
 
+@app.command()
 def report(
     finding: FindingArgument,
     store: FindingStoreOption = None,

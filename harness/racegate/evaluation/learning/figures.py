@@ -1,9 +1,9 @@
-"""Figures: how many more targets an arm finds than uniform generation, and how much sooner.
+"""Figures: how many more targets an approach finds than uniform generation, and how much sooner.
 
 How often a target is found is a rate: finds per schedule, where a seed that does not find it counts
 with all its schedules. So nothing is lost where budgets end, and no median has to be guessed. What
-is said of an arm is a geometric mean over targets; its interval comes from the bootstrap, which
-draws seeds anew (Efron, 1979), those of both arms together.
+is said of an approach is a geometric mean over targets; its interval comes from the bootstrap,
+which draws seeds anew (Efron, 1979), those of both approaches together.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from racegate.evaluation.learning.sequences import Arm
+from racegate.evaluation.learning.sequences import Approach
 from racegate.scenario.strict import StrictStruct
 
 DRAWS = 4000
-# A target that one arm never found: as if it had been half found.
+# A target that one approach never found: as if it had been half found.
 HALF = 0.5
 SLOWEST = 0.1
 
 
 class Hunt(StrictStruct, frozen=True, kw_only=True):
-    """One target, one arm, one seed. first: scenario that noticed it, None if none did
-    scenarios: that there were
+    """One target, one approach, one seed.
+
+    approach: how scenarios are drawn; target: its name; scenarios: that there were
+    first: scenario that noticed it, null if none did
     """
 
-    arm: Arm
+    approach: Approach
     seed: int
     target: str
     scenarios: int
@@ -41,7 +43,10 @@ class Hunt(StrictStruct, frozen=True, kw_only=True):
 
 
 class Interval(StrictStruct, frozen=True, kw_only=True):
-    """A figure with its interval at 95 %."""
+    """A figure with its interval at 95 %.
+
+    value: of all seeds; low, high: the interval
+    """
 
     value: float
     low: float
@@ -49,21 +54,26 @@ class Interval(StrictStruct, frozen=True, kw_only=True):
 
 
 class TargetRow(StrictStruct, frozen=True, kw_only=True):
-    """found: in so many seeds, by arm; schedules: looked at for each find, by arm, None for none"""
+    """One target by all approaches.
+
+    target: its name; found: in so many seeds, by approach
+    schedules: looked at for each find, by approach, null for none
+    """
 
     target: str
     found: dict[str, int]
     schedules: dict[str, float | None]
 
 
-class ArmRow(StrictStruct, frozen=True, kw_only=True):
-    """An arm beside uniform generation, over the slowest targets that one of both has found.
+class ApproachRow(StrictStruct, frozen=True, kw_only=True):
+    """An approach beside uniform generation, over the slowest targets that one of both has found.
 
-    seeds: of both; targets: how many those are; found, uniform: of them in a seed, on average
-    more: the difference; sooner: schedules of uniform generation for each of this arm's
+    approach: how scenarios are drawn; seeds: of both; targets: how many those are
+    found, uniform: of them in a seed, on average; more: the difference
+    sooner: schedules of uniform generation for each of this approach's
     """
 
-    arm: Arm
+    approach: Approach
     seeds: int
     targets: int
     found: float
@@ -88,23 +98,29 @@ def slowest(hunts: Iterable[Hunt]) -> tuple[list[str], list[str]]:
 
 
 class _Table(NamedTuple):
-    """By target and seed. finds, schedules: one array for uniform generation, one for the arm"""
+    """By target and seed. finds, schedules: an array of uniform generation, and one of the other"""
 
     finds: tuple[np.ndarray, np.ndarray]
     schedules: tuple[np.ndarray, np.ndarray]
 
 
-def compared(hunts: Sequence[Hunt], arm: Arm, targets: Sequence[str]) -> ArmRow | None:
-    """An arm beside uniform generation, over the seeds that both have for all targets."""
-    by_place = {(hunt.arm, hunt.seed, hunt.target): hunt for hunt in hunts}
+def compared(
+    hunts: Sequence[Hunt], approach: Approach, targets: Sequence[str]
+) -> ApproachRow | None:
+    """An approach beside uniform generation, over the seeds that both have for all targets."""
+    by_place = {(hunt.approach, hunt.seed, hunt.target): hunt for hunt in hunts}
     seeds = [
         seed
         for seed in sorted({hunt.seed for hunt in hunts})
-        if all((one, seed, name) in by_place for one in (Arm.UNIFORM, arm) for name in targets)
+        if all(
+            (one, seed, name) in by_place
+            for one in (Approach.UNIFORM, approach)
+            for name in targets
+        )
     ]
     if not seeds or not targets:
         return None
-    whole = _table(by_place, arm, targets, seeds)
+    whole = _table(by_place, approach, targets, seeds)
     is_found = (whole.finds[0] | whole.finds[1]).any(axis=1)
     if not is_found.any():
         return None
@@ -116,8 +132,8 @@ def compared(hunts: Sequence[Hunt], arm: Arm, targets: Sequence[str]) -> ArmRow 
     drawn = random.integers(len(seeds), size=(DRAWS, len(seeds)))
     every = np.arange(len(seeds))[None]
     uniform, found = (one.sum(axis=0).mean() for one in table.finds)
-    return ArmRow(
-        arm=arm,
+    return ApproachRow(
+        approach=approach,
         seeds=len(seeds),
         targets=int(is_found.sum()),
         found=float(found),
@@ -128,14 +144,14 @@ def compared(hunts: Sequence[Hunt], arm: Arm, targets: Sequence[str]) -> ArmRow 
 
 
 def _table(
-    by_place: dict[tuple[Arm, int, str], Hunt],
-    arm: Arm,
+    by_place: dict[tuple[Approach, int, str], Hunt],
+    approach: Approach,
     targets: Sequence[str],
     seeds: Sequence[int],
 ) -> _Table:
     rows = {
         one: [[by_place[one, seed, name] for seed in seeds] for name in targets]
-        for one in (Arm.UNIFORM, arm)
+        for one in (Approach.UNIFORM, approach)
     }
     finds = [np.array([[h.first is not None for h in row] for row in rows[one]]) for one in rows]
     schedules = [np.array([[hunt.schedules for hunt in row] for row in rows[one]]) for one in rows]
@@ -143,7 +159,7 @@ def _table(
 
 
 def _more(table: _Table, drawn: np.ndarray) -> np.ndarray:
-    """Targets that the arm finds in a seed and uniform generation does not, for each draw."""
+    """Targets that the approach finds in a seed and uniform generation does not, for each draw."""
     difference = table.finds[1].sum(axis=0) - table.finds[0].sum(axis=0).astype(float)
     return np.asarray(difference[drawn].mean(axis=1))
 
@@ -163,15 +179,18 @@ def _interval(value: np.ndarray, draws: np.ndarray) -> Interval:
 
 
 def rows_of(hunts: Sequence[Hunt], targets: Sequence[str]) -> tuple[TargetRow, ...]:
-    """Each target, arm by arm."""
+    """Each target, approach by approach."""
     rows = []
     for name in targets:
         found: dict[str, int] = defaultdict(int)
         schedules: dict[str, int] = defaultdict(int)
         for hunt in hunts:
             if hunt.target == name:
-                found[hunt.arm] += hunt.first is not None
-                schedules[hunt.arm] += hunt.schedules
-        each = {arm: schedules[arm] / found[arm] if found[arm] else None for arm in schedules}
+                found[hunt.approach] += hunt.first is not None
+                schedules[hunt.approach] += hunt.schedules
+        each = {
+            approach: schedules[approach] / found[approach] if found[approach] else None
+            for approach in schedules
+        }
         rows.append(TargetRow(target=name, found=dict(found), schedules=each))
     return tuple(rows)

@@ -1,7 +1,7 @@
 """The job: sequences first, then hunts through them, in parallel and resumable.
 
 The slowest tenth of all targets is chosen by uniform generation with seeds of its own: a target
-that was slow there by chance counts in no arm's favour.
+that was slow there by chance counts in no approach's favour.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 
-from racegate.evaluation.learning.figures import ArmRow, Hunt, TargetRow, compared, rows_of, slowest
+from racegate.evaluation.learning.figures import (
+    ApproachRow,
+    Hunt,
+    TargetRow,
+    compared,
+    rows_of,
+    slowest,
+)
 from racegate.evaluation.learning.hunt import Hunter
-from racegate.evaluation.learning.sequences import Arm, ScenarioSequence, sequence_of
+from racegate.evaluation.learning.sequences import Approach, ScenarioSequence, sequence_of
 from racegate.evaluation.learning.targets import ENGINE, Target, all_targets
 from racegate.evaluation.source.kept import add_line, lines_of, state_of
 from racegate.evaluation.source.sources import find_source
@@ -29,7 +36,7 @@ from racegate.scenario.strict import StrictStruct
 # Seeds that choose the slowest targets, and scenarios of each; those that compare begin behind.
 CHOOSING, CHOOSING_SCENARIOS = 4, 64
 # Targets that are hunted at once: the references of a sequence are computed for each part.
-PART = 4
+PART = 1
 
 OnDone = Callable[[str], None]
 
@@ -37,37 +44,37 @@ OnDone = Callable[[str], None]
 class LearnSpec(StrictStruct, frozen=True, kw_only=True):
     """What is compared.
 
-    arms: beside uniform generation; seeds: of each; scenarios: of each seed
+    approaches: beside uniform generation; seeds: of each; scenarios: of each seed
     every: every so many-th target only
     """
 
-    arms: tuple[Arm, ...] = (Arm.LEARNED, Arm.PLAIN, Arm.EVEN)
+    approaches: tuple[Approach, ...] = (Approach.LEARNED, Approach.PLAIN, Approach.EVEN)
     seeds: int = 12
     scenarios: int = 320
     every: int = 1
 
     @property
-    def arms_with_uniform(self) -> tuple[Arm, ...]:
+    def with_uniform(self) -> tuple[Approach, ...]:
         """All of them."""
-        return tuple(dict.fromkeys((Arm.UNIFORM, *self.arms)))
+        return tuple(dict.fromkeys((Approach.UNIFORM, *self.approaches)))
 
 
 class LearnObject(StrictStruct, frozen=True, kw_only=True):
     """What learning is worth.
 
     spec: what was compared; targets: seeded faults, and mutants that the gate kills
-    arms: each beside uniform generation, over the slowest targets
+    approaches: each beside uniform generation, over the slowest targets
     slow: the slowest tenth of what uniform generation noticed when they were chosen
     unnoticed: what it did not notice then
-    is_complete: whether all was hunted by all arms with all seeds
-    hunts: of the slow ones and of those, one for each arm and seed
+    is_complete: whether all was hunted by all approaches with all seeds
+    hunts: of the slow ones and of those, one for each approach and seed
     """
 
     schema: str
     environment: dict[str, str]
     spec: LearnSpec
     targets: int
-    arms: tuple[ArmRow, ...]
+    approaches: tuple[ApproachRow, ...]
     slow: tuple[TargetRow, ...]
     unnoticed: tuple[TargetRow, ...]
     is_complete: bool
@@ -77,7 +84,7 @@ class LearnObject(StrictStruct, frozen=True, kw_only=True):
 class LearnTask(StrictStruct, frozen=True, kw_only=True):
     """A sequence to be drawn, for these targets; or, if there is one, to be tried on them."""
 
-    arm: Arm
+    approach: Approach
     seed: int
     scenarios: int
     targets: tuple[Target, ...]
@@ -91,18 +98,18 @@ class LearnWorker:
     """Draws sequences and hunts; keeps the references of the last sequence."""
 
     def __init__(self) -> None:
-        self._at: tuple[Arm, int] | None = None
+        self._at: tuple[Approach, int] | None = None
         self._hunter: Hunter | None = None
 
     def work(self, task: LearnTask) -> Answer:
         """One task."""
         if task.sequence is None:
-            return sequence_of(task.arm, task.seed, task.scenarios, task.targets)
-        if self._hunter is None or self._at != (task.arm, task.seed):
-            self._at, self._hunter = (task.arm, task.seed), Hunter(task.sequence)
+            return sequence_of(task.approach, task.seed, task.scenarios, task.targets)
+        if self._hunter is None or self._at != (task.approach, task.seed):
+            self._at, self._hunter = (task.approach, task.seed), Hunter(task.sequence)
         return [
             Hunt(
-                arm=task.arm,
+                approach=task.approach,
                 seed=task.seed,
                 target=target.name,
                 scenarios=task.scenarios,
@@ -132,24 +139,26 @@ class _Job:
         self._hunts = [one for state, one in lines_of(keep, Hunt) if state == self._state]
 
     def hunted(
-        self, places: Sequence[tuple[int, Arm]], scenarios: int, targets: Sequence[Target]
+        self, places: Sequence[tuple[int, Approach]], scenarios: int, targets: Sequence[Target]
     ) -> list[Hunt]:
-        """Every target by every arm and seed, as far as time allows; what is known is not done
+        """Every target by every approach and seed, as far as time allows; what is known is not done
         again.
         """
-        wanted = {(arm, seed, one.name) for seed, arm in places for one in targets}
+        wanted = {(approach, seed, one.name) for seed, approach in places for one in targets}
         known = {
-            (hunt.arm, hunt.seed, hunt.target)
+            (hunt.approach, hunt.seed, hunt.target)
             for hunt in self._hunts
             if hunt.scenarios == scenarios
         }
         left = {
-            (arm, seed): tuple(one for one in targets if (arm, seed, one.name) not in known)
-            for seed, arm in places
+            (approach, seed): tuple(
+                one for one in targets if (approach, seed, one.name) not in known
+            )
+            for seed, approach in places
         }
         draws = [
-            LearnTask(arm=arm, seed=seed, scenarios=scenarios, targets=some)
-            for (arm, seed), some in left.items()
+            LearnTask(approach=approach, seed=seed, scenarios=scenarios, targets=some)
+            for (approach, seed), some in left.items()
             if some
         ]
         # A sequence's hunts follow it at once: what time ends is whole seeds.
@@ -157,21 +166,21 @@ class _Job:
             sequences = self._done(draws[start : start + self._workers])
             hunts = [
                 LearnTask(
-                    arm=one.arm,
+                    approach=one.approach,
                     seed=one.seed,
                     scenarios=scenarios,
-                    targets=left[one.arm, one.seed][first : first + PART],
+                    targets=left[one.approach, one.seed][first : first + PART],
                     sequence=one,
                 )
                 for one in sequences
                 if isinstance(one, ScenarioSequence)
-                for first in range(0, len(left[one.arm, one.seed]), PART)
+                for first in range(0, len(left[one.approach, one.seed]), PART)
             ]
             self._done(hunts)
         return [
             hunt
             for hunt in self._hunts
-            if (hunt.arm, hunt.seed, hunt.target) in wanted and hunt.scenarios == scenarios
+            if (hunt.approach, hunt.seed, hunt.target) in wanted and hunt.scenarios == scenarios
         ]
 
     def _done(self, tasks: Sequence[LearnTask]) -> list[Answer]:
@@ -212,13 +221,13 @@ class _Job:
             task = next(task for task in waiting if _place(task) == place)
             waiting.remove(task)
             what = "drawing" if task.sequence is None else f"{len(task.targets)} targets"
-            name = f"{task.arm}, seed {task.seed}: {what}"
+            name = f"{task.approach}, seed {task.seed}: {what}"
             self._on_done(name)
             yield Task(name=name, content=task)
 
 
-def _place(task: LearnTask) -> tuple[Arm, int]:
-    return task.arm, task.seed
+def _place(task: LearnTask) -> tuple[Approach, int]:
+    return task.approach, task.seed
 
 
 def compare(
@@ -229,7 +238,7 @@ def compare(
     keep: Path | None = None,
     on_done: OnDone = lambda name: None,
 ) -> LearnObject:
-    """Chooses the slowest targets, then hunts them by all arms. keep: a file to go on with
+    """Chooses the slowest targets, then hunts them by all approaches. keep: a file to go on with
 
     Raises StoppedError.
     """
@@ -238,20 +247,20 @@ def compare(
     job = _Job(keep, end, workers, on_done)
     targets = all_targets()[:: asked.every]
     choosing = job.hunted(
-        [(seed, Arm.UNIFORM) for seed in range(CHOOSING)], CHOOSING_SCENARIOS, targets
+        [(seed, Approach.UNIFORM) for seed in range(CHOOSING)], CHOOSING_SCENARIOS, targets
     )
     is_chosen = len(choosing) == CHOOSING * len(targets)
     slow, unnoticed = slowest(choosing) if is_chosen else ([], [])
     hunted = [target for target in targets if target.name in {*slow, *unnoticed}]
-    places = list(product(range(CHOOSING, CHOOSING + asked.seeds), asked.arms_with_uniform))
+    places = list(product(range(CHOOSING, CHOOSING + asked.seeds), asked.with_uniform))
     hunts = job.hunted(places, asked.scenarios, hunted)
-    every = [compared(hunts, arm, [*slow, *unnoticed]) for arm in asked.arms]
+    every = [compared(hunts, approach, [*slow, *unnoticed]) for approach in asked.approaches]
     return LearnObject(
         schema=SCHEMA,
         environment=made_with,
         spec=asked,
         targets=len(targets),
-        arms=tuple(row for row in every if row is not None),
+        approaches=tuple(row for row in every if row is not None),
         slow=rows_of(hunts, slow),
         unnoticed=rows_of(hunts, unnoticed),
         is_complete=is_chosen and len(hunts) == len(places) * len(hunted),

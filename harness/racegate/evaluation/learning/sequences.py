@@ -1,4 +1,4 @@
-"""Sequences: the scenarios of a seed, as each arm draws them, and which targets each concerns.
+"""Sequences: the scenarios of a seed, as each approach draws them, and which targets each concerns.
 
 A sequence is drawn once, on the engine without fault, and tried on every target: as long as nothing
 is found, an engine with a defect shows what the one without shows.
@@ -25,7 +25,7 @@ from racegate.scenario.strict import StrictStruct
 ROUND = 32
 
 
-class Arm(StrEnum):
+class Approach(StrEnum):
     """How scenarios are drawn.
 
     UNIFORM: as `generate` does, each about a few themes; PLAIN: each about all of them
@@ -38,17 +38,17 @@ class Arm(StrEnum):
     EVEN = "even"
 
 
-ENERGIES = {Arm.LEARNED: Energy.RARE, Arm.EVEN: Energy.EVEN}
+ENERGIES = {Approach.LEARNED: Energy.RARE, Approach.EVEN: Energy.EVEN}
 
 
 class ScenarioSequence(StrictStruct, frozen=True, kw_only=True):
-    """The first scenarios of an arm and a seed.
+    """The first scenarios of an approach and a seed.
 
     choices: that each is drawn with; concerned: target -> the scenarios that may show it
     reached: different behaviours after each round
     """
 
-    arm: Arm
+    approach: Approach
     seed: int
     choices: tuple[Choices, ...]
     concerned: dict[str, tuple[int, ...]]
@@ -57,26 +57,28 @@ class ScenarioSequence(StrictStruct, frozen=True, kw_only=True):
     def checker(self, index: int) -> Checker:
         """Of one scenario. Raises CheckError."""
         further = seeded(self.seed, index)
-        name = f"{self.arm}-{self.seed}-{index}"
+        name = f"{self.approach}-{self.seed}-{index}"
         return Checker(drawn(replayed(self.choices[index], further), name=name).scenario)
 
 
-def sequence_of(arm: Arm, seed: int, scenarios: int, targets: Iterable[Target]) -> ScenarioSequence:
-    """Draws and runs the scenarios of an arm, round by round. scenarios: so many"""
-    corpus = Corpus(seed, ENERGIES.get(arm, Energy.RARE))
+def sequence_of(
+    approach: Approach, seed: int, scenarios: int, targets: Iterable[Target]
+) -> ScenarioSequence:
+    """Draws and runs the scenarios of an approach, round by round. scenarios: so many"""
+    corpus = Corpus(seed, ENERGIES.get(approach, Energy.RARE))
     looker = _Looker()
     choices: list[Choices] = []
     reached: list[int] = []
     while len(choices) < scenarios:
         tried: list[Tried] = []
         for index in range(len(choices), min(len(choices) + ROUND, scenarios)):
-            one = _drawn(arm, corpus, seed, index)
+            one = _drawn(approach, corpus, seed, index)
             tried.append(looker.look(index, one))
         choices += [one.choices for one in tried]
         corpus.learn(tried)
         reached.append(corpus.reached)
     return ScenarioSequence(
-        arm=arm,
+        approach=approach,
         seed=seed,
         choices=tuple(choices),
         concerned=looker.concerned(targets),
@@ -84,12 +86,12 @@ def sequence_of(arm: Arm, seed: int, scenarios: int, targets: Iterable[Target]) 
     )
 
 
-def _drawn(arm: Arm, corpus: Corpus, seed: int, index: int) -> Drawn:
-    name = f"{arm}-{seed}-{index}"
-    if arm in ENERGIES:
+def _drawn(approach: Approach, corpus: Corpus, seed: int, index: int) -> Drawn:
+    name = f"{approach}-{seed}-{index}"
+    if approach in ENERGIES:
         return corpus.draw(index, name=name)
     pick = seeded(seed, index)
-    return drawn(pick if arm is Arm.UNIFORM else _about_all(pick), name=name)
+    return drawn(pick if approach is Approach.UNIFORM else _about_all(pick), name=name)
 
 
 def _about_all(pick: Pick) -> Pick:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 
 def lines_of(path: Path | None, kind: type[T]) -> Iterator[tuple[str, T]]:
+    """What earlier runs wrote, each with its digest."""
     if path is not None and path.exists():
         for line in path.read_bytes().splitlines(keepends=True):
             if line.endswith(b"\n"):
@@ -32,6 +33,7 @@ def lines_of(path: Path | None, kind: type[T]) -> Iterator[tuple[str, T]]:
 
 
 def add_line(path: Path | None, digest: str, found: object) -> None:
+    """One more; nowhere without a file."""
     if path is not None:
         with path.open("ab") as file:
             file.write(msgspec.json.encode((digest, found)) + b"\n")

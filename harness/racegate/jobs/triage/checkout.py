@@ -22,7 +22,9 @@ class RevisionError(BadInputError):
 
 
 class Revision(StrictStruct, frozen=True, kw_only=True):
-    """commit: its full name; subject: the first line of what its author said"""
+    """One of a repository.
+
+    commit: its full name; subject: the first line of what its author said"""
 
     commit: str
     subject: str

@@ -53,7 +53,10 @@ CODES = {
 
 
 class AskedRevision(msgspec.Struct, frozen=True, kw_only=True):
-    """shows: the finding or not; why: it cannot be said"""
+    """What one revision said.
+
+    revision: which; shows: the finding or not; why: it cannot be said
+    """
 
     revision: Revision
     shows: Shows

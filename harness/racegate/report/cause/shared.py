@@ -13,7 +13,9 @@ NOT_SHOWN = "its witness shows nothing here"
 
 
 class SharedCause(msgspec.Struct, frozen=True, kw_only=True):
-    """cause: in words; edge: that is missing, or comes too late; null without such
+    """What findings have in common.
+
+    cause: in words; edge: that is missing, or comes too late; null without such
     signatures: of the findings that it explains
     """
 

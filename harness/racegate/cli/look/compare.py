@@ -1,4 +1,4 @@
-"""The command faults learning."""
+"""The command campaign compare."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from rich.table import Column, Table
 
 from racegate.cli.options import JsonOption, WorkersOption, progress_bar, stdout_console, tell
 from racegate.evaluation.learning.figures import Interval
-from racegate.evaluation.learning.job import LearnObject, LearnSpec, compare
-from racegate.evaluation.learning.sequences import Arm
+from racegate.evaluation.learning.job import LearnObject, LearnSpec
+from racegate.evaluation.learning.job import compare as run_comparison
+from racegate.evaluation.learning.sequences import Approach
 from racegate.history.exit_code import ExitCode
 
+app = typer.Typer(add_completion=False)
 
-def learning(
-    seeds: Annotated[int, typer.Option(min=2, help="Of each arm.")] = 12,
+
+@app.command()
+def compare(
+    seeds: Annotated[int, typer.Option(min=2, help="Of each approach.")] = 12,
     scenarios: Annotated[int, typer.Option(min=1, help="Of each seed at most.")] = 320,
-    arms: Annotated[
-        list[Arm] | None, typer.Option("--arm", help="Beside uniform generation; default: all.")
+    approaches: Annotated[
+        list[Approach] | None,
+        typer.Option("--approach", help="Beside uniform generation; default: all."),
     ] = None,
     every: Annotated[int, typer.Option(min=1, help="Only every so many-th fault and mutant.")] = 1,
     seconds: Annotated[
@@ -35,11 +40,13 @@ def learning(
     """Measure what search that learns is worth: schedules until the slowest tenth of all faults and
     mutants is noticed, beside uniform generation. 4 as long as something is missing.
     """
-    chosen = tuple(arms or (arm for arm in Arm if arm is not Arm.UNIFORM))
-    asked = LearnSpec(arms=chosen, seeds=seeds, scenarios=scenarios, every=every)
+    chosen = tuple(
+        approaches or (approach for approach in Approach if approach is not Approach.UNIFORM)
+    )
+    asked = LearnSpec(approaches=chosen, seeds=seeds, scenarios=scenarios, every=every)
     with progress_bar() as progress:
         task = progress.add_task("targets", total=None)
-        found = compare(
+        found = run_comparison(
             asked,
             workers=workers,
             seconds=seconds,
@@ -53,10 +60,12 @@ def learning(
 def _show(found: LearnObject) -> None:
     console = stdout_console()
     console.print(f"{found.targets} faults and mutants, {len(found.slow)} of them slow")
-    table = Table("arm", "seeds", "targets", "found", "uniform", "more (95 %)", "sooner (95 %)")
-    for row in found.arms:
+    table = Table(
+        "approach", "seeds", "targets", "found", "uniform", "more (95 %)", "sooner (95 %)"
+    )
+    for row in found.approaches:
         table.add_row(
-            row.arm,
+            row.approach,
             str(row.seeds),
             str(row.targets),
             f"{row.found:.1f}",
@@ -65,9 +74,9 @@ def _show(found: LearnObject) -> None:
             _text(row.sooner),
         )
     console.print(table)
-    each = Table(Column("slow target", overflow="fold"), *found.spec.arms_with_uniform)
+    each = Table(Column("slow target", overflow="fold"), *found.spec.with_uniform)
     for one in found.slow:
-        cells = (one.schedules.get(arm) for arm in found.spec.arms_with_uniform)
+        cells = (one.schedules.get(approach) for approach in found.spec.with_uniform)
         each.add_row(one.target, *("" if cell is None else f"{cell:.0f}" for cell in cells))
     console.print(each)
     if not found.is_complete:
