@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 
 import pytest
+from typer.testing import CliRunner
 
+from racegate.cli.app import app
 from racegate.evaluation.learning import job
 from racegate.evaluation.learning.figures import Hunt, compared, rows_of, slowest
 from racegate.evaluation.learning.hunt import Hunter
-from racegate.evaluation.learning.job import LearnSpec, compare
 from racegate.evaluation.learning.sequences import Approach, sequence_of
 from racegate.evaluation.learning.targets import Target, TargetKind
 from racegate.evaluation.source.edit import Edit, SourceOperator
 from racegate.evaluation.source.results import SourceMutant
 from racegate.evaluation.source.sources import ROOT
 from racegate.faults.mutations import Mutation, Operator
+from racegate.history.exit_code import ExitCode
 
 SCENARIOS = 300
 NAMES = tuple(f"target {number}" for number in range(6))
@@ -137,16 +140,21 @@ def test_a_small_comparison_goes_on_and_comes_to_the_same(
     monkeypatch.setattr(job, "CHOOSING", 1)
     monkeypatch.setattr(job, "CHOOSING_SCENARIOS", 1)
     monkeypatch.setattr(job, "all_targets", lambda: list(TARGETS))
-    asked = LearnSpec(approaches=(Approach.LEARNED,), seeds=1, scenarios=1)
-    keep = tmp_path / "hunts.jsonl"
-    stopped = compare(asked, workers=1, seconds=0.0, keep=keep)
-    assert not stopped.is_complete
-    whole = compare(asked, workers=1, keep=keep)
-    assert whole.is_complete
-    assert {hunt.target for hunt in whole.hunts} <= {one.name for one in TARGETS}
-    drawing: list[str] = []
-    again = compare(asked, workers=1, keep=keep, on_done=drawing.append)
-    assert (again.hunts, drawing) == (whole.hunts, [])
+    words = ["--approach", "learned", "--seeds", "1", "--scenarios", "1"]
+    words += ["--keep", str(tmp_path / "hunts.jsonl")]
+
+    def run(*more: str, code: ExitCode = ExitCode.CLEAN) -> str:
+        said = CliRunner().invoke(app, ["campaign", "compare", *words, *more])
+        assert said.exit_code == code, said.output
+        return said.stdout
+
+    assert "not complete" in run("--seconds", "0", code=ExitCode.INCONCLUSIVE)
+    whole = json.loads(run("--json", "-"))
+    assert {hunt["approach"] for hunt in whole["hunts"]} == {"uniform", "learned"}
+    assert len(whole["slow"]) + len(whole["unnoticed"]) <= len(TARGETS)
+    monkeypatch.setattr(job, "pool_of", None)  # everything is known
+    assert json.loads(run("--json", "-"))["hunts"] == whole["hunts"]
+    assert "2 faults and mutants" in run()
 
 
 def test_a_target_is_noticed_by_the_first_scenario_that_shows_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.check.checker import Checker
@@ -24,6 +24,7 @@ def no_more(count: int) -> int:
 
 
 @given(SEEDS, st.integers(0, 100))
+@settings(max_examples=30)
 def test_a_scenario_is_what_was_chosen(seed: int, index: int) -> None:
     one = drawn(seeded(seed, index), name="x")
     assert one.scenario == generate(seeded(seed, index), name="x")
@@ -32,6 +33,7 @@ def test_a_scenario_is_what_was_chosen(seed: int, index: int) -> None:
 
 
 @given(SEEDS)
+@settings(max_examples=60)
 def test_whatever_is_changed_or_crossed_over_makes_a_valid_scenario(seed: int) -> None:
     random = Random(seed)
     first, second = (drawn(seeded(seed, index), name="x").choices for index in range(2))
@@ -40,6 +42,7 @@ def test_whatever_is_changed_or_crossed_over_makes_a_valid_scenario(seed: int) -
 
 
 @given(SEEDS)
+@settings(max_examples=30)
 def test_a_change_leaves_most_choices(seed: int) -> None:
     choices = drawn(seeded(seed, 0), name="x").choices
     others = mutated(choices, Random(seed))
@@ -48,6 +51,7 @@ def test_a_change_leaves_most_choices(seed: int) -> None:
 
 
 @given(SEEDS)
+@settings(max_examples=30)
 def test_crossed_over_it_begins_as_one_and_ends_as_the_other(seed: int) -> None:
     first, second = (drawn(seeded(seed, index), name="x").choices for index in range(2))
     child = crossed(first, second, Random(seed))
@@ -80,7 +84,7 @@ def test_without_anything_learned_scenarios_are_those_of_a_campaign() -> None:
     assert Corpus(7).draw(5, name="x").scenario == generate(seeded(7, 5), name="x")
 
 
-def parents(corpus: Corpus, draws: int = 400) -> Counter[Choices]:
+def parents(corpus: Corpus, draws: int = 200) -> Counter[Choices]:
     """Which of the forty shares most with each of the first scenarios drawn."""
     known = [drawn(seeded(7, index), name="x").choices for index in range(40)]
     found: Counter[Choices] = Counter()
@@ -100,7 +104,7 @@ def test_where_it_is_rare_the_work_goes() -> None:
     rare, even = parents(corpus_of(1)), parents(corpus_of(1, Energy.EVEN))
     assert rare[rarest] > sum(rare.values()) / 2
     assert even[rarest] < sum(even.values()) / 2
-    assert sum(rare.values()) < 400 * (1 - 0.5 / FRESH)
+    assert sum(rare.values()) < 200 * (1 - 0.5 / FRESH)
 
 
 def test_few_scenarios_are_kept_for_a_behaviour() -> None:

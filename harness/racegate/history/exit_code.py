@@ -26,11 +26,13 @@ class ExitCode(IntEnum):
         a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
         another trace; of `adapter` an adapter that does not conform, or says what cannot be; of
         `torch run` a program that asked CUDA for something that is not modelled; of
-        `campaign verify` something found that does not replay
+        `campaign verify` something found that does not replay; of `campaign bisect` two replays
+        that differ
     INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
         overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `campaign
-        verify` too few scenarios; of `soak` a scenario of which nothing was held; of `ab` waves
-        that are missing
+        verify` too few scenarios; of `campaign bisect` revisions in question that cannot be asked;
+        of `campaign compare` hunts that are missing; of `soak` a scenario of which nothing was
+        held; of `ab` waves that are missing
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
     """

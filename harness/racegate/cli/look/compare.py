@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def compare(
-    seeds: Annotated[int, typer.Option(min=2, help="Of each approach.")] = 12,
+    seeds: Annotated[int, typer.Option(min=1, help="Of each approach.")] = 12,
     scenarios: Annotated[int, typer.Option(min=1, help="Of each seed at most.")] = 320,
     approaches: Annotated[
         list[Approach] | None,

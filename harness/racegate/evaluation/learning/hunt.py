@@ -38,7 +38,9 @@ class Hunter:
         self._checkers: dict[int, Checker | None] = {}
 
     def first(self, target: Target) -> int | None:
-        """The index of the first scenario that notices a target."""
+        """The index of the first scenario that notices a target; None if none does, or if it cannot
+        be put into a process that runs.
+        """
         indices = self._sequence.concerned[target.name]
         if target.mutant is not None:
             return self._first_in_children(target.mutant, indices)
@@ -73,7 +75,7 @@ def _try_mutant(mutant: SourceMutant, some: Mapping[int, Checker | None], say: S
     before = (ROOT / mutant.file).read_bytes()
     module = importlib.import_module(module_of(mutant.file))
     if not exchange(module, before, mutant.edit.apply(before)):
-        return
+        some = {}  # a function that goes by another name: nobody notices
     for index, checker in some.items():
         say(str(index))
         more_time(LIMITS.cpu_s)
