@@ -23,13 +23,13 @@ from racegate.jobs.triage.origin import OriginObject, OriginOutcome, origin_of
 from stored import FAULT
 
 WITNESS = load_witness(path_of(FAULT))
-GOOD, BAD, OTHER, BROKEN = 6, 1, 5, 3
+GOOD, BAD, OTHER, BROKEN, UNREALISED = 6, 1, 5, 3, 4
 AUTHOR = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
 REPLAY = """\
 import sys
 def main():
     with open(sys.argv[sys.argv.index("--json") + 1], "w") as file:
-        file.write('{{"digests": {digests}}}')
+        file.write('{{"digests": {digests}, "last": {{"holds": [{{"matched": {matched}}}]}}}}')
     sys.exit({code})
 """
 
@@ -65,8 +65,8 @@ def committed(folder: Path, source: str, subject: str) -> None:
     git(folder, *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", subject)
 
 
-def replaying(code: int, digests: int = 1) -> str:
-    return REPLAY.format(code=code, digests=digests)
+def replaying(code: int, digests: int = 1, matched: int = 1) -> str:
+    return REPLAY.format(code=code, digests=digests, matched=matched)
 
 
 def repository(folder: Path, codes: Sequence[int]) -> Path:
@@ -118,6 +118,17 @@ def test_a_python_that_cannot_begin_shows_nothing(tmp_path: Path) -> None:
     found = found_in(folder)
     assert [one.subject for one in found.suspects] == ["broken", "bad"]
     assert "nothing_of_this_name" in found.asked[-1].why
+
+
+def test_where_a_wait_breaks_the_hold_off_it_is_good_and_where_it_names_nothing_who_knows(
+    tmp_path: Path,
+) -> None:
+    folder = repository(tmp_path, (UNREALISED,))
+    committed(folder, replaying(UNREALISED, matched=0), "renamed")
+    committed(folder, replaying(BAD), "bad")
+    found = found_in(folder)
+    assert [one.subject for one in found.suspects] == ["renamed", "bad"]
+    assert [one.why for one in found.asked] == ["", "", "a hold names nothing there"]
 
 
 def test_replays_that_differ_end_it(tmp_path: Path) -> None:
