@@ -154,7 +154,9 @@ def test_a_small_comparison_goes_on_and_comes_to_the_same(
     assert len(whole["slow"]) + len(whole["unnoticed"]) <= len(TARGETS)
     monkeypatch.setattr(job, "pool_of", None)  # everything is known
     assert json.loads(run("--json", "-"))["hunts"] == whole["hunts"]
-    assert "2 faults and mutants" in run()
+    page = tmp_path / "learn.md"
+    assert "2 faults and mutants" in run("--markdown", str(page))
+    assert "| learned | 1 | " in page.read_text()
 
 
 def test_a_target_is_noticed_by_the_first_scenario_that_shows_it() -> None:

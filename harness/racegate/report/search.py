@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
+from racegate.evaluation.learning.job import LearnObject
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
@@ -298,6 +299,11 @@ def render_efforts(efforts: Sequence[Effort], environment: Mapping[str, str]) ->
         ordering=[effort for effort in efforts if effort.flagged_first is not None],
         logic=[effort for effort in efforts if effort.flagged_first is None],
     )
+
+
+def render_comparison(found: LearnObject) -> str:
+    """The committed page."""
+    return render("learn.md.j2", found=found)
 
 
 def print_operations(console: Console, found: OpsObject, command: str) -> None:

@@ -9,12 +9,21 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from racegate.cli.options import JsonOption, WorkersOption, progress_bar, stdout_console, tell
+from racegate.cli.options import (
+    JsonOption,
+    WorkersOption,
+    place_to_write,
+    progress_bar,
+    stdout_console,
+    tell,
+    write_text,
+)
 from racegate.evaluation.learning.figures import Interval
 from racegate.evaluation.learning.job import LearnObject, LearnSpec
 from racegate.evaluation.learning.job import compare as run_comparison
 from racegate.evaluation.learning.sequences import Approach
 from racegate.history.exit_code import ExitCode
+from racegate.report.search import render_comparison
 
 app = typer.Typer(add_completion=False)
 
@@ -35,6 +44,10 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Go on from this file, and add to it.")
     ] = None,
     workers: WorkersOption = 1,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it as Markdown here.", callback=place_to_write),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Measure what search that learns is worth: schedules until the slowest tenth of all faults and
@@ -53,6 +66,8 @@ def compare(
             keep=keep,
             on_done=lambda name: progress.update(task, advance=1, description=name),
         )
+    if markdown is not None:
+        write_text(markdown, render_comparison(found))
     tell(json, found, lambda: _show(found))
     raise typer.Exit(ExitCode.CLEAN if found.is_complete else ExitCode.INCONCLUSIVE)
 
