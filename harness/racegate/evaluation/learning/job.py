@@ -161,7 +161,7 @@ class _Job:
             for (approach, seed), some in left.items()
             if some
         ]
-        # A sequence's hunts follow it at once: what time ends is whole seeds.
+        # The hunts of some sequences come before the next are drawn: seeds end one after the other.
         for start in range(0, len(draws), self._workers):
             sequences = self._done(draws[start : start + self._workers])
             hunts = [
