@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from racegate.cli.app import app
 from racegate.evaluation.learning import job
-from racegate.evaluation.learning.figures import Hunt, compared, rows_of, slowest
+from racegate.evaluation.learning.figures import compared, rows_of, slowest
 from racegate.evaluation.learning.hunt import Hunter
-from racegate.evaluation.learning.sequences import Approach, sequence_of
+from racegate.evaluation.learning.results import Approach, Hunt
+from racegate.evaluation.learning.sequences import sequence_of
 from racegate.evaluation.learning.targets import Target, TargetKind
 from racegate.evaluation.source.edit import Edit, SourceOperator
 from racegate.evaluation.source.results import SourceMutant

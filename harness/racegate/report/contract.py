@@ -23,7 +23,7 @@ from racegate.adapters.conformance import Conformance
 from racegate.adapters.judge import Judgement
 from racegate.bench.virtual import BenchResult
 from racegate.evaluation.coverage import Coverage
-from racegate.evaluation.learning.job import LearnObject
+from racegate.evaluation.learning.results import LearnObject
 from racegate.evaluation.matrix import Matrix
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult

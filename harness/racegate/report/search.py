@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from racegate.evaluation.coverage import summarise
 from racegate.evaluation.effort import Effort
-from racegate.evaluation.learning.job import LearnObject
+from racegate.evaluation.learning.results import LearnObject
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability

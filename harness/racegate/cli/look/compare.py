@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +13,14 @@ from rich.table import Column, Table
 from racegate.cli.options import (
     JsonOption,
     WorkersOption,
+    fail,
     place_to_write,
     progress_bar,
     stdout_console,
     tell,
     write_text,
 )
-from racegate.evaluation.learning.figures import Interval
-from racegate.evaluation.learning.job import LearnObject, LearnSpec
-from racegate.evaluation.learning.job import compare as run_comparison
-from racegate.evaluation.learning.sequences import Approach
+from racegate.evaluation.learning.results import Approach, Interval, LearnObject, LearnSpec
 from racegate.history.exit_code import ExitCode
 from racegate.report.search import render_comparison
 
@@ -53,6 +52,12 @@ def compare(
     """Measure what search that learns is worth: schedules until the slowest tenth of all faults and
     mutants is noticed, beside uniform generation. 4 as long as something is missing.
     """
+    for library in ("libcst", "coverage"):
+        if find_spec(library) is None:
+            fail(f"mutants of the source need {library}: pip install 'racegate[test]'")
+    # Only here is libcst needed.
+    from racegate.evaluation.learning.job import compare as run_comparison
+
     chosen = tuple(
         approaches or (approach for approach in Approach if approach is not Approach.UNIFORM)
     )

@@ -14,72 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from racegate.evaluation.learning.sequences import Approach
-from racegate.scenario.strict import StrictStruct
+from racegate.evaluation.learning.results import (
+    Approach,
+    ApproachRow,
+    Hunt,
+    Interval,
+    TargetRow,
+)
 
 DRAWS = 4000
 # A target that one approach never found: as if it had been half found.
 HALF = 0.5
 SLOWEST = 0.1
-
-
-class Hunt(StrictStruct, frozen=True, kw_only=True):
-    """One target, one approach, one seed.
-
-    approach: how scenarios are drawn; target: its name; scenarios: that there were
-    first: scenario that noticed it, null if none did
-    """
-
-    approach: Approach
-    seed: int
-    target: str
-    scenarios: int
-    first: int | None
-
-    @property
-    def schedules(self) -> int:
-        """Looked at, the one that noticed included."""
-        return self.scenarios if self.first is None else self.first + 1
-
-
-class Interval(StrictStruct, frozen=True, kw_only=True):
-    """A figure with its interval at 95 %.
-
-    value: of all seeds; low, high: the interval
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-class TargetRow(StrictStruct, frozen=True, kw_only=True):
-    """One target by all approaches.
-
-    target: its name; found: in so many seeds, by approach
-    schedules: looked at for each find, by approach, null for none
-    """
-
-    target: str
-    found: dict[str, int]
-    schedules: dict[str, float | None]
-
-
-class ApproachRow(StrictStruct, frozen=True, kw_only=True):
-    """An approach beside uniform generation, over the slowest targets that one of both has found.
-
-    approach: how scenarios are drawn; seeds: of both; targets: how many those are
-    found, uniform: of them in a seed, on average; more: the difference
-    sooner: schedules of uniform generation for each of this approach's
-    """
-
-    approach: Approach
-    seeds: int
-    targets: int
-    found: float
-    uniform: float
-    more: Interval
-    sooner: Interval
 
 
 def slowest(hunts: Iterable[Hunt]) -> tuple[list[str], list[str]]:

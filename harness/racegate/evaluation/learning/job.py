@@ -13,16 +13,10 @@ from contextlib import closing
 from itertools import product
 from pathlib import Path
 
-from racegate.evaluation.learning.figures import (
-    ApproachRow,
-    Hunt,
-    TargetRow,
-    compared,
-    rows_of,
-    slowest,
-)
+from racegate.evaluation.learning.figures import compared, rows_of, slowest
 from racegate.evaluation.learning.hunt import Hunter
-from racegate.evaluation.learning.sequences import Approach, ScenarioSequence, sequence_of
+from racegate.evaluation.learning.results import Approach, Hunt, LearnObject, LearnSpec
+from racegate.evaluation.learning.sequences import ScenarioSequence, sequence_of
 from racegate.evaluation.learning.targets import ENGINE, Target, all_targets
 from racegate.evaluation.source.kept import add_line, lines_of, state_of
 from racegate.evaluation.source.sources import find_source
@@ -39,46 +33,6 @@ CHOOSING, CHOOSING_SCENARIOS = 4, 64
 PART = 1
 
 OnDone = Callable[[str], None]
-
-
-class LearnSpec(StrictStruct, frozen=True, kw_only=True):
-    """What is compared.
-
-    approaches: beside uniform generation; seeds: of each; scenarios: of each seed
-    every: every so many-th target only
-    """
-
-    approaches: tuple[Approach, ...] = (Approach.LEARNED, Approach.PLAIN, Approach.EVEN)
-    seeds: int = 12
-    scenarios: int = 320
-    every: int = 1
-
-    @property
-    def with_uniform(self) -> tuple[Approach, ...]:
-        """All of them."""
-        return tuple(dict.fromkeys((Approach.UNIFORM, *self.approaches)))
-
-
-class LearnObject(StrictStruct, frozen=True, kw_only=True):
-    """What learning is worth.
-
-    spec: what was compared; targets: seeded faults, and mutants that the gate kills
-    approaches: each beside uniform generation, over the slowest targets
-    slow: the slowest tenth of what uniform generation noticed when they were chosen
-    unnoticed: what it did not notice then
-    is_complete: whether all was hunted by all approaches with all seeds
-    hunts: of the slow ones and of those, one for each approach and seed
-    """
-
-    schema: str
-    environment: dict[str, str]
-    spec: LearnSpec
-    targets: int
-    approaches: tuple[ApproachRow, ...]
-    slow: tuple[TargetRow, ...]
-    unnoticed: tuple[TargetRow, ...]
-    is_complete: bool
-    hunts: tuple[Hunt, ...]
 
 
 class LearnTask(StrictStruct, frozen=True, kw_only=True):

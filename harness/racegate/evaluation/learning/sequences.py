@@ -7,10 +7,10 @@ is found, an engine with a defect shows what the one without shows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
+from racegate.evaluation.learning.results import Approach
 from racegate.evaluation.learning.targets import ENGINE, Target
 from racegate.evaluation.source.reach import Reach, Recorder, is_in_function
 from racegate.evaluation.source.sources import ROOT, files_of, find_source
@@ -23,19 +23,6 @@ from racegate.scenario.strict import StrictStruct
 
 # What a round draws, it draws from what the rounds before it have reached.
 ROUND = 32
-
-
-class Approach(StrEnum):
-    """How scenarios are drawn.
-
-    UNIFORM: as `generate` does, each about a few themes; PLAIN: each about all of them
-    LEARNED: from a corpus, towards what is rare; EVEN: from a corpus, all alike
-    """
-
-    UNIFORM = "uniform"
-    PLAIN = "plain"
-    LEARNED = "learned"
-    EVEN = "even"
 
 
 ENERGIES = {Approach.LEARNED: Energy.RARE, Approach.EVEN: Energy.EVEN}
