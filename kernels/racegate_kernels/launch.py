@@ -15,9 +15,9 @@ BLOCK_ELEMENTS = 4096
 # Of a state, for one warp. Many small programs hide each other's waits better than fewer that keep
 # more (reports/gpu); of short numbers a program needs more to have as many bytes on their way.
 TILE_BYTES, TILE_WARPS = 4096, 1
-# What a tile of short numbers, held as float32, may take: as many programs side by side as there
-# are without it take turns in waiting for memory.
-SHORT_TILE_REGISTERS = 128
+# Most registers of a thread for a tile of that size: with several columns, with one, and of short
+# numbers. The compiler would take more, and then fewer programs wait for memory side by side.
+TILE_REGISTERS, SINGLE_REGISTERS, SHORT_REGISTERS = 112, 96, 128
 # Programs of so few rows are all there at once: what counts is how soon each is done.
 SHORT_TILE_ROWS_MIN = 4
 
@@ -91,14 +91,18 @@ def state_tile(state: Array, table: Array) -> StateTile:
     batch may compile the second.
     """
     head_size, state_size, item_bytes = *state.shape[2:], state.element_size()
-    is_short = item_bytes < 4 and len(table) >= SHORT_TILE_ROWS_MIN
+    is_short, is_single = item_bytes < 4, table.shape[1] == 1
+    is_early = is_short and len(table) < SHORT_TILE_ROWS_MIN
+    elements = TILE_BYTES // (item_bytes if is_short and not is_early else 4)
     block_n = power_of_two(state_size)
-    elements = TILE_BYTES // (item_bytes if is_short else 4)
+    block_p = block_of(head_size, most=max(1, elements // block_n))
+    registers = SINGLE_REGISTERS if is_single else TILE_REGISTERS
+    is_bounded = block_p * block_n <= elements and not is_early
     return StateTile(
-        block_p=block_of(head_size, most=max(1, elements // block_n)),
+        block_p=block_p,
         block_n=block_n,
         warps=TILE_WARPS,
         # With one column a state is written where it was read: it is wanted until then.
-        eviction="evict_first" if table.shape[1] > 1 else "",
-        registers=SHORT_TILE_REGISTERS if is_short else None,
+        eviction="" if is_single else "evict_first",
+        registers=(SHORT_REGISTERS if is_short else registers) if is_bounded else None,
     )

@@ -9,10 +9,18 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from kernel_twins import DEVICE
-from racegate.bench.beside import Arena, Comparison, compared_entries, comparisons
+from racegate.bench.beside import (
+    TOLERANCES,
+    Arena,
+    Comparison,
+    compared_entries,
+    comparisons,
+    relative_error,
+)
 from racegate.bench.cuda import peer_jobs
 from racegate.bench.kernels import UpdateInputs, UpdateSizes, mamba2_bytes
 from racegate.bench.peers import (
@@ -25,7 +33,7 @@ from racegate.bench.peers import (
     own_contender,
 )
 from racegate.cli.app import app
-from racegate_kernels.backend import triton_backend
+from racegate_kernels.backend import EAGER, triton_backend
 
 SMALL = UpdateSizes(rows=3, drafts=2, heads=2, head_size=4, state_size=8)
 
@@ -48,42 +56,56 @@ class OnceClock:
         return [float(1 + place) for place in range(len(contenders))]
 
 
-def own() -> list[Contender]:
-    return [own_contender(triton_backend(), update) for update in Update]
+def eager(inputs: UpdateInputs) -> Prepared:
+    """The eager twin as a kernel of somebody."""
+
+    def launch(table: int) -> tuple[torch.Tensor]:
+        arrays = [
+            x.float().numpy() if x.is_floating_point() else x.numpy() for x in arguments(table)
+        ]
+        output = EAGER.mamba2_update(*arrays)
+        inputs.state.copy_(torch.from_numpy(arrays[-6]))
+        return (torch.from_numpy(output),)
+
+    def arguments(table: int) -> tuple[torch.Tensor, ...]:
+        return inputs.arguments(table)
+
+    def states(table: int) -> torch.Tensor:
+        return inputs.state[inputs.tables[table].long()]
+
+    return Prepared(launch=launch, states=states)
 
 
-def peer(name: str, *, prepare: Callable[[UpdateInputs], Prepared], **limits: Any) -> Contender:
+def peer(
+    name: str, prepare: Callable[[UpdateInputs], Prepared] = eager, **limits: Any
+) -> Contender:
     return Contender(
         name=name, release=f"{name} 1.0", update=Update.MAMBA2, prepare=prepare, **limits
     )
-
-
-def slower() -> Contender:
-    return peer("slower", prepare=own()[0].prepare)
 
 
 def wrong() -> Contender:
     """Leaves the right states behind and returns what is not the output."""
 
     def prepare(inputs: UpdateInputs) -> Prepared:
-        right = own()[0].prepare(inputs)
+        right = eager(inputs)
         return Prepared(launch=lambda table: (2 * right.launch(table)[0],), states=right.states)
 
-    return peer("wrong", prepare=prepare)
+    return peer("wrong", prepare)
 
 
 def compared(*peers: Contender, round_bytes: int = 0) -> tuple[dict[str, Any], OnceClock]:
     clock = OnceClock()
     arena = Arena(
-        clock=clock, turns=clock, device=DEVICE, copy_bytes=1 << 12, round_bytes=round_bytes
+        clock=clock, turns=clock, device="cpu", copy_bytes=1 << 12, round_bytes=round_bytes
     )
     comparison = Comparison(update=Update.MAMBA2, item_bytes=4, drafts=2, rows=(1, 2))
-    entries = compared_entries(comparison, [*own(), *peers], arena, base=SMALL)
+    entries = compared_entries(comparison, [peer("racegate"), *peers], arena, base=SMALL)
     return {entry.name: entry for entry in entries}, clock
 
 
 def test_a_peer_that_is_right_is_timed_beside_this_project() -> None:
-    entries, clock = compared(slower())
+    entries, clock = compared(peer("slower"))
     assert clock.launches == [1, 1] * 2
     assert entries["mamba2_update_float32_k2_r1_racegate_us"].value == 1e3
     assert entries["mamba2_update_float32_k2_r2_slower_us"].value == 2e3
@@ -95,28 +117,38 @@ def test_a_peer_that_is_right_is_timed_beside_this_project() -> None:
 
 
 def test_a_peer_that_computes_something_else_is_not_timed() -> None:
-    entries, clock = compared(wrong(), slower())
+    entries, clock = compared(wrong(), peer("slower"))
     assert entries["mamba2_update_float32_k2_wrong_failed"].value == pytest.approx(1.0, rel=1e-4)
     assert not any("wrong" in name and name.endswith("_us") for name in entries)
     assert clock.launches == [1, 1] * 2
 
 
+@pytest.mark.parametrize("update", Update)
+@pytest.mark.parametrize("item_bytes", TOLERANCES)
+def test_the_kernels_here_are_right_with_states_of_either_size(
+    update: Update, item_bytes: int
+) -> None:
+    one = own_contender(triton_backend(), update)
+    sizes = msgspec.structs.replace(SMALL, rows=1, item_bytes=item_bytes)
+    assert relative_error(one, sizes, device=DEVICE) <= TOLERANCES[item_bytes]
+
+
 def test_launches_go_over_tables_until_the_cache_is_left() -> None:
     base = msgspec.structs.replace(SMALL, rows=2)
     comparison = Comparison(update=Update.MAMBA2, item_bytes=2, drafts=2)
-    sizes = comparison.sizes(base, rows=2, round_bytes=20_000)
-    assert sizes.item_bytes == 2 and sizes.tables > 4
+    sizes = comparison.sizes(base, rows=2, round_bytes=3_000)
+    assert sizes.item_bytes == 2 and sizes.tables == 3
     assert comparison.sizes(base, rows=2).tables == 1
-    _, clock = compared(round_bytes=20_000)
+    _, clock = compared(round_bytes=3_000)
     assert min(clock.launches) > 1
 
 
 def test_a_contender_serves_what_it_does() -> None:
-    single = peer("single", prepare=own()[0].prepare, drafts=0, item_bytes=(4,))
+    single = peer("single", drafts=0, item_bytes=(4,))
     none = msgspec.structs.replace(SMALL, drafts=0)
     assert single.serves(none) and not single.serves(SMALL)
     assert not single.serves(msgspec.structs.replace(none, item_bytes=2))
-    assert slower().serves(SMALL)
+    assert peer("slower").serves(SMALL)
 
 
 def install(folder: Path, name: str, init: str) -> None:
@@ -139,7 +171,7 @@ def test_peers_are_the_installed_ones(tmp_path: Path, monkeypatch: pytest.Monkey
             import heavy_peer.inner  # type: ignore[import-not-found]
 
             assert heavy_peer.inner.VALUE == 7
-        return (peer(f"heavy {release}", prepare=own()[0].prepare),)
+        return (peer(f"heavy {release}"),)
 
     def broken(release: str) -> tuple[Contender, ...]:
         import heavy_peer  # noqa: F401
@@ -188,7 +220,9 @@ def test_without_any_peer_the_command_says_how_to_get_them(
     assert "fla: x is not installed: pip install x" in result.stderr
 
 
-@pytest.mark.parametrize("options", [("--device", "virtual"), ("--device", "cuda", "--part", "all")])
+@pytest.mark.parametrize(
+    "options", [("--device", "virtual"), ("--device", "cuda", "--part", "all")]
+)
 def test_peers_are_for_a_gpu_and_no_part(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
@@ -204,7 +238,7 @@ def test_a_missing_peer_stands_among_the_figures() -> None:
         backend = triton_backend()
 
     missing = (MissingPeer(name="fla", reason="not installed"),)
-    first, *others = peer_jobs(Cuda(), [slower()], missing)  # type: ignore[arg-type]
+    first, *others = peer_jobs(Cuda(), [peer("slower")], missing)  # type: ignore[arg-type]
     (entry,) = first.measure()
     assert (entry.name, entry.detail) == ("fla_missing", "not installed")
     assert [job.name for job in others] == [comparison.name for comparison in comparisons()]
