@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from kernel_twins import DEVICE
 from racegate.bench.beside import (
     TOLERANCES,
-    Arena,
     Comparison,
+    PeerBench,
     compared_entries,
     comparisons,
     relative_error,
@@ -96,11 +96,11 @@ def wrong() -> Contender:
 
 def compared(*peers: Contender, round_bytes: int = 0) -> tuple[dict[str, Any], OnceClock]:
     clock = OnceClock()
-    arena = Arena(
+    where = PeerBench(
         clock=clock, turns=clock, device="cpu", copy_bytes=1 << 12, round_bytes=round_bytes
     )
     comparison = Comparison(update=Update.MAMBA2, item_bytes=4, drafts=2, rows=(1, 2))
-    entries = compared_entries(comparison, [peer("racegate"), *peers], arena, base=SMALL)
+    entries = compared_entries(comparison, [peer("racegate"), *peers], where, base=SMALL)
     return {entry.name: entry for entry in entries}, clock
 
 

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from racegate.bench.kernels import (
 from racegate.bench.peers import Contender, Update
 from racegate.bench.virtual import BenchEntry, entry_of
 from racegate_kernels.backend import EAGER
+from racegate_kernels.numerics import Array
 
 ROWS = (1, 8, 32, 128, 256)
 DRAFTS = (3, 0)
@@ -91,7 +92,7 @@ class GraphClock:
         ]
 
 
-def _capture(launches: Sequence[Launch]) -> tuple[Any, int, list[object]]:
+def _capture(launches: Sequence[Launch]) -> tuple[Array, int, list[object]]:
     """A graph, how many launches it holds, and what they wrote: memory that is given back while
     capturing would be written again by the next launch, and stay in the cache.
     """
@@ -138,7 +139,7 @@ def comparisons() -> list[Comparison]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arena:
+class PeerBench:
     """Where contenders are compared. clock: of single jobs; turns: of contenders in turn"""
 
     clock: Clock
@@ -149,7 +150,7 @@ class Arena:
 
 
 def compared_entries(
-    comparison: Comparison, contenders: Sequence[Contender], arena: Arena, *, base: UpdateSizes
+    comparison: Comparison, contenders: Sequence[Contender], bench: PeerBench, *, base: UpdateSizes
 ) -> list[BenchEntry]:
     """Figures of the contenders that do this update; the first of them is this project's.
 
@@ -157,7 +158,7 @@ def compared_entries(
     """
     sizes = comparison.sizes(base, rows=CHECKED_ROWS)
     able = [one for one in contenders if one.update is comparison.update and one.serves(sizes)]
-    errors = [relative_error(one, sizes, device=arena.device) for one in able]
+    errors = [relative_error(one, sizes, device=bench.device) for one in able]
     limit = TOLERANCES[comparison.item_bytes]
     entries = [
         entry_of(f"{comparison.name}_{one.name}_failed", error, "ratio", f"{_said(error)}, {limit}")
@@ -165,12 +166,12 @@ def compared_entries(
         if not error <= limit
     ]
     right = [(one, error) for one, error in zip(able, errors, strict=True) if error <= limit]
-    bandwidth = copy_gb_per_second(arena.clock, device=arena.device, size_bytes=arena.copy_bytes)
-    detail = f"copy of {arena.copy_bytes:,} bytes"
+    bandwidth = copy_gb_per_second(bench.clock, device=bench.device, size_bytes=bench.copy_bytes)
+    detail = f"copy of {bench.copy_bytes:,} bytes"
     entries.append(entry_of(f"{comparison.name}_copy_bandwidth", bandwidth, "GB/s", detail))
     for rows in comparison.rows:
-        batch = comparison.sizes(base, rows=rows, round_bytes=arena.round_bytes)
-        taken = _times(batch, comparison.update, [one for one, _ in right], arena)
+        batch = comparison.sizes(base, rows=rows, round_bytes=bench.round_bytes)
+        taken = _times(batch, comparison.update, [one for one, _ in right], bench)
         entries += _entries(comparison, batch, right, taken, bandwidth)
     return entries
 
@@ -194,18 +195,18 @@ def relative_error(one: Contender, sizes: UpdateSizes, *, device: str) -> float:
     )
 
 
-def _array(x: Any) -> np.ndarray:
+def _array(x: Array) -> np.ndarray:
     """On the host; floats as float32."""
     return (x.float() if x.is_floating_point() else x).cpu().numpy().copy()  # type: ignore[no-any-return]
 
 
 def _times(
-    sizes: UpdateSizes, update: Update, contenders: Sequence[Contender], arena: Arena
+    sizes: UpdateSizes, update: Update, contenders: Sequence[Contender], bench: PeerBench
 ) -> list[float]:
     """Milliseconds of a launch of each."""
-    inputs = INPUTS[update](sizes, device=arena.device)
+    inputs = INPUTS[update](sizes, device=bench.device)
     launches = [list(_launches(one, inputs)) for one in contenders]
-    return arena.turns.medians_ms(launches)
+    return bench.turns.medians_ms(launches)
 
 
 def _launches(one: Contender, inputs: UpdateInputs) -> Iterator[Launch]:

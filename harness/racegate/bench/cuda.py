@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from racegate.bench.beside import SIZES, Arena, GraphClock, compared_entries, comparisons
+from racegate.bench.beside import SIZES, GraphClock, PeerBench, compared_entries, comparisons
 from racegate.bench.engine import EngineBench
 from racegate.bench.kernels import DeviceClock, kernel_entries
 from racegate.bench.loads import LARGE, SMALL
@@ -65,7 +65,7 @@ def peer_jobs(
 ) -> list[BenchJob]:
     """The state updates beside the kernels of others; which peers are not there is a figure too."""
     own = [own_contender(cuda.backend, update) for update in Update]
-    arena = Arena(clock=DeviceClock(), turns=GraphClock())
+    bench = PeerBench(clock=DeviceClock(), turns=GraphClock())
     absent = [
         BenchEntry(name=f"{peer.name}{MISSING}", value=0.0, unit="none", detail=peer.reason)
         for peer in missing
@@ -73,7 +73,7 @@ def peer_jobs(
     jobs = [BenchJob(name="peers", measure=lambda: absent)]
     for comparison in comparisons():
         base = SIZES[comparison.update]
-        measure = partial(compared_entries, comparison, [*own, *contenders], arena, base=base)
+        measure = partial(compared_entries, comparison, [*own, *contenders], bench, base=base)
         jobs.append(BenchJob(name=comparison.name, measure=measure))
     return jobs
 

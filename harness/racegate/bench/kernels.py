@@ -15,6 +15,7 @@ import msgspec
 
 from racegate.bench.virtual import BenchEntry, entry_of
 from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
 
 SHARE_TARGET = 0.85
 SPEEDUP_TARGET = 1.3
@@ -133,13 +134,13 @@ class UpdateInputs:
     counts: row starts, accepted counts, computed counts, phase
     """
 
-    vectors: tuple[Any, ...]
-    parameters: tuple[Any, ...]
-    state: Any
-    tables: tuple[Any, ...]
-    counts: tuple[Any, ...]
+    vectors: tuple[Array, ...]
+    parameters: tuple[Array, ...]
+    state: Array
+    tables: tuple[Array, ...]
+    counts: tuple[Array, ...]
 
-    def arguments(self, table: int = 0) -> tuple[Any, ...]:
+    def arguments(self, table: int = 0) -> tuple[Array, ...]:
         """In the order of the kernels."""
         return (*self.vectors, *self.parameters, self.state, self.tables[table], *self.counts)
 
@@ -207,7 +208,7 @@ class _Drawn:
 
 
 def _update_inputs(
-    draw: _Drawn, sizes: UpdateSizes, vectors: tuple[Any, ...], parameters: tuple[Any, ...]
+    draw: _Drawn, sizes: UpdateSizes, vectors: tuple[Array, ...], parameters: tuple[Array, ...]
 ) -> UpdateInputs:
     """Every row decodes, in shuffled blocks of its own."""
     import torch

@@ -15,10 +15,10 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any
 
 from racegate.bench.kernels import UpdateInputs, UpdateSizes
 from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
 
 FLOAT32_BYTES = 4
 
@@ -38,8 +38,8 @@ class Prepared:
     states: [R, 1 + K, H, P, N] what a launch left behind
     """
 
-    launch: Callable[[int], tuple[Any, ...]]
-    states: Callable[[int], Any]
+    launch: Callable[[int], tuple[Array, ...]]
+    states: Callable[[int], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def own_contender(kernels: Backend, update: Update) -> Contender:
     return Contender(name="racegate", release="this", update=update, prepare=prepare)
 
 
-def _pool_states(inputs: UpdateInputs, table: int) -> Any:
+def _pool_states(inputs: UpdateInputs, table: int) -> Array:
     return inputs.state[inputs.tables[table].long()]
 
 
@@ -148,7 +148,7 @@ def _vllm(release: str) -> tuple[Contender, ...]:
     )
 
 
-def _mamba2_arguments(inputs: UpdateInputs) -> tuple[Any, ...]:
+def _mamba2_arguments(inputs: UpdateInputs) -> tuple[Array, ...]:
     """x, dt, A, B, C, D and dt's bias as mamba-ssm's signature has them: scalars of a head are
     vectors of stride 0.
     """
@@ -167,13 +167,13 @@ def _mamba2_arguments(inputs: UpdateInputs) -> tuple[Any, ...]:
     )
 
 
-def _vllm_mamba2(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
+def _vllm_mamba2(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared:
     *arguments, bias = _mamba2_arguments(inputs)
     starts, accepted = inputs.counts[:2]
     drafted = inputs.tables[0].shape[1] > 1
     windows = {"num_accepted_tokens": accepted, "cu_seqlens": starts} if drafted else {}
 
-    def launch(table: int) -> tuple[Any, ...]:
+    def launch(table: int) -> tuple[Array, ...]:
         out = arguments[0].new_empty(arguments[0].shape)
         update(
             inputs.state,
@@ -189,13 +189,13 @@ def _vllm_mamba2(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
     return Prepared(launch=launch, states=partial(_pool_states, inputs))
 
 
-def _vllm_gated_delta(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
+def _vllm_gated_delta(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared:
     q, k, v, b, g = inputs.vectors
     dt_bias, a_log = inputs.parameters
     starts, accepted = inputs.counts[:2]
     drafted = inputs.tables[0].shape[1] > 1
 
-    def launch(table: int) -> tuple[Any, ...]:
+    def launch(table: int) -> tuple[Array, ...]:
         blocks = inputs.tables[table]
         out, _ = update(
             A_log=a_log,
@@ -217,14 +217,14 @@ def _vllm_gated_delta(update: Callable[..., Any], inputs: UpdateInputs) -> Prepa
     return Prepared(launch=launch, states=partial(_pool_states, inputs))
 
 
-def _vllm_packed(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
+def _vllm_packed(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared:
     import torch
 
     q, k, v, b, g = inputs.vectors
     dt_bias, a_log = inputs.parameters
     mixed = torch.cat([part.flatten(1) for part in (q, k, v)], dim=1)
 
-    def launch(table: int) -> tuple[Any, ...]:
+    def launch(table: int) -> tuple[Array, ...]:
         out = v.new_empty(len(v), 1, *v.shape[1:])
         update(
             mixed,
@@ -258,13 +258,13 @@ def _fla(release: str) -> tuple[Contender, ...]:
     )
 
 
-def _fla_gated_delta(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
+def _fla_gated_delta(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared:
     q, k, v, b, g = (vector[:, None] for vector in inputs.vectors)
     dt_bias, a_log = inputs.parameters
     before = [inputs.state[table[:, 0].long()] for table in inputs.tables]
-    after: dict[int, Any] = {}
+    after: dict[int, Array] = {}
 
-    def launch(table: int) -> tuple[Any, ...]:
+    def launch(table: int) -> tuple[Array, ...]:
         out, after[table] = update(
             q,
             k,
@@ -300,10 +300,10 @@ def _mamba_ssm(release: str) -> tuple[Contender, ...]:
     )
 
 
-def _mamba_ssm_mamba2(update: Callable[..., Any], inputs: UpdateInputs) -> Prepared:
+def _mamba_ssm_mamba2(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared:
     *arguments, bias = _mamba2_arguments(inputs)
 
-    def launch(table: int) -> tuple[Any, ...]:
+    def launch(table: int) -> tuple[Array, ...]:
         blocks = inputs.tables[table][:, 0]
         named = {"dt_bias": bias, "dt_softplus": True, "state_batch_indices": blocks}
         return (update(inputs.state, *arguments, **named),)
