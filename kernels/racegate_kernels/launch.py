@@ -12,9 +12,14 @@ from racegate_kernels.numerics import Array
 
 # Elements of a block a program holds at once: 32 registers per thread at 4 warps.
 BLOCK_ELEMENTS = 4096
-# Of a state: 32 registers per thread. Many small programs hide each other's waits better
-# than fewer that keep more (reports/gpu).
-TILE_ELEMENTS, TILE_WARPS = 1024, 1
+# Of a state, for one warp. Many small programs hide each other's waits better than fewer that keep
+# more (reports/gpu); of short numbers a program needs more to have as many bytes on their way.
+TILE_BYTES, TILE_WARPS = 4096, 1
+# Most registers of a thread for a tile of that size: with several columns, with one, and of short
+# numbers. The compiler would take more, and then fewer programs wait for memory side by side.
+TILE_REGISTERS, SINGLE_REGISTERS, SHORT_REGISTERS = 112, 96, 128
+# Programs of so few rows are all there at once: what counts is how soon each is done.
+SHORT_TILE_ROWS_MIN = 4
 
 
 def is_exact_tensor(x: Array) -> bool:
@@ -65,15 +70,39 @@ def assert_row_major(*tensors: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StateTile:
-    """What a program of a state update holds in registers: rows of P, the whole of N."""
+    """What a program of a state update holds in registers: rows of P, the whole of N.
+
+    eviction: what becomes of a cached state that was read
+    registers: most of a thread; None: as many as the compiler wants
+    """
 
     block_p: int
     block_n: int
     warps: int
+    eviction: str
+    registers: int | None
 
 
-def state_tile(head_size: int, state_size: int) -> StateTile:
-    """The tile of a head's state [P, N] that one program updates."""
+def state_tile(state: Array, table: Array) -> StateTile:
+    """The tile of a head's state that one program updates.
+
+    state: [B, H, P, N]; table: [R, 1 + K]
+    The tile of float32 depends on the model alone. That of shorter numbers has two sizes, so a
+    batch may compile the second.
+    """
+    head_size, state_size, item_bytes = *state.shape[2:], state.element_size()
+    is_short, is_single = item_bytes < 4, table.shape[1] == 1
+    is_early = is_short and len(table) < SHORT_TILE_ROWS_MIN
+    elements = TILE_BYTES // (item_bytes if is_short and not is_early else 4)
     block_n = power_of_two(state_size)
-    block_p = block_of(head_size, most=max(1, TILE_ELEMENTS // block_n))
-    return StateTile(block_p, block_n, TILE_WARPS)
+    block_p = block_of(head_size, most=max(1, elements // block_n))
+    registers = SINGLE_REGISTERS if is_single else TILE_REGISTERS
+    is_bounded = block_p * block_n <= elements and not is_early
+    return StateTile(
+        block_p=block_p,
+        block_n=block_n,
+        warps=TILE_WARPS,
+        # With one column a state is written where it was read: it is wanted until then.
+        eviction="" if is_single else "evict_first",
+        registers=(SHORT_REGISTERS if is_short else registers) if is_bounded else None,
+    )

@@ -14,6 +14,7 @@ from racegate_kernels.launch import (
     cdiv,
     is_exact_tensor,
     output_of,
+    power_of_two,
     state_tile,
 )
 from racegate_kernels.numerics import (
@@ -27,9 +28,9 @@ from racegate_kernels.numerics import (
 )
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
-    column_block,
     first_behind,
     kept_block,
+    live_block,
     live_state,
     load_live_state,
     row_span,
@@ -121,7 +122,7 @@ def mamba2_update_triton(
     tokens, heads, head_size = x.shape
     state_size = b.shape[1]
     y = output_of(x, x.shape, rows=len(state_table))
-    tile = state_tile(head_size, state_size)
+    tile = state_tile(state, state_table)
     _mamba2_update_kernel[(cdiv(head_size, tile.block_p), heads, len(state_table))](
         x,
         b,
@@ -151,7 +152,10 @@ def mamba2_update_triton(
         STATE_SIZE=state_size,
         BLOCK_P=tile.block_p,
         BLOCK_N=tile.block_n,
+        BLOCK_COLUMNS=power_of_two(state_table.shape[1]),
+        EVICTION=tile.eviction,
         num_warps=tile.warps,
+        maxnreg=tile.registers,
         EXACT=is_exact_tensor(x),
     )
     return y
@@ -187,6 +191,8 @@ def _mamba2_update_kernel(
     STATE_SIZE: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+    EVICTION: tl.constexpr,
     EXACT: tl.constexpr,
 ):
     """One program per (tile of P, head, row): programs that start together work on neighbouring
@@ -203,16 +209,18 @@ def _mamba2_update_kernel(
     p_tile = p_state + (i_head * HEAD_SIZE + o_p)[:, None] * STATE_SIZE + o_n[None, :]
     p_table_row = p_state_table + i_row.to(tl.int64) * stride_table
     i_t, end = row_span(p_query_start, i_row, tokens)
+    i_live = live_block(p_table_row, p_accepted + i_row, columns, blocks, BLOCK_COLUMNS)
+    computed = tl.load(p_computed + i_row)
     m_decode = tl.load(p_is_decode + i_row) != 0
     dt_bias = widen(tl.load(p_dt_bias + i_head), EXACT)
     a_log = widen(tl.load(p_a_log + i_head), EXACT)
     skip = widen(tl.load(p_skip + i_head), EXACT)
+    i_zero = first_behind(i_row, tl.num_programs(2), end, tokens)
+    while i_zero < tokens:
+        p_y_token = p_y + (i_zero.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
+        tl.store(p_y_token + o_p, 0, mask=m_p)
+        i_zero += 1
 
-    i_live = column_block(p_table_row, tl.load(p_accepted + i_row) - 1, columns, blocks)
-    computed = tl.load(p_computed + i_row)
-    b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EXACT)
-    # The live column may be among those written: every warp has read before any warp writes.
-    tl.debug_barrier()
     p_inputs = (
         p_x + i_head * stride_x_h + o_p,
         p_b + o_n,
@@ -223,6 +231,9 @@ def _mamba2_update_kernel(
     masks = (m_p, m_n)
     i_first = i_t
     b_x, b_b, b_c, dt = _token_inputs(p_inputs, strides, masks, i_t, end, EXACT)
+    b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EVICTION, EXACT)
+    # The live column may be among those written: every warp has read before any warp writes.
+    tl.debug_barrier()
     i_block = kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks)
     while i_t < end:
         # The next token's, before this one's stores: behind them they would wait for nothing else.
@@ -237,11 +248,6 @@ def _mamba2_update_kernel(
         tl.store(p_tile + i_block * stride_state, b_state, mask=m_store)
         b_x, b_b, b_c, dt = inputs
         i_block = i_next
-        i_t += 1
-    i_t = first_behind(i_row, tl.num_programs(2), end, tokens)
-    while i_t < tokens:
-        p_y_token = p_y + (i_t.to(tl.int64) * tl.num_programs(1) + i_head) * HEAD_SIZE
-        tl.store(p_y_token + o_p, 0, mask=m_p)
         i_t += 1
 
 

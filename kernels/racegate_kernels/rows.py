@@ -130,6 +130,17 @@ def column_block(p_table_row, i_column, columns, blocks):
 
 
 @triton.jit
+def live_block(p_table_row, p_accepted, columns, blocks, BLOCK_COLUMNS: tl.constexpr):
+    """The block in column accepted - 1. The whole row of the table is read, because one column of
+    it would have to wait for the count.
+    """
+    o_c = tl.arange(0, BLOCK_COLUMNS)
+    b_row = tl.load(p_table_row + o_c, mask=o_c < columns, other=0)
+    i_block = tl.sum(tl.where(o_c == tl.load(p_accepted) - 1, b_row, 0), 0)
+    return tl.where((i_block > 0) & (i_block < blocks), i_block, 0).to(tl.int64)
+
+
+@triton.jit
 def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
     """Where the state after a token is kept: a decode row keeps each in a column of its own, a
     prefill row its last one in column 0; 0 for the others.
@@ -140,9 +151,12 @@ def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
 
 
 @triton.jit
-def load_live_state(p_tile, m_tile, i_block, stride_block, computed, EXACT: tl.constexpr):
+def load_live_state(
+    p_tile, m_tile, i_block, stride_block, computed, EVICTION: tl.constexpr, EXACT: tl.constexpr
+):
     """The tile a row starts from: poison without a block, zeros where nothing is computed."""
     m_load = tl.where(i_block > 0, m_tile, False)
-    b_state = tl.load(p_tile + i_block * stride_block, mask=m_load, other=0)
+    p_load = p_tile + i_block * stride_block
+    b_state = tl.load(p_load, mask=m_load, other=0, eviction_policy=EVICTION)
     b_state = poisoned(widen(b_state, EXACT), i_block > 0, EXACT)
     return tl.where(tl.where(computed > 0, m_tile, False), b_state, 0)

@@ -68,6 +68,22 @@ def test_tests_of_a_gpu_are_counted_by_function(folder: Path) -> None:
     assert "| fill |" not in page
 
 
+def test_kernels_of_others_stand_beside_those_here_by_rows_of_the_batch(folder: Path) -> None:
+    name = "mamba2_update_float32_k3_r32"
+    entries = [
+        {"name": f"{name}_racegate_share", "value": 0.9, "unit": "ratio", "detail": "of it"},
+        {"name": f"{name}_vllm_over_own", "value": 1.2, "unit": "ratio", "detail": "vllm 0.32: x"},
+        {"name": "fla_missing", "value": 0.0, "unit": "none", "detail": "not installed"},
+    ]
+    content = {"environment": {"gpu": "one"}, "results": entries}
+    (folder / "peers.json").write_bytes(msgspec.json.encode(content))
+    page = render_gpu(load_folder(folder))
+    assert "| rows of the batch | | 32 |" in page
+    assert "| mamba2_update_float32_k3 | share | 0.900 |" in page
+    assert "| mamba2_update_float32_k3 | time of vllm (vllm 0.32) | 1.200 |" in page
+    assert "* fla_missing: not installed" in page
+
+
 def test_one_run_that_hung_is_a_limit_missed(folder: Path) -> None:
     change(folder / "soak.json", '"hung": []', '"hung": ["two-row-cycle"]')
     (hung,) = [t for t in targets(load_folder(folder)) if t.name.startswith("of them hung")]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 import msgspec
 
+from racegate.bench.beside import SIZES, GraphClock, PeerBench, compared_entries, comparisons
 from racegate.bench.engine import EngineBench
 from racegate.bench.kernels import DeviceClock, kernel_entries
 from racegate.bench.loads import LARGE, SMALL
 from racegate.bench.overhead import TorchTimer, held_entries, latch_entries, recording_entries
+from racegate.bench.peers import Contender, MissingPeer, Update, own_contender
 from racegate.bench.profiler import TorchTracer
 from racegate.bench.virtual import BenchEntry
 from racegate.check.expected import CheckError
@@ -21,6 +23,7 @@ from racegate.device.cuda.driver import CudaDriver
 from racegate.device.protocol import DeadlockError
 
 FAILED = "_failed"
+MISSING = "_missing"
 RECORDING_BATCH = 64
 
 
@@ -54,6 +57,24 @@ def cuda_jobs(cuda: CudaDriver, *, part: BenchPart, seconds: float) -> list[Benc
         jobs += _overhead_jobs(cuda, bench, seconds)
     if part in (BenchPart.ENGINE, BenchPart.ALL):
         jobs += _engine_jobs(bench)
+    return jobs
+
+
+def peer_jobs(
+    cuda: CudaDriver, contenders: Sequence[Contender], missing: Iterable[MissingPeer]
+) -> list[BenchJob]:
+    """The state updates beside the kernels of others; which peers are not there is a figure too."""
+    own = [own_contender(cuda.backend, update) for update in Update]
+    bench = PeerBench(clock=DeviceClock(), turns=GraphClock())
+    absent = [
+        BenchEntry(name=f"{peer.name}{MISSING}", value=0.0, unit="none", detail=peer.reason)
+        for peer in missing
+    ]
+    jobs = [BenchJob(name="peers", measure=lambda: absent)]
+    for comparison in comparisons():
+        base = SIZES[comparison.update]
+        measure = partial(compared_entries, comparison, [*own, *contenders], bench, base=base)
+        jobs.append(BenchJob(name=comparison.name, measure=measure))
     return jobs
 
 

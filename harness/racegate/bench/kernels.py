@@ -8,12 +8,14 @@ sizes, not from the kernel.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
 from racegate.bench.virtual import BenchEntry, entry_of
 from racegate_kernels.backend import Backend
+from racegate_kernels.numerics import Array
 
 SHARE_TARGET = 0.85
 SPEEDUP_TARGET = 1.3
@@ -38,18 +40,24 @@ class DeviceClock:
 
 
 class UpdateSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """A state update of a batch of decode rows, each with all its drafts."""
+    """A state update of a batch of decode rows, each with all its drafts.
+
+    item_bytes: of a number, in states and vectors: 4 float32, 2 bfloat16
+    tables: tables over blocks of their own, so that launches in turn do not meet in the cache
+    """
 
     rows: int
     drafts: int
     heads: int
     head_size: int
     state_size: int
+    item_bytes: int = 4
+    tables: int = 1
 
     @property
     def state_bytes(self) -> int:
-        """One state of one row, float32."""
-        return 4 * self.heads * self.head_size * self.state_size
+        """One state of one row."""
+        return self.item_bytes * self.heads * self.head_size * self.state_size
 
     @property
     def states_moved_bytes(self) -> int:
@@ -57,9 +65,9 @@ class UpdateSizes(msgspec.Struct, frozen=True, kw_only=True):
         return self.rows * (2 + self.drafts) * self.state_bytes
 
     def vectors_moved_bytes(self, per_head: int, per_token: int) -> int:
-        """The tokens' vectors, float32, of so many numbers per head and for all heads together."""
+        """The tokens' vectors, of so many numbers per head and for all heads together."""
         tokens = self.rows * (1 + self.drafts)
-        return 4 * tokens * (self.heads * per_head + per_token)
+        return self.item_bytes * tokens * (self.heads * per_head + per_token)
 
 
 def mamba2_bytes(sizes: UpdateSizes) -> int:
@@ -118,79 +126,105 @@ def copy_gb_per_second(clock: Clock, *, device: str, size_bytes: int) -> float:
     return 2 * size_bytes / clock.median_ms(lambda: target.copy_(source)) / 1e6
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateInputs:
+    """Arguments of a state update, on the device.
+
+    vectors: of the tokens; parameters: of the heads; tables: one or more of [R, 1 + K] int32
+    counts: row starts, accepted counts, computed counts, phase
+    """
+
+    vectors: tuple[Array, ...]
+    parameters: tuple[Array, ...]
+    state: Array
+    tables: tuple[Array, ...]
+    counts: tuple[Array, ...]
+
+    def arguments(self, table: int = 0) -> tuple[Array, ...]:
+        """In the order of the kernels."""
+        return (*self.vectors, *self.parameters, self.state, self.tables[table], *self.counts)
+
+
 def mamba2_job(kernels: Backend, sizes: UpdateSizes, *, device: str) -> Callable[[], object]:
     """A launch of the Mamba2 update on random numbers."""
-    draw = _Drawn(device)
-    tokens, heads = sizes.rows * (1 + sizes.drafts), sizes.heads
-    inputs = (
-        draw(tokens, heads, sizes.head_size),
-        draw(tokens, sizes.state_size),
-        draw(tokens, sizes.state_size),
-        draw(tokens, heads),
-        draw(heads),
-        draw(heads),
-        draw(heads),
-    )
-    rows = _row_inputs(draw, sizes)
-    return lambda: kernels.mamba2_update(*inputs, *rows)
+    inputs = mamba2_inputs(sizes, device=device).arguments()
+    return lambda: kernels.mamba2_update(*inputs)
 
 
 def gated_delta_job(kernels: Backend, sizes: UpdateSizes, *, device: str) -> Callable[[], object]:
     """A launch of the gated delta update on random numbers."""
-    draw = _Drawn(device)
+    inputs = gated_delta_inputs(sizes, device=device).arguments()
+    return lambda: kernels.gated_delta_update(*inputs)
+
+
+def mamba2_inputs(sizes: UpdateSizes, *, device: str) -> UpdateInputs:
+    """Random numbers: x, B, C and dt of the tokens; bias of dt, A and skip of the heads."""
+    draw = _Drawn(device, item_bytes=sizes.item_bytes)
     tokens, heads = sizes.rows * (1 + sizes.drafts), sizes.heads
-    inputs = (
+    vectors = (
+        draw(tokens, heads, sizes.head_size),
+        draw(tokens, sizes.state_size),
+        draw(tokens, sizes.state_size),
+        draw(tokens, heads),
+    )
+    return _update_inputs(draw, sizes, vectors, (draw(heads), draw(heads), draw(heads)))
+
+
+def gated_delta_inputs(sizes: UpdateSizes, *, device: str) -> UpdateInputs:
+    """Random numbers: q, k, v, b and g of the tokens; bias of g and A of the heads."""
+    draw = _Drawn(device, item_bytes=sizes.item_bytes)
+    tokens, heads = sizes.rows * (1 + sizes.drafts), sizes.heads
+    vectors = (
         draw(tokens, heads, sizes.state_size),
         draw(tokens, heads, sizes.state_size),
         draw(tokens, heads, sizes.head_size),
         draw(tokens, heads),
         draw(tokens, heads),
-        draw(heads),
-        draw(heads),
     )
-    rows = _row_inputs(draw, sizes)
-    return lambda: kernels.gated_delta_update(*inputs, *rows)
+    return _update_inputs(draw, sizes, vectors, (draw(heads), draw(heads)))
 
 
 class _Drawn:
     """Random numbers on a device, the same in every run."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, *, item_bytes: int = 4) -> None:
         import torch
 
         self.device = device
-        self._generator = torch.Generator(device=device).manual_seed(1)
+        self._dtype = {4: torch.float32, 2: torch.bfloat16}[item_bytes]
+        self.generator = torch.Generator(device=device).manual_seed(1)
 
     def __call__(self, *shape: int) -> Any:
         import torch
 
-        return torch.randn(*shape, device=self.device, generator=self._generator)
+        drawn = torch.empty(*shape, dtype=self._dtype, device=self.device)
+        return drawn.normal_(generator=self.generator)
 
     def below(self, most: int, *shape: int) -> Any:
         import torch
 
-        drawn = torch.randint(most, shape, device=self.device, generator=self._generator)
+        drawn = torch.randint(most, shape, device=self.device, generator=self.generator)
         return drawn.to(torch.int32)
 
 
-def _row_inputs(draw: _Drawn, sizes: UpdateSizes) -> tuple[Any, ...]:
-    """State pool, table, row starts, accepted counts, computed counts, phase: every row decodes, in
-    shuffled blocks of its own.
-    """
+def _update_inputs(
+    draw: _Drawn, sizes: UpdateSizes, vectors: tuple[Array, ...], parameters: tuple[Array, ...]
+) -> UpdateInputs:
+    """Every row decodes, in shuffled blocks of its own."""
     import torch
 
     width, rows, device = 1 + sizes.drafts, sizes.rows, draw.device
-    state = draw(1 + rows * width, sizes.heads, sizes.head_size, sizes.state_size)
-    order = draw(rows * width).argsort().to(torch.int32)
+    blocks = sizes.tables * rows * width
+    order = torch.randperm(blocks, device=device, generator=draw.generator).to(torch.int32)
     ones = torch.ones(rows, dtype=torch.int32, device=device)
     starts = torch.arange(0, rows * width + 1, width, dtype=torch.int32, device=device)
-    return (
-        state,
-        (1 + order).reshape(rows, width).contiguous(),
-        starts,
-        1 + draw.below(width, rows),
-        100 * ones,
-        ones,
+    return UpdateInputs(
+        vectors=vectors,
+        parameters=parameters,
+        state=draw(1 + blocks, sizes.heads, sizes.head_size, sizes.state_size),
+        # Each in memory of its own: Triton compiles again for what begins at another alignment.
+        tables=tuple(table.clone() for table in (1 + order).reshape(-1, rows, width)),
+        counts=(starts, 1 + draw.below(width, rows), 100 * ones, ones),
     )
 
 

@@ -1,12 +1,13 @@
 """The page of what was measured on a GPU: a folder's JSON files, read and put beside their limits.
 
 Files of the folder, outputs of commands: `bench*.json`, `replay.json` (of several witnesses),
-`soak*.json`, `ab_*.json` and, if there is one, `tests.json` (the tests' `--gpu-report`). Kept by
-hand: `tuning.json`, what else was tried for a kernel.
+`soak*.json`, `ab_*.json` and, if there are any, `peers.json` (`bench --peers`) and `tests.json`
+(the tests' `--gpu-report`). Kept by hand: `tuning.json`, what else was tried for a kernel.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from racegate.scenario.outside.reading import ReadError, read_json
 PAGE = "README.md"
 BATCHES = (8, 64, 256)
 FIGURES_BYTES_MAX = 1 << 26
+PEER_FIGURE = re.compile(r"(.+_k\d+)_r(\d+)_(.+?)_(share|over_own)")
 
 T = TypeVar("T")
 
@@ -89,11 +91,13 @@ class TestCounts(msgspec.Struct, frozen=True, kw_only=True):
 class GpuFolder:
     """What the files hold.
 
-    figures: of all benchmarks, by name; tests: by test function, outcome to how often
+    figures: of all benchmarks, by name; peers: beside kernels of others
+    tests: by test function, outcome to how often
     environments: by file
     """
 
     figures: Mapping[str, BenchEntry]
+    peers: Sequence[BenchEntry]
     replays: Sequence[ReplayOfFile]
     soaks: Sequence[SoakResult]
     comparisons: Sequence[AbReport]
@@ -115,9 +119,12 @@ def load_folder(folder: Path) -> GpuFolder:
     comparisons = _read_all(folder, "ab_*.json", AbReport)
     replays = _read_all(folder, "replay.json", ReplaysObject)
     tuning = _read_all(folder, "tuning.json", Tuning)
+    peers = [path for path in (folder / "peers.json",) if path.exists()]
+    beside = {path: _read(path, BenchResult) for path in peers}
     compared = {path.name: _sorted(ab.environments[0]) for path, ab in comparisons.items()}
     return GpuFolder(
         figures=_figures([entry for bench in benches.values() for entry in bench.results]),
+        peers=[entry for bench in beside.values() for entry in bench.results],
         replays=next(iter(replays.values())).replays,
         soaks=list(soaks.values()),
         comparisons=list(comparisons.values()),
@@ -125,6 +132,7 @@ def load_folder(folder: Path) -> GpuFolder:
         tests=_tests(folder / "tests.json"),
         environments={
             **_environments(benches),
+            **_environments(beside),
             **_environments(soaks),
             **compared,
             **_environments(replays),
@@ -269,6 +277,20 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 1_000 or value == int(value) else f"{value:.3g}"
 
 
+def peer_rows(peers: Iterable[BenchEntry]) -> dict[tuple[str, str], dict[int, float]]:
+    """Of each comparison, by rows of the batch: the share of the copy bandwidth, and by peer and
+    release its time over that of this project.
+    """
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for entry in peers:
+        if match := PEER_FIGURE.fullmatch(entry.name):
+            comparison, rows, contender, figure = match.groups()
+            release = entry.detail.partition(":")[0]
+            said = "share" if figure == "share" else f"time of {contender} ({release})"
+            found.setdefault((comparison, said), {})[int(rows)] = entry.value
+    return found
+
+
 def render_gpu(folder: GpuFolder) -> str:
     """The page."""
     shares: dict[str, dict[str, dict[tuple[int, int], float]]] = {}
@@ -279,6 +301,7 @@ def render_gpu(folder: GpuFolder) -> str:
         "gpu.md.j2",
         folder=folder,
         shares=shares,
+        peers=peer_rows(folder.peers),
         targets=targets(folder),
         batches=BATCHES,
         short=_short,

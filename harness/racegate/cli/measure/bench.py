@@ -8,7 +8,8 @@ import msgspec
 import typer
 from rich.table import Table
 
-from racegate.bench.cuda import BenchPart, cuda_jobs, has_failed, run_job
+from racegate.bench.cuda import BenchJob, BenchPart, cuda_jobs, has_failed, peer_jobs, run_job
+from racegate.bench.peers import find_peers
 from racegate.bench.virtual import BenchEntry, BenchResult, run_bench
 from racegate.cli.options import (
     DeviceKind,
@@ -31,14 +32,22 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Time for each measurement.")] = 3.0,
     device: DeviceOption = DeviceKind.VIRTUAL,
     part: Annotated[BenchPart, typer.Option(help="On CUDA: what to measure.")] = BenchPart.ALL,
+    peers: Annotated[
+        bool | None,
+        typer.Option("--peers", help="On CUDA: state updates beside released kernels of others."),
+    ] = None,
     json: JsonOption = None,
 ) -> None:
     """Measure schedules per second on one core, split into engine, recording and oracles; on CUDA
     the kernels beside the copy bandwidth of the card, the engine at depth 1 and 2, and what
     recording and holding cost there.
     """
+    if device is not DeviceKind.CUDA and peers:
+        fail("--peers compares kernels on a GPU: add --device cuda")
+    if peers and part is not BenchPart.ALL:
+        fail("--peers is a measurement of its own: leave out --part")
     if device is DeviceKind.CUDA:
-        result = _bench_cuda(part, seconds)
+        result = _bench_cuda(_peer_jobs() if peers else _own_jobs(part, seconds))
     elif part is not BenchPart.ALL:
         fail("--part says what to measure on a GPU: add --device cuda")
     else:
@@ -53,9 +62,21 @@ def bench(
     raise typer.Exit(3 if has_failed(result.results) else 0)
 
 
-def _bench_cuda(part: BenchPart, seconds: float) -> BenchResult:
+def _own_jobs(part: BenchPart, seconds: float) -> list[BenchJob]:
+    return cuda_jobs(open_cuda(), part=part, seconds=seconds)
+
+
+def _peer_jobs() -> list[BenchJob]:
+    """Ends the command where no peer is installed."""
+    cuda, (contenders, missing) = open_cuda(), find_peers()
+    if not contenders:
+        reasons = "\n".join(f"  {peer.name}: {peer.reason}" for peer in missing)
+        fail(f"no kernels of others to compare with\n{reasons}")
+    return peer_jobs(cuda, contenders, missing)
+
+
+def _bench_cuda(jobs: list[BenchJob]) -> BenchResult:
     """Job by job; every figure is on standard error as soon as it is known."""
-    jobs = cuda_jobs(open_cuda(), part=part, seconds=seconds)
     entries: list[BenchEntry] = []
     progress = progress_bar()
     # A thread that draws would take its time from the steps that are measured.
