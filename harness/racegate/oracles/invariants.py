@@ -8,7 +8,7 @@ oracle, I-60 to I-64 the ordering oracle. I-68, over a whole run, is in counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -101,9 +101,9 @@ def _i07(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """A block has as many holders as tables name it; only published blocks have several, and only
-    align publishes; held is not free.
+    align and all publish; held is not free.
     """
-    is_align = scenario.engine.cache_mode is CacheMode.ALIGN
+    publishes = scenario.engine.cache_mode.publishes
     for pool in ("blocks", "state_blocks"):
         count: dict[int, int] = {}
         for c in seen.detail["counters"].values():
@@ -115,7 +115,7 @@ def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
                 yield None, f"{pool} {block}: {state.holders(block)} holders, in {holders} tables"
             if holders > 1 and not state.is_published(block):
                 yield None, f"{pool} {block} is in {holders} tables and not published"
-            if holders and state.is_published(block) and not is_align:
+            if holders and state.is_published(block) and not publishes:
                 yield None, f"{pool} {block} is published, cache mode {scenario.engine.cache_mode}"
             if holders and state.is_free(block):
                 yield None, f"{pool} {block} is held and free"
@@ -129,6 +129,19 @@ def _i11(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
         have = len(seen.values["block_table"][name]) * engine.block_size
         if have < min(most, engine.model_len_max):
             yield name, f"{have} cache entries for {most} tokens"
+
+
+def _i43(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Cache mode all: state columns for every full block of computed + scheduled, and for the
+    running states behind them.
+    """
+    engine = scenario.engine
+    for name, tokens, _ in seen.values["plan"]:
+        end = seen.detail["computed"][name] + tokens
+        least = end // engine.state_interval + 1 + engine.draft_len_max
+        have = len(seen.values["state_table"][name])
+        if engine.cache_mode is CacheMode.ALL and have < least:
+            yield name, f"{have} state columns for {end} tokens"
 
 
 def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
@@ -254,6 +267,35 @@ def _i38(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"state window {window}"
 
 
+def _i41(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Cache mode all: no state is written to a block that is full when the step begins."""
+    for row, name, table in _kept_tables(seen):
+        full = table[: int(seen.values["computed"][row]) // scenario.engine.state_interval]
+        written = set(seen.detail["windows"][row].tolist()) & set(full) - {0}
+        if written:
+            yield name, f"full state blocks {sorted(written)} are written"
+
+
+def _i42(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """Cache mode all: a row starts from the last full block if it begins on a boundary, else from a
+    running column behind it.
+    """
+    interval = scenario.engine.state_interval
+    for row, name, table in _kept_tables(seen):
+        computed = int(seen.values["computed"][row])
+        full = computed // interval
+        columns = table[full - 1 : full] if computed % interval == 0 else table[full:]
+        if computed > 0 and int(seen.detail["live"][row]) not in columns:
+            yield name, f"starts from state block {seen.detail['live'][row]} at {computed} tokens"
+
+
+def _kept_tables(seen: Observation) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+    """Row, request and state table of each row; nothing in other cache modes."""
+    names, tables = seen.detail["rows"], seen.detail.get("state_tables", ())
+    for row, table in enumerate(tables):
+        yield row, names[row], table
+
+
 def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """Three-dimensional positions of a decode row: all the same, and as far behind its positions as
     its images are shorter than their tokens are many.
@@ -328,6 +370,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-05": _i05,
         "I-10": _i10,
         "I-11": _i11,
+        "I-43": _i43,
         "I-65": _i65,
     },
     Boundary.PREPARED: {
@@ -347,6 +390,8 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-36": _i36,
         "I-38": _i38,
         "I-40": _i40,
+        "I-41": _i41,
+        "I-42": _i42,
     },
     Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {
