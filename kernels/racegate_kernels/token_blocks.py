@@ -111,12 +111,14 @@ def _token_blocks_kernel(
     m_full = b_reached % INTERVAL == 0
     b_running = (start + length) // INTERVAL + tl.where(m_decode, o_place, 0)
     b_column = tl.where(m_full, b_reached // INTERVAL - 1, b_running)
-    m_kept = (o_place < length) & (m_decode | m_full | (o_place == length - 1))
+    m_kept = m_full | (o_place == length - 1)
+    m_kept = (o_place < length) & tl.where(m_decode, o_place >= 0, m_kept)
     live = tl.where(m_start, start // INTERVAL, anchor + tl.load(p_accepted + i_row)) - 1
     m_live = (start > 0) & (m_start | (anchor >= 0))
     m_last = o_place == WIDTH - 1
     b_column = tl.where(m_last, live, b_column)
-    m_named = tl.where(m_last, m_live, m_kept) & (b_column >= 0) & (b_column < columns)
+    m_named = tl.where(m_last, False, m_kept) | tl.where(m_live, m_last, False)
+    m_named = m_named & (b_column >= 0) & (b_column < columns)
     p_table_row = p_state_table + i_row * stride_state_table
     b_block = tl.load(p_table_row + b_column, mask=m_named, other=0)
     p_window_row = p_window_table + i_row * stride_window_table
