@@ -39,7 +39,7 @@ class LiveRowCounts:
         self._stream = setup.compute
         self._event = device.event("accepted_counts")
         self._live_cpu = device.host_buffer("accepted_counts_cpu", (setup.sizes.rows,), np.int32)
-        self._has_columns = setup.scenario.engine.cache_mode.has_columns
+        self._has_columns = setup.scenario.engine.cache_mode.splits_chunks
 
     @property
     def row_tables(self) -> tuple[HostBuffer, ...]:
@@ -158,7 +158,7 @@ def _device_only(kind: type[DeviceCounts]) -> EngineParts:
     """Where the device keeps the counts to itself; elsewhere the correct path."""
 
     def path(cache_mode: CacheMode) -> CountPathMaker:
-        return PrivateCounts if cache_mode.has_columns else kind
+        return PrivateCounts if cache_mode.splits_chunks else kind
 
     return EngineParts(rows=RowParts(count_path=path))
 
