@@ -8,13 +8,14 @@ oracle, I-60 to I-64 the ordering oracle. I-68, over a whole run, is in counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.oracles.every_block import Complaint, i41, i42, i43
+from racegate.scenario.spec import Scenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Complaint = tuple[str | None, str]  # (request, what is wrong)
 Predicate = Callable[[Observation, Scenario], Iterable[Complaint]]
 
 
@@ -129,19 +129,6 @@ def _i11(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
         have = len(seen.values["block_table"][name]) * engine.block_size
         if have < min(most, engine.model_len_max):
             yield name, f"{have} cache entries for {most} tokens"
-
-
-def _i43(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """Cache mode all: state columns for every full block of computed + scheduled, and for the
-    running states behind them.
-    """
-    engine = scenario.engine
-    for name, tokens, _ in seen.values["plan"]:
-        end = seen.detail["computed"][name] + tokens
-        least = end // engine.state_interval + 1 + engine.draft_len_max
-        have = len(seen.values["state_table"][name])
-        if engine.cache_mode is CacheMode.ALL and have < least:
-            yield name, f"{have} state columns for {end} tokens"
 
 
 def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
@@ -267,35 +254,6 @@ def _i38(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"state window {window}"
 
 
-def _i41(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """Cache mode all: no state is written to a block that is full when the step begins."""
-    for row, name, table in _kept_tables(seen):
-        full = table[: int(seen.values["computed"][row]) // scenario.engine.state_interval]
-        written = set(seen.detail["windows"][row].tolist()) & set(full) - {0}
-        if written:
-            yield name, f"full state blocks {sorted(written)} are written"
-
-
-def _i42(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
-    """Cache mode all: a row starts from the last full block if it begins on a boundary, else from a
-    running column behind it.
-    """
-    interval = scenario.engine.state_interval
-    for row, name, table in _kept_tables(seen):
-        computed = int(seen.values["computed"][row])
-        full = computed // interval
-        columns = table[full - 1 : full] if computed % interval == 0 else table[full:]
-        if computed > 0 and int(seen.detail["live"][row]) not in columns:
-            yield name, f"starts from state block {seen.detail['live'][row]} at {computed} tokens"
-
-
-def _kept_tables(seen: Observation) -> Iterator[tuple[int, str, tuple[int, ...]]]:
-    """Row, request and state table of each row; nothing in other cache modes."""
-    names, tables = seen.detail["rows"], seen.detail.get("state_tables", ())
-    for row, table in enumerate(tables):
-        yield row, names[row], table
-
-
 def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """Three-dimensional positions of a decode row: all the same, and as far behind its positions as
     its images are shorter than their tokens are many.
@@ -370,7 +328,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-05": _i05,
         "I-10": _i10,
         "I-11": _i11,
-        "I-43": _i43,
+        "I-43": i43,
         "I-65": _i65,
     },
     Boundary.PREPARED: {
@@ -390,8 +348,8 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-36": _i36,
         "I-38": _i38,
         "I-40": _i40,
-        "I-41": _i41,
-        "I-42": _i42,
+        "I-41": i41,
+        "I-42": i42,
     },
     Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {
