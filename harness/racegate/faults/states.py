@@ -378,7 +378,7 @@ FAULTS = (
         origin="vllm#54637",
         summary="anchors of the last step stay in its rows when requests move",
         expect="inputs.conv",
-        scenarios=("all-graphs", "all-steady"),
+        scenarios=("all-graphs", "all-preempt-resume"),
         parts=the_parts(cache=CacheParts(all_cache=AnchorByRow)),
     ),
     Fault(
