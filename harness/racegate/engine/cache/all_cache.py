@@ -15,7 +15,6 @@ from racegate.device.protocol import DeviceBuffer, reads, writes
 from racegate.engine.cache.align_cache import Moves
 from racegate.engine.model.model import Model
 from racegate.engine.state.buffers import Twin
-from racegate.engine.state.request_state import RequestState
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
 
@@ -43,13 +42,9 @@ class AllCache:
         return self._nothing
 
     def stage(self, view: StepView, moves: Moves) -> None:
-        """Host side: the anchor of each row's last step."""
-        anchors = np.array([self.anchor(state) for state in view.states], np.int32)
+        """Host side: the anchor of each row's last step, -1 if there was none."""
+        anchors = np.array([state.column for state in view.states], np.int32)
         self._setup.put(self._setup.inputs.anchor, anchors, step=view.shape.step)
-
-    def anchor(self, state: RequestState) -> int:
-        """The one to start from, -1 before there is one."""
-        return state.column
 
     def move(self, view: StepView, moves: Moves) -> None:
         """Before the step: which block each token's state gets, and which one a row starts from."""
