@@ -20,6 +20,7 @@ from racegate_kernels.argmax import argmax_eager, argmax_triton
 from racegate_kernels.attention_gate import attention_gate_eager, attention_gate_triton
 from racegate_kernels.cache_write import cache_write_eager, cache_write_triton
 from racegate_kernels.column_plan import column_plan_eager, column_plan_triton
+from racegate_kernels.conv_by_token import conv_by_token_eager, conv_by_token_triton
 from racegate_kernels.conv_update import conv_update_eager, conv_update_triton
 from racegate_kernels.count_correction import (
     correct_computed_eager,
@@ -68,6 +69,7 @@ from racegate_kernels.state_migration import (
     migrate_windows_eager,
     migrate_windows_triton,
 )
+from racegate_kernels.token_blocks import token_blocks_eager, token_blocks_triton
 from racegate_kernels.trim_drafts import trim_drafts_eager, trim_drafts_triton
 from racegate_kernels.verify_drawn import verify_drawn_eager, verify_drawn_triton
 from racegate_kernels.zero_blocks import zero_blocks_eager, zero_blocks_triton
@@ -89,6 +91,7 @@ class Backend:
     mrope: Kernel
     argmax: Kernel
     conv_update: Kernel
+    conv_by_token: Kernel
     mamba2_update: Kernel
     gated_delta_update: Kernel
     cache_write: Kernel
@@ -118,6 +121,7 @@ class Backend:
     migrate_windows: Kernel
     boundary_plan: Kernel
     column_plan: Kernel
+    token_blocks: Kernel
     gather_rows: Kernel
     scatter_rows: Kernel
 
@@ -133,6 +137,7 @@ EAGER = Backend(
     mrope=mrope_eager,
     argmax=argmax_eager,
     conv_update=conv_update_eager,
+    conv_by_token=conv_by_token_eager,
     mamba2_update=mamba2_update_eager,
     gated_delta_update=gated_delta_update_eager,
     cache_write=cache_write_eager,
@@ -162,6 +167,7 @@ EAGER = Backend(
     migrate_windows=migrate_windows_eager,
     boundary_plan=boundary_plan_eager,
     column_plan=column_plan_eager,
+    token_blocks=token_blocks_eager,
     gather_rows=gather_rows_eager,
     scatter_rows=scatter_rows_eager,
 )
@@ -181,6 +187,7 @@ def triton_backend() -> Backend:
         mrope=mrope_triton,
         argmax=argmax_triton,
         conv_update=conv_update_triton,
+        conv_by_token=conv_by_token_triton,
         mamba2_update=mamba2_update_triton,
         gated_delta_update=gated_delta_update_triton,
         cache_write=cache_write_triton,
@@ -210,6 +217,7 @@ def triton_backend() -> Backend:
         migrate_windows=migrate_windows_triton,
         boundary_plan=boundary_plan_triton,
         column_plan=column_plan_triton,
+        token_blocks=token_blocks_triton,
         gather_rows=gather_rows_triton,
         scatter_rows=scatter_rows_triton,
     )

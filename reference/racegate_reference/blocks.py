@@ -99,7 +99,7 @@ class Blocks:
 
     def __init__(self, engine: EngineSpec) -> None:
         self._engine = engine
-        self._align = engine.cache_mode is CacheMode.ALIGN
+        self._publishes = engine.cache_mode.publishes
         self.attention = Pool(engine.blocks)
         self.state = Pool(engine.state_blocks)
 
@@ -137,7 +137,7 @@ class Blocks:
 
     def hit(self, tokens: Sequence[Hashable]) -> Hit:
         """The longest published prefix that leaves at least one token to compute."""
-        if not self._align:
+        if not self._publishes:
             return NO_HIT
         interval = self._engine.state_interval
         for length in range((len(tokens) - 1) // interval * interval, 0, -interval):
@@ -168,8 +168,14 @@ class Blocks:
         """How many attention and state blocks to add to compute up to `end` tokens."""
         engine, k = self._engine, self._engine.draft_len_max
         attention = cdiv(min(end + k, engine.model_len_max), engine.block_size)
-        columns = engine.cache_mode.has_columns
-        state = (cdiv(end, engine.state_interval) if columns else 1) + k
+        match engine.cache_mode:
+            case CacheMode.NONE:
+                columns = 1
+            case CacheMode.ALL:
+                columns = end // engine.state_interval + 1
+            case CacheMode.ALIGN | CacheMode.OFFLOAD:
+                columns = cdiv(end, engine.state_interval)
+        state = columns + k
         return max(0, attention - len(tables.attention)), max(0, state - len(tables.state))
 
     def _can_extend(self, tables: Tables, end: int, hit: Hit) -> bool:

@@ -23,7 +23,7 @@ class Carried:
 
     final: F, tokens whose state is final
     accepted_last: a of the last step (1 if it did not sample)
-    column: of the running state (align, offload), None before the first step.
+    column: of the running state where it moves (align, offload), None before the first step.
     drafts: of the last step, with what they were drawn from.
     """
 
@@ -97,7 +97,7 @@ class RequestExecutor:
 
     def _selecting(self, live: Carried, *, end: int) -> int:
         """The count that selects the live state; moving it to another column makes it 1."""
-        if not self._engine.cache_mode.has_columns:
+        if not self._engine.cache_mode.splits_chunks:
             return live.accepted_last
         before, live.column = live.column, cdiv(end, self._engine.state_interval) - 1
         return live.accepted_last if before == live.column else 1

@@ -15,7 +15,7 @@ from racegate_reference.model import Model
 from racegate_reference.numbers import Array
 from racegate_reference.paths import Path
 from racegate_reference.places import place_of
-from racegate_reference.scheduler import Plan, boundary_of
+from racegate_reference.scheduler import Plan, boundaries_of
 from racegate_reference.tracking import Tracked
 
 Tracking = Mapping[str, Tracked]
@@ -158,10 +158,10 @@ class StepObserver:
         return snapshots
 
     def _checkpoint(self, layer: int, result: Result) -> Array:
-        """The state [H, P, N] at the boundary that a step crossed, 0 if there is none."""
-        boundary = boundary_of(result, self._engine.state_interval)
+        """The state [H, P, N] at the last boundary that a step kept, 0 if there is none."""
+        kept = boundaries_of(result, self._engine)
         # The state before the first token is 0.
-        return self._path(result).recurrent(layer, boundary or 0).state
+        return self._path(result).recurrent(layer, max(kept, default=0)).state
 
     def _draft_entries(self, result: Result, start: int, stop: int) -> Array:
         """The drafter's cache entries of the positions start .. stop - 1, [n, ...]."""

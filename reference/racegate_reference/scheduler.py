@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from racegate.scenario.spec import Abort, Budget, CacheMode, DraftLimit, Dummy, Preempt, Scenario
+from racegate.scenario.spec import (
+    Abort,
+    Budget,
+    CacheMode,
+    DraftLimit,
+    Dummy,
+    EngineSpec,
+    Preempt,
+    Scenario,
+)
 from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import is_last, is_stop
 from racegate_reference.events import Events
@@ -146,7 +155,7 @@ class Scheduler:
 
     def _split(self, prefill_len: int, computed: int, n: int) -> int:
         """A prefill chunk of n tokens, cut to end at a boundary if there are columns to fill."""
-        if not self._cache_mode.has_columns:
+        if not self._cache_mode.splits_chunks:
             return n
         interval = self._engine.state_interval
         last, end = prefill_len // interval * interval, computed + n
@@ -272,18 +281,24 @@ class Scheduler:
 
     def _keep_boundary(self, tracked: Tracked, result: Result) -> None:
         """Publishes (align) or saves (offload) the prefix up to the boundary, if there is one."""
-        boundary = boundary_of(result, self._engine.state_interval)
-        if boundary is None or boundary >= tracked.length:
-            return
-        if self._cache_mode is CacheMode.ALIGN:
-            self.blocks.publish(tracked.tables, tracked.key, boundary)
-        # Of a chunk the boundary is its very end.
-        elif self._cache_mode is CacheMode.OFFLOAD and result.entry.chunk:
-            self.store.save(tracked.key, boundary)
+        for boundary in boundaries_of(result, self._engine):
+            if boundary >= tracked.length:
+                return
+            if self._cache_mode.publishes:
+                self.blocks.publish(tracked.tables, tracked.key, boundary)
+            # Of a chunk the boundary is its very end.
+            elif self._cache_mode is CacheMode.OFFLOAD and result.entry.chunk:
+                self.store.save(tracked.key, boundary)
 
 
-def boundary_of(result: Result, interval: int) -> int | None:
-    """The boundary whose state a step leaves behind, or None (DEFINITION section 5, Publishing)."""
-    boundary = result.end // interval * interval
-    crossed = boundary > result.start
-    return boundary if crossed and (result.entry.decode or boundary == result.end) else None
+def boundaries_of(result: Result, engine: EngineSpec) -> list[int]:
+    """The boundaries whose states a step leaves behind, rising (DEFINITION section 5, Publishing
+    and all).
+    """
+    interval = engine.state_interval
+    first = result.start // interval * interval + interval
+    crossed = list(range(first, result.end + 1, interval))
+    if engine.cache_mode is CacheMode.ALL:
+        return crossed
+    last = crossed[-1:]
+    return last if result.entry.decode or last == [result.end] else []

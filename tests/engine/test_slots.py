@@ -62,6 +62,12 @@ def test_the_host_waits_for_the_pool_and_for_tokens_alone() -> None:
     assert {buffer for buffer in written if not buffer.endswith("_pool")} == {"sampled_cpu"}
 
 
+def test_slots_have_no_anchors() -> None:
+    scenario = in_slots("all-steady", OutputEvent.AFTER_DRAFTER)
+    with pytest.raises(ScenarioError, match=r"cache_mode: .* cache mode all needs layout rows"):
+        validate(scenario)
+
+
 def test_slots_cannot_be_rotated() -> None:
     scenario = in_slots("two-row-cycle", OutputEvent.AFTER_DRAFTER)
     assert any(isinstance(event, Rotate) for event in scenario.events)

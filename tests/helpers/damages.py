@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import CacheMode, Scenario
 
 
 @dataclass
@@ -122,6 +122,34 @@ def short_table(seen: Seen) -> None:
     seen.need(seen.values["plan"])
     name = seen.values["plan"][0][0]
     seen.values["block_table"] = seen.values["block_table"] | {name: ()}
+
+
+def short_state_table(seen: Seen) -> None:
+    seen.need(seen.scenario.engine.cache_mode is CacheMode.ALL and seen.values["plan"])
+    name = seen.values["plan"][0][0]
+    table = seen.values["state_table"][name]
+    seen.values["state_table"] = seen.values["state_table"] | {name: table[:-1]}
+
+
+def writes_full_block(seen: Seen) -> None:
+    full = int(seen.values["computed"][0]) // seen.scenario.engine.state_interval
+    seen.need("live" in seen.detail and full)
+    seen.detail["windows"] = np.array(seen.detail["windows"])
+    seen.detail["windows"][0, -1] = seen.detail["state_tables"][0][full - 1]
+
+
+def starts_elsewhere(*, on_boundary: bool) -> Damage:
+    """A row that begins on a boundary starts from a running column, another from a full one."""
+
+    def damage(seen: Seen) -> None:
+        computed, interval = int(seen.values["computed"][0]), seen.scenario.engine.state_interval
+        seen.need("live" in seen.detail and computed // interval)
+        seen.need((computed % interval == 0) == on_boundary)
+        seen.detail["live"] = np.array(seen.detail["live"])
+        column = computed // interval - (not on_boundary)
+        seen.detail["live"][0] = seen.detail["state_tables"][0][column]
+
+    return damage
 
 
 def put(where: str, name: str, index: Any, value: Any) -> Damage:

@@ -114,6 +114,10 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     kept = torch.float32 if dtype is torch.bfloat16 else dtype
     window = tensor(BLOCKS, inner, n.width - 1 + n.drafts, dtype=kept)
     yield "conv_update", [projected(inner), model(inner, n.width), window, row, *counts], {}
+    by_token, counted = tensor(n.rows, n.table + 1), [query_start, row]
+    behind = tensor(BLOCKS, inner, n.width - 1, dtype=kept)
+    convolved = [projected(inner), model(inner, n.width), behind, by_token, *counted]
+    yield "conv_by_token", convolved, {}
     table = tensor(n.rows, n.table + columns)[:, n.table :]
     state = tensor(BLOCKS, n.heads, n.head_size, n.state_size, dtype=kept)
     b, dt = projected(n.state_size), projected(n.heads)
@@ -168,6 +172,7 @@ def index_launches(n: Sizes) -> Iterator[Launch]:
     yield "boundary_plan", [*[row] * 6, table, *[row] * 5], {"interval": INTERVAL}
     planned = [row, query_start, row, table, row, row, sampled, *[row] * 4]
     yield "column_plan", planned, {"interval": INTERVAL}
+    yield "token_blocks", [row, query_start, row, row, row, table, table], {"interval": INTERVAL}
     yield "gather_rows", [table, row, table], {}
     yield "scatter_rows", [table, row, table], {}
 

@@ -37,10 +37,13 @@ from damages import (
     rows_twice,
     sampled,
     shared_block,
+    short_state_table,
     short_table,
+    starts_elsewhere,
     uncounted,
     waits_with,
     window_twice,
+    writes_full_block,
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.observe import Boundary, Observation
@@ -55,6 +58,7 @@ SCENARIOS = (
     "drawn-drafts",
     "mrope-text",
     "slots-steady",
+    "all-steady",
 )
 
 
@@ -81,6 +85,7 @@ SCHEDULED: list[tuple[str, Damage]] = [
     ("I-10", published_without_align("blocks")),
     ("I-10", published_without_align("state_blocks")),
     ("I-11", short_table),
+    ("I-43", short_state_table),
     (
         "I-65",
         lambda seen: seen.detail.update(frames_in_flight=seen.scenario.engine.depth + 1),
@@ -121,6 +126,9 @@ INPUTS: list[tuple[str, Damage]] = [
     ("I-38", put("detail", "windows", (0, 0), 0)),
     ("I-38", window_twice),
     ("I-40", optimistic_coordinate),
+    ("I-41", writes_full_block),
+    ("I-42", starts_elsewhere(on_boundary=True)),
+    ("I-42", starts_elsewhere(on_boundary=False)),
 ]
 SAMPLED: list[tuple[str, Damage]] = [
     ("I-50", sampled()),

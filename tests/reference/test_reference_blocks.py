@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from racegate.scenario.spec import CacheMode, EngineSpec
 from racegate_reference.blocks import NO_HIT, Blocks, Hit, Pool, Tables
 
@@ -175,3 +177,18 @@ def test_free_hit_blocks_are_not_counted_twice() -> None:
     assert second is not None
     assert second.attention == [1, 2, 3, 4, 5]
     assert other == [6, 7, 8, 9]
+
+
+def test_with_a_state_in_every_block_full_columns_stand_before_the_running_ones() -> None:
+    blocks = Blocks(msgspec.structs.replace(ALIGN, cache_mode=CacheMode.ALL, blocks=20))
+    first = admitted(blocks, TOKENS, 8)
+    # Two full columns, the one behind them, and one for the draft.
+    assert first.state == [1, 2, 3, 4]
+    assert blocks.extend(first, 11)
+    assert first.state == [1, 2, 3, 4]
+    assert blocks.extend(first, 12)
+    assert first.state == [1, 2, 3, 4, 5]
+    for boundary in (4, 8):
+        blocks.publish(first, TOKENS, boundary)
+    # A hit ends at any of them.
+    assert admitted(blocks, (*TOKENS[:7], 99), 8).state == [1, 6, 7, 8]

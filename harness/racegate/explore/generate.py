@@ -22,6 +22,7 @@ from racegate.scenario.spec import (
     EngineSpec,
     GraphMode,
     LayerKind,
+    Layout,
     ModelSpec,
     Numerics,
     Planning,
@@ -67,6 +68,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     engine = _with_late_drafters(pick, themes, model, engine)
     model = _with_coordinates(pick, model)
     engine = _with_pieces(pick, engine)
+    engine = _with_every_block(pick, engine)
     return Scenario(
         name=name,
         title="generated",
@@ -174,6 +176,14 @@ def _with_images(
         msgspec.structs.replace(request, images=draw_images(pick, len(request.prompt)))
         for request in requests
     )
+
+
+def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:
+    """Picked last and in the place of align, whose pools have room for it; not with slots."""
+    if engine.cache_mode is not CacheMode.ALIGN or engine.layout is not Layout.ROWS:
+        return engine
+    mode = one_of(pick, (CacheMode.ALIGN, CacheMode.ALL))
+    return msgspec.structs.replace(engine, cache_mode=mode)
 
 
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:

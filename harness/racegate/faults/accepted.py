@@ -22,6 +22,7 @@ from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 
 HS = (Need.HYBRID, Need.SPECULATION)
+HSP = (*HS, Need.PREFIX_CACHE)
 
 
 class LiveRowCounts:
@@ -38,7 +39,7 @@ class LiveRowCounts:
         self._stream = setup.compute
         self._event = device.event("accepted_counts")
         self._live_cpu = device.host_buffer("accepted_counts_cpu", (setup.sizes.rows,), np.int32)
-        self._has_columns = setup.scenario.engine.cache_mode.has_columns
+        self._has_columns = setup.scenario.engine.cache_mode.splits_chunks
 
     @property
     def row_tables(self) -> tuple[HostBuffer, ...]:
@@ -157,7 +158,7 @@ def _device_only(kind: type[DeviceCounts]) -> EngineParts:
     """Where the device keeps the counts to itself; elsewhere the correct path."""
 
     def path(cache_mode: CacheMode) -> CountPathMaker:
-        return PrivateCounts if cache_mode.has_columns else kind
+        return PrivateCounts if cache_mode.splits_chunks else kind
 
     return EngineParts(rows=RowParts(count_path=path))
 
@@ -322,5 +323,18 @@ FAULTS = (
         note="Legal rows have no hole, so this alone changes nothing and has to stay silent.",
         scenarios=(),
         kernels={"accepted_count": lambda kernels: kernels.accepted_count_first_hole},
+    ),
+    Fault(
+        name="all-wait-skipped",
+        number=47,
+        kind=FaultKind.ORDERING,
+        needs=HSP,
+        origin="vllm#50021, #30877",
+        summary="cache mode all does not wait for counts, and remembers anchors from old ones",
+        expect="inputs.conv",
+        note="An anchor is read a step after it was remembered: so late does it show.",
+        scenarios=("all-steady", "all-preempt-resume"),
+        drops=frozenset({edges.VALID_COUNT_LANDED.name}),
+        holds={"all-steady": ("d2h:valid_count@2 until host:correct@3",)},
     ),
 )

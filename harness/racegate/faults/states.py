@@ -7,12 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import signature
 
-from racegate.engine.cache.align_cache import AlignCache
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer
+from racegate.engine.cache.align_cache import AlignCache, Moves
+from racegate.engine.cache.all_cache import AllCache
 from racegate.engine.cache.parts import CacheParts
+from racegate.engine.model.model import Model
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.request_state import RequestState, enter
+from racegate.engine.state.setup import Setup
 from racegate.engine.state.tracked import Tracked
 from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
@@ -22,6 +28,7 @@ from racegate_kernels.numerics import Array
 H = (Need.HYBRID,)
 HS = (Need.HYBRID, Need.SPECULATION)
 HP = (Need.HYBRID, Need.PREFIX_CACHE)
+HSP = (*HS, Need.PREFIX_CACHE)
 
 
 def _column_zero(accepted: Array, query_start: Array) -> Array:
@@ -153,6 +160,75 @@ def settled_only(tracked: Tracked) -> int:
     return tracked.settled
 
 
+class OptimisticAnchor(AllCache):
+    """Anchors are remembered when a step is prepared, with every draft in flight accepted."""
+
+    def decide(self, view: StepView, accepted_host: np.ndarray) -> Moves:
+        """Before the host's counts are exact. accepted_host: [R] int32"""
+        pairs = zip(view.entries, view.states, strict=True)
+        self._early = [(state.computed + entry.tokens) // self._interval for entry, state in pairs]
+        return super().decide(view, accepted_host)
+
+    def keep_boundaries(self, view: StepView) -> DeviceBuffer:
+        """[R] int32, the counts as they are; nothing is remembered anew."""
+        for early, state in zip(self._early, view.states, strict=True):
+            state.column = early
+        return self._setup.work.accepted
+
+
+class AnchorByRow(AllCache):
+    """The anchors of the last step stay in its rows."""
+
+    def __init__(self, setup: Setup, model: Model) -> None:
+        super().__init__(setup, model)
+        self._of_row = [-1] * setup.sizes.rows
+
+    def stage(self, view: StepView, moves: Moves) -> None:
+        """Each row takes the one that its row has, unless nothing went on there."""
+        for row, state in enumerate(view.states):
+            if state.column >= 0:
+                state.column = self._of_row[row]
+        super().stage(view, moves)
+
+    def keep_boundaries(self, view: StepView) -> DeviceBuffer:
+        """[R] int32, the counts as they are; the anchors, by row."""
+        accepted = super().keep_boundaries(view)
+        for row, state in enumerate(view.states):
+            self._of_row[row] = state.column
+        return accepted
+
+
+class AnchorOfFullSteps(AllCache):
+    """An anchor is remembered of steps with all drafts; others are guessed from the length."""
+
+    def keep_boundaries(self, view: StepView) -> DeviceBuffer:
+        """[R] int32, the counts as they are; the guess is that of a step of one token."""
+        accepted = super().keep_boundaries(view)
+        for entry, state in zip(view.entries, view.states, strict=True):
+            if entry.is_decode and entry.drafts < self._setup.sizes.drafts:
+                state.column = state.computed // self._interval
+        return accepted
+
+
+def from_new_anchor(kernels: Backend) -> Kernel:
+    """A row looks for its state where this step's running columns begin."""
+
+    def token_blocks(
+        computed: Array,
+        query_start: Array,
+        accepted: Array,
+        anchor: Array,
+        *rest: Array,
+        interval: int,
+    ) -> None:
+        new = (computed + query_start[1:] - query_start[:-1]) // interval
+        known = (anchor >= 0) * 1
+        moved = anchor + (new - anchor) * known
+        kernels.token_blocks(computed, query_start, accepted, moved, *rest, interval=interval)
+
+    return token_blocks
+
+
 FAULTS = (
     Fault(
         name="accepted-reset-in-place",
@@ -271,5 +347,49 @@ FAULTS = (
         note="The block table is too short before any slot shows it.",
         scenarios=("steady-mixed-accepts",),
         parts=the_parts(scheduling=SchedulingParts(reserved=settled_only)),
+    ),
+    Fault(
+        name="anchor-moved-by-drafts",
+        number=48,
+        kind=FaultKind.LOGIC,
+        needs=HSP,
+        origin="vllm#41233, #33997",
+        summary="the column of the running state counts drafts that were rejected",
+        expect="inputs.conv",
+        scenarios=("all-steady", "all-preempt-resume"),
+        parts=the_parts(cache=CacheParts(all_cache=OptimisticAnchor)),
+    ),
+    Fault(
+        name="anchor-moved-by-drafts:this-step",
+        number=48,
+        kind=FaultKind.LOGIC,
+        needs=HSP,
+        origin="vllm#41233",
+        summary="the state is read where the new step writes, not where the last one did",
+        expect="inputs.conv",
+        scenarios=("all-steady", "all-middle-hit"),
+        kernels={"token_blocks": from_new_anchor},
+    ),
+    Fault(
+        name="anchor-of-another-step",
+        number=49,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="vllm#54637",
+        summary="anchors of the last step stay in its rows when requests move",
+        expect="inputs.conv",
+        scenarios=("all-graphs", "all-preempt-resume"),
+        parts=the_parts(cache=CacheParts(all_cache=AnchorByRow)),
+    ),
+    Fault(
+        name="anchor-of-another-step:short-steps",
+        number=49,
+        kind=FaultKind.LOGIC,
+        needs=HSP,
+        origin="vllm#41233, #54637",
+        summary="a step with fewer drafts leaves no anchor, and one is guessed from the length",
+        expect="inputs.conv",
+        scenarios=("all-preempt-resume",),
+        parts=the_parts(cache=CacheParts(all_cache=AnchorOfFullSteps)),
     ),
 )

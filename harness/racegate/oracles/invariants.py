@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.oracles.every_block import Complaint, i41, i42, i43
+from racegate.scenario.spec import Scenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Complaint = tuple[str | None, str]  # (request, what is wrong)
 Predicate = Callable[[Observation, Scenario], Iterable[Complaint]]
 
 
@@ -101,9 +101,9 @@ def _i07(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
 
 def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """A block has as many holders as tables name it; only published blocks have several, and only
-    align publishes; held is not free.
+    align and all publish; held is not free.
     """
-    is_align = scenario.engine.cache_mode is CacheMode.ALIGN
+    publishes = scenario.engine.cache_mode.publishes
     for pool in ("blocks", "state_blocks"):
         count: dict[int, int] = {}
         for c in seen.detail["counters"].values():
@@ -115,7 +115,7 @@ def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
                 yield None, f"{pool} {block}: {state.holders(block)} holders, in {holders} tables"
             if holders > 1 and not state.is_published(block):
                 yield None, f"{pool} {block} is in {holders} tables and not published"
-            if holders and state.is_published(block) and not is_align:
+            if holders and state.is_published(block) and not publishes:
                 yield None, f"{pool} {block} is published, cache mode {scenario.engine.cache_mode}"
             if holders and state.is_free(block):
                 yield None, f"{pool} {block} is held and free"
@@ -328,6 +328,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-05": _i05,
         "I-10": _i10,
         "I-11": _i11,
+        "I-43": i43,
         "I-65": _i65,
     },
     Boundary.PREPARED: {
@@ -347,6 +348,8 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-36": _i36,
         "I-38": _i38,
         "I-40": _i40,
+        "I-41": i41,
+        "I-42": i42,
     },
     Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {

@@ -85,14 +85,30 @@ class DraftSampling(StrEnum):
 
 
 class CacheMode(StrEnum):
+    """What is kept of prefixes. align: states where chunks and accepted tokens reach a boundary;
+
+    offload: the same in host memory; all: the state at the end of every block
+    """
+
     NONE = "none"
     ALIGN = "align"
     OFFLOAD = "offload"
+    ALL = "all"
 
     @property
     def has_columns(self) -> bool:
-        """Whether running states move through columns of state_interval tokens."""
+        """Whether states stand in columns of state_interval tokens."""
         return self is not CacheMode.NONE
+
+    @property
+    def splits_chunks(self) -> bool:
+        """Whether a prefill chunk has to end where a state can be kept."""
+        return self in (CacheMode.ALIGN, CacheMode.OFFLOAD)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether requests share the blocks of a prefix."""
+        return self in (CacheMode.ALIGN, CacheMode.ALL)
 
 
 class GraphMode(StrEnum):

@@ -18,6 +18,7 @@ from racegate.scenario.spec import (
     UNJUDGED,
     Abort,
     Budget,
+    CacheMode,
     DraftLimit,
     Dummy,
     EngineSpec,
@@ -111,6 +112,7 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
             "$.engine.state_interval",
             f"must be a multiple of block_size = {engine.block_size} in {engine.cache_mode} mode",
         )
+    if engine.cache_mode.splits_chunks:
         # A prefill chunk that cannot reach the next boundary is never planned: it would wait for
         # ever.
         for name in ("tokens_per_step_max", "prefill_chunk_max"):
@@ -128,6 +130,11 @@ def _validate_layout(scenario: Scenario, require: Require) -> None:
     engine = scenario.engine
     if engine.layout is Layout.ROWS:
         return
+    require(
+        engine.cache_mode is not CacheMode.ALL,
+        "$.engine.cache_mode",
+        "the device keeps no anchors in slots: cache mode all needs layout rows",
+    )
     for index, event in enumerate(scenario.events):
         require(
             not isinstance(event, Rotate),
@@ -255,6 +262,10 @@ def _validate_fits(request: Request, scenario: Scenario, path: str, require: Req
     state_blocks = 1 + k
     if engine.cache_mode.has_columns:
         state_blocks = -(-tokens_most // engine.state_interval) + k
+    if engine.cache_mode is CacheMode.ALL:
+        # No step ends behind the last position but one.
+        most = min(tokens_most, engine.model_len_max - 1)
+        state_blocks = most // engine.state_interval + 1 + k
     require(
         state_blocks < engine.state_blocks,
         f"{path}",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.engine.cache.align_cache import AlignCache
+from racegate.engine.cache.all_cache import AllCache
 from racegate.engine.cache.fresh_blocks import FreshBlocks
 from racegate.engine.cache.pools import Pools
 from racegate.engine.model.model import Model
@@ -14,7 +15,11 @@ from racegate.engine.state.setup import Setup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheParts:
-    """align_cache: who moves states between columns; fresh_blocks: who zeroes new blocks."""
+    """align_cache: who moves states between columns; all_cache: who keeps one in every block;
+
+    fresh_blocks: who zeroes new blocks
+    """
 
     align_cache: Callable[[Setup, Model], AlignCache] = AlignCache
+    all_cache: Callable[[Setup, Model], AllCache] = AllCache
     fresh_blocks: Callable[[Setup, Pools], FreshBlocks] = FreshBlocks

@@ -12,7 +12,8 @@ from racegate.engine.state.buffers import Inputs, WorkBuffers
 class Bound:
     """Those of a graph are bound when it is captured.
 
-    window_table: [R, 1 + K] int32, the blocks of each row's running state window
+    window_table: [R, 1 + K] int32, the blocks of each row's running state window; in cache mode all
+        [R, 1 + N], the blocks of its tokens' states and of the one that it starts from
     """
 
     inputs: Inputs

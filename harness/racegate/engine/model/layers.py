@@ -22,6 +22,13 @@ class RecurrentRows(NamedTuple):
     is_decode: Array  # [R] int32
 
 
+class TokenRows(RecurrentRows):
+    """Rows of cache mode all: state_table [R, 1 + N] int32 has the block of every token's state, or
+    none, and in its last column that of the state a row starts from. Kernels that keep states take
+    all rows for decoding ones: accepted is 1 + N, is_decode 1.
+    """
+
+
 class PagedRows(NamedTuple):
     """By row and by token, what says where an attention layer finds and keeps its entries.
     mrope_positions: with a model that turns by them
@@ -121,8 +128,7 @@ def mamba2_layer(
     inner = heads * size
     u = kernels.linear(kernels.norm(hidden), weights.in_proj)
     z, mixed, dt = u[:, :inner], u[:, inner : 2 * inner + 2 * n], u[:, 2 * inner + 2 * n :]
-    block = rows.state_table[:, 0]
-    mixed = kernels.conv_update(mixed, weights.conv, window, block, *rows[1:])
+    mixed = _convolved(kernels, mixed, weights.conv, window, rows)
     x = mixed[:, :inner].reshape(tokens, heads, size)
     b, c = mixed[:, inner : inner + n], mixed[:, inner + n :]
     y = kernels.mamba2_update(
@@ -147,8 +153,7 @@ def gated_delta_layer(
     u = kernels.linear(kernels.norm(hidden), weights.in_proj)
     z = u[:, channels : channels + inner]
     b, g = u[:, channels + inner : channels + inner + heads], u[:, channels + inner + heads :]
-    block = rows.state_table[:, 0]
-    mixed = kernels.conv_update(u[:, :channels], weights.conv, window, block, *rows[1:])
+    mixed = _convolved(kernels, u[:, :channels], weights.conv, window, rows)
     query = mixed[:, :keys].reshape(tokens, heads, n)
     key = mixed[:, keys : 2 * keys].reshape(tokens, heads, n)
     value = mixed[:, 2 * keys :].reshape(tokens, heads, size)
@@ -158,6 +163,47 @@ def gated_delta_layer(
     hidden += kernels.linear(
         kernels.gate(kernels.head_norm(o).reshape(tokens, inner), z), weights.out_proj
     )
+
+
+def mamba2_layer_by_token(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    state: Array,  # [B, H, P, N], read and written
+    window: Array,  # [B, HP + 2N, W - 1], read and written
+    rows: TokenRows,
+    weights: Mamba2Weights,
+) -> None:
+    """mamba2_layer, in cache mode all."""
+    mamba2_layer(kernels, hidden, state, window, rows, weights)
+
+
+def gated_delta_layer_by_token(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    state: Array,  # [B, H, P, N], read and written
+    window: Array,  # [B, 2HN + HP, W - 1], read and written
+    rows: TokenRows,
+    weights: GatedDeltaWeights,
+) -> None:
+    """gated_delta_layer, in cache mode all."""
+    gated_delta_layer(kernels, hidden, state, window, rows, weights)
+
+
+def _convolved(
+    kernels: Backend,
+    x: Array,  # [T, C]
+    weight: Array,  # [C, W]
+    window: Array,  # [B, C, W - 1 + K] or, by token, [B, C, W - 1], read and written
+    rows: RecurrentRows,
+) -> Array:
+    """[T, C]: the convolved inputs; windows are rolled forward, or kept by token."""
+    convolved: Array
+    if isinstance(rows, TokenRows):
+        where = rows.state_table, rows.query_start, rows.computed
+        convolved = kernels.conv_by_token(x, weight, window, *where)
+    else:
+        convolved = kernels.conv_update(x, weight, window, rows.state_table[:, 0], *rows[1:])
+    return convolved
 
 
 def attention_layer(

@@ -16,13 +16,19 @@ from racegate.engine.state.buffers import WorkBuffers
 from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import DrafterKind, LayerKind, ModelSpec
+from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, ModelSpec
 
 # The launch of each kind, and the names of its parameters.
 _LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {
     LayerKind.MAMBA2: (layers.mamba2_layer, layers.Mamba2Weights._fields),
     LayerKind.GATED_DELTA: (layers.gated_delta_layer, layers.GatedDeltaWeights._fields),
     LayerKind.ATTENTION: (layers.attention_layer, layers.AttentionWeights._fields),
+}
+
+# Those of cache mode all.
+_BY_TOKEN: dict[LayerKind, Kernel] = {
+    LayerKind.MAMBA2: layers.mamba2_layer_by_token,
+    LayerKind.GATED_DELTA: layers.gated_delta_layer_by_token,
 }
 
 # By what there is: weights of drafts, grammar masks.
@@ -52,6 +58,12 @@ class Model:
             fc, hidden = weights.pop("draft.fc"), setup.sizes.hidden
             weights["draft.fc.token"] = np.ascontiguousarray(fc[:, :hidden])
             weights["draft.fc.hidden"] = np.ascontiguousarray(fc[:, hidden:])
+        # In cache mode all every token may have a block of its own, and nothing is rolled back.
+        self._by_token = None
+        if setup.scenario.engine.cache_mode is CacheMode.ALL:
+            rows, window = setup.sizes.rows, setup.sizes.window
+            last_column = device.constant("last_column", np.full(rows, window, np.int32))
+            self._by_token = last_column, device.constant("all_decode", np.ones(rows, np.int32))
         self.parameters = {name: device.constant(name, value) for name, value in weights.items()}
         self.states: dict[int, DeviceBuffer] = {}
         self.conv_windows: dict[int, DeviceBuffer] = {}
@@ -73,7 +85,8 @@ class Model:
         shape = (engine.state_blocks, model.heads, model.head_size, model.state_size)
         self.states[index] = self._pool(f"state.{index}", shape, sizes.state)
         keys = model.state_size if kind is LayerKind.MAMBA2 else model.heads * model.state_size
-        shape = (engine.state_blocks, inner + 2 * keys, model.conv_width - 1 + sizes.drafts)
+        ahead = sizes.drafts if self._by_token is None else 0
+        shape = (engine.state_blocks, inner + 2 * keys, model.conv_width - 1 + ahead)
         self.conv_windows[index] = self._pool(f"conv.{index}", shape, sizes.state)
 
     def _pool(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceBuffer:
@@ -111,6 +124,9 @@ class Model:
     def _recurrent(self, index: int, kind: LayerKind, shape: BatchShape, bound: Bound) -> None:
         layer, _ = _LAYERS[kind]
         inputs, work, rows = bound.inputs, bound.work, shape.rows
+        accepted, is_decode = work.accepted, inputs.is_decode.gpu
+        if self._by_token is not None:
+            layer, (accepted, is_decode) = _BY_TOKEN[kind], self._by_token
         self._setup.kernels.launch_kernel(
             layer,
             {
@@ -119,9 +135,9 @@ class Model:
                 "window": updates(self.conv_windows[index], mask=shape.state_blocks),
                 "state_table": reads(bound.window_table, rows),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
-                "accepted": reads(work.accepted, rows),
+                "accepted": reads(accepted, rows),
                 "computed": reads(work.computed, rows),
-                "is_decode": reads(inputs.is_decode.gpu, rows),
+                "is_decode": reads(is_decode, rows),
             },
             name=f"layer.{index}",
             step=shape.step,

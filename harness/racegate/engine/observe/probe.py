@@ -21,7 +21,8 @@ class Memory:
     """What there is to look at.
 
     draft_cache: [B, S, E], the drafter's, if it keeps one
-    window_table: [R, 1 + K] int32, where only the device knows the running windows
+    window_table: [R, 1 + K] int32, where only the device knows the running windows; in cache mode
+        all [R, 1 + N], the blocks of all tokens and of the state that a row starts from
     """
 
     inputs: Inputs

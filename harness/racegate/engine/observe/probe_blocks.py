@@ -47,12 +47,17 @@ class BlockRows:
     def pick(
         self,
         arrays: dict[str, np.ndarray],  # name -> [n, ...], of these blocks
-        windows: np.ndarray,  # [R, 1 + K] int64
+        windows: np.ndarray,  # [R, n] int64
+        *,
+        convolved: np.ndarray | int,  # [R]
     ) -> None:
-        """States and convolution windows become just those of some running windows."""
+        """States become those of some windows' blocks, convolution windows those of one block of
+        each.
+        """
+        of_convolution = windows[np.arange(len(windows)), convolved]
         for name in arrays:
             if name.startswith(("state.", "conv.")):
-                blocks = windows if name.startswith("state.") else windows[:, 0]
+                blocks = windows if name.startswith("state.") else of_convolution
                 arrays[name] = self._picked(arrays[name], blocks)
 
     def _picked(
@@ -134,3 +139,40 @@ def as_entries(
 ) -> np.ndarray:
     """[n, S, E] blocks as [n * S, E] entries."""
     return blocks.reshape(blocks.shape[0] * blocks.shape[1], blocks.shape[2])
+
+
+def of_rows(choices: np.ndarray, index: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
+    """choices [R, C, ...] at index [R]; poison where the index is outside, zeros where the row is
+    empty.
+    """
+    inside = (index >= 0) & (index < choices.shape[1])
+    picked: np.ndarray = choices[np.arange(len(choices)), np.where(inside, index, 0)]
+    picked[~inside] = poison_of(choices.dtype)
+    picked[is_empty] = 0
+    return picked
+
+
+def conv_at(
+    windows: np.ndarray,  # [R, C, W - 1 or more]
+    offset: np.ndarray,  # [R]
+    is_empty: np.ndarray,  # [R] bool
+    *,
+    width: int,
+) -> np.ndarray:
+    """[R, C, W - 1]: the convolution windows at their offsets."""
+    views = [windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)]
+    return of_rows(np.stack(views, axis=1), offset, is_empty)
+
+
+def token_windows(
+    table: np.ndarray,  # [R, 1 + N] int64, blocks by token, and of the state that a row starts from
+    view: StepView,
+    engine: EngineSpec,
+) -> tuple[np.ndarray, np.ndarray]:
+    """[R, 1 + K] and [R] int64: where cache mode all keeps the states of a row's first tokens, of a
+    prefill row its last one, and the block that the row starts from.
+    """
+    windows = table[:, : 1 + engine.draft_len_max].copy()
+    prefills = np.flatnonzero(view.is_decode == 0)
+    windows[prefills, 0] = table[prefills, view.tokens[prefills] - 1]
+    return windows, table[:, -1]

@@ -26,7 +26,10 @@ from racegate.engine.observe.probe_blocks import (
     Parts,
     as_entries,
     caches_of,
+    conv_at,
     loaded_parts,
+    of_rows,
+    token_windows,
 )
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.buffers import StepOutputs
@@ -35,7 +38,6 @@ from racegate.engine.state.tracked import Finish
 from racegate.engine.state.view import StepView
 from racegate.history.observe import Boundary, Observation
 from racegate.scenario.spec import CacheMode, Scenario
-from racegate_kernels.poison import poison_of
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class _Taken:
     """One step's snapshots, until the device has finished.
 
     windows: [R, 1 + K] int64, blocks of the running state windows; computed_host, backup: [R] int32
+    live: [R] int64, the block that each row starts from, in cache mode all
     blocks, state_blocks: those of the plan's tables, which are copied of the pools
     inputs, forwarded, sampled: by name, once the device got there
     """
@@ -53,6 +56,7 @@ class _Taken:
     backup: np.ndarray
     blocks: BlockRows
     state_blocks: BlockRows
+    live: np.ndarray | None = None
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
     forwarded: dict[str, np.ndarray] = field(default_factory=dict)
     sampled: dict[str, np.ndarray] = field(default_factory=dict)
@@ -70,6 +74,7 @@ class RecordingProbe:
         self._stream = stream
         self._has_columns = scenario.engine.cache_mode.has_columns
         self._is_offload = scenario.engine.cache_mode is CacheMode.OFFLOAD
+        self._is_all = scenario.engine.cache_mode is CacheMode.ALL
         self._fresh: dict[int, FreshTaken] = {}
         self._observations: list[Observation | tuple[int, Boundary]] = []
         self._taken: dict[int, _Taken] = {}
@@ -233,11 +238,7 @@ class RecordingProbe:
             Observation(step=step, boundary=boundary, values=values, detail=detail)
         )
 
-    def _take(
-        self,
-        target: dict[str, np.ndarray],
-        parts: Parts,
-    ) -> None:
+    def _take(self, target: dict[str, np.ndarray], parts: Parts) -> None:
         snapshot = self._device.snapshot(self._stream, tuple(parts.values()))
         self._snapshots.append((target, list(parts), snapshot))
 
@@ -272,6 +273,9 @@ class RecordingProbe:
         if boundary is Boundary.INPUTS:
             values = self._inputs_values(taken)
             detail |= {"computed_host": taken.computed_host, "windows": taken.windows}
+            if taken.live is not None:
+                detail["live"] = taken.live
+                detail["state_tables"] = [entry.state_blocks for entry in view.entries]
         else:
             values = self._sampled_values(taken)
             detail |= {
@@ -286,11 +290,15 @@ class RecordingProbe:
 
     def _find_windows(self, taken: _Taken, boundary: Boundary) -> None:
         """The device has told where states stand: of what was copied, just these remain."""
-        arrays = taken.forwarded
-        if boundary is Boundary.INPUTS:
-            arrays = taken.inputs
-            taken.windows = arrays.pop("window_table").astype(np.int64)
-        taken.state_blocks.pick(arrays, taken.windows)
+        if boundary is Boundary.SAMPLED:
+            convolved = self._kept(taken) - 1 if self._is_all else 0
+            taken.state_blocks.pick(taken.forwarded, taken.windows, convolved=convolved)
+            return
+        taken.windows = blocks = taken.inputs.pop("window_table").astype(np.int64)
+        if self._is_all:
+            taken.windows, taken.live = token_windows(blocks, taken.view, self._engine)
+            blocks = taken.live[:, None]
+        taken.state_blocks.pick(taken.inputs, blocks, convolved=0)
 
     def _inputs_values(self, taken: _Taken) -> dict[str, object]:
         arrays = taken.inputs
@@ -299,12 +307,13 @@ class RecordingProbe:
             for name, array in arrays.items()
             if not name.startswith(("state.", "conv."))
         }
-        accepted, is_empty = arrays["accepted"], arrays["computed"] <= 0
+        is_empty = arrays["computed"] <= 0
+        live = self._column_of(arrays["accepted"])
         for name, array in arrays.items():
             if name.startswith("state."):
-                values[name] = _picked(array, accepted - 1, is_empty)
+                values[name] = of_rows(array, live, is_empty)
             elif name.startswith("conv."):
-                values[name] = self._conv_at(array, accepted - 1, is_empty)
+                values[name] = conv_at(array, live, is_empty, width=self._conv_width)
             elif name.startswith("loaded_"):
                 values[name] = as_entries(array)
         fresh = self._fresh.get(taken.view.shape.step)
@@ -312,15 +321,9 @@ class RecordingProbe:
             values["fresh_dirty"] = fresh.dirty()
         return values
 
-    def _conv_at(self, windows: np.ndarray, offset: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
-        """[R, C, W - 1]: the conv windows at their offsets."""
-        width = self._conv_width
-        views = [windows[:, :, i : i + width - 1] for i in range(windows.shape[2] - width + 2)]
-        return _picked(np.stack(views, axis=1), offset, is_empty)
-
     def _sampled_values(self, taken: _Taken) -> dict[str, object]:
         view, raw = taken.view, taken.sampled
-        is_discarded, is_decode = view.discarded != 0, view.is_decode != 0
+        is_discarded = view.discarded != 0
         accepted = raw["accepted"]
         values: dict[str, object] = {
             "sampled": np.where(is_discarded[:, None], -1, raw["sampled"]),
@@ -331,15 +334,15 @@ class RecordingProbe:
         }
         if "draft_weights" in raw:
             values["draft_weights"] = raw["draft_weights"] * ~is_discarded[:, None, None]
-        kept = np.where(is_decode, accepted, 1)
+        kept = self._kept(taken)
         for name, array in taken.forwarded.items():
             if name.startswith("state."):
                 live = np.arange(array.shape[1]) < kept[:, None]
                 shown = live.reshape(*live.shape, *[1] * (array.ndim - 2))
                 values[name] = np.where(shown, array, np.zeros((), array.dtype))
             else:
-                nothing = np.zeros(len(kept), bool)
-                values[name] = self._conv_at(array, kept - 1, nothing)
+                offset, nothing = self._column_of(kept), np.zeros(len(kept), bool)
+                values[name] = conv_at(array, offset, nothing, width=self._conv_width)
         final = self._final_computed(taken)
         for name, array in raw.items():
             if name.startswith("kv.") or name == "draft_kv":
@@ -348,6 +351,14 @@ class RecordingProbe:
                 layer = name.removeprefix("pool.")
                 values[f"checkpoint.{layer}"] = self._checkpoints(taken, array, final)
         return values
+
+    def _column_of(self, counts: np.ndarray) -> np.ndarray:
+        """[R]: a count's place in a window. In cache mode all there is no window to choose from."""
+        return counts * 0 if self._is_all else counts - 1
+
+    def _kept(self, taken: _Taken) -> np.ndarray:
+        """[R]: how many states of its window each row keeps."""
+        return np.where(taken.view.is_decode != 0, taken.sampled["accepted"], 1)
 
     def _final_computed(self, taken: _Taken) -> np.ndarray:
         """[R]: tokens whose state is final after the step."""
@@ -382,19 +393,8 @@ class RecordingProbe:
         for row, entry in enumerate(view.entries):
             boundary = int(final[row]) // interval * interval
             column = boundary // interval - 1
-            is_kept = bool(view.is_decode[row]) or boundary == final[row]
+            is_kept = bool(view.is_decode[row]) or boundary == final[row] or self._is_all
             if boundary > before[row] and is_kept and column < len(entry.state_blocks):
                 block = np.array(entry.state_blocks[column])
                 result[row] = pool[taken.state_blocks.rows_of(block)]
         return result
-
-
-def _picked(choices: np.ndarray, index: np.ndarray, is_empty: np.ndarray) -> np.ndarray:
-    """choices [R, C, ...] at index [R]; poison where the index is outside, zeros where the row is
-    empty.
-    """
-    inside = (index >= 0) & (index < choices.shape[1])
-    picked: np.ndarray = choices[np.arange(len(choices)), np.where(inside, index, 0)]
-    picked[~inside] = poison_of(choices.dtype)
-    picked[is_empty] = 0
-    return picked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from racegate.device.protocol import DeviceBuffer
 from racegate.engine.cache.align_cache import Columns, FixedColumns
 from racegate.engine.cache.fresh_blocks import BlockZeroing
 from racegate.engine.cache.parts import CacheParts
@@ -16,6 +17,7 @@ from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.stations import LayoutStations, NoCarry
 from racegate.engine.rows.tenants import Tenants
 from racegate.engine.state.setup import Setup
+from racegate.scenario.spec import CacheMode
 
 
 class RowLayout:
@@ -38,13 +40,19 @@ class RowLayout:
         return self._rows.count_path(self.setup.scenario.engine.cache_mode)(self.setup)
 
     def columns(self, model: Model) -> Columns:
-        """The host says where states go."""
-        if self.setup.scenario.engine.cache_mode.has_columns:
+        """The host says where states go; in cache mode all the device does, from anchors."""
+        mode = self.setup.scenario.engine.cache_mode
+        if mode is CacheMode.ALL:
+            return self._cache.all_cache(self.setup, model)
+        if mode.has_columns:
             return self._cache.align_cache(self.setup, model)
         return FixedColumns(self.setup)
 
-    def device_windows(self) -> None:
-        """The host knows where running states stand."""
+    def device_windows(self) -> DeviceBuffer | None:
+        """The host knows where running states stand, but in cache mode all."""
+        if self.setup.scenario.engine.cache_mode is CacheMode.ALL:
+            return self.setup.inputs.window_table.gpu
+        return None
 
     def zeroing(self, pools: Pools) -> BlockZeroing:
         """Lists in pinned memory of each step."""

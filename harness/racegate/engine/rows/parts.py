@@ -24,7 +24,7 @@ CountPathMaker = Callable[[Setup], AcceptedCounts]
 
 def count_path(cache_mode: CacheMode) -> CountPathMaker:
     """On the device alone where the host does not need the counts."""
-    return PrivateCounts if cache_mode.has_columns else DeviceCounts
+    return PrivateCounts if cache_mode.splits_chunks else DeviceCounts
 
 
 # The host's mirrors and the rows

@@ -21,6 +21,7 @@ class BlockTables:
         self._reserved = reserved
         self._has_columns = engine.cache_mode.has_columns
         self._is_offload = engine.cache_mode is CacheMode.OFFLOAD
+        self._is_all = engine.cache_mode is CacheMode.ALL
         self._saved: dict[Key, None] = {}
         self.attention = BlockPool(engine.blocks)
         self.state = BlockPool(engine.state_blocks)
@@ -89,23 +90,29 @@ class BlockTables:
 
     def publish(self, tracked: Tracked, entry: PlanEntry, *, accepted: int) -> None:
         """Publishes the boundary that a processed frame crossed, if its state was kept; offload:
-        the prefix that a prefill chunk saved.
+        the prefix that a prefill chunk saved; all: every boundary that it crossed.
         """
         if not self._has_columns:
             return
-        end = tracked.settled
+        end, interval = tracked.settled, self._engine.state_interval
         stayed = entry.tokens if entry.is_discarded else entry.tokens - entry.drafts - 1 + accepted
-        boundary = end // self._engine.state_interval * self._engine.state_interval
+        boundary = end // interval * interval
+        if self._is_all:
+            for crossed in range((end - stayed) // interval + 1, end // interval + 1):
+                self._publish_boundary(tracked, crossed * interval)
+            return
         if boundary <= end - stayed or not (entry.is_decode or boundary == end):
             return
-        key = _key(tracked)
-        if self._is_offload:
-            if entry.is_discarded:
-                self._saved.setdefault(key[: boundary + 1])
-            return
+        if not self._is_offload:
+            self._publish_boundary(tracked, boundary)
+        elif entry.is_discarded:
+            self._saved.setdefault(_key(tracked)[: boundary + 1])
+
+    def _publish_boundary(self, tracked: Tracked, boundary: int) -> None:
+        """The state at a boundary, and the attention blocks up to it."""
+        key, size = _key(tracked), self._engine.block_size
         column = boundary // self._engine.state_interval - 1
         self.state.publish(key[: boundary + 1], tracked.state_blocks[column])
-        size = self._engine.block_size
         for index in range(boundary // size):
             self.attention.publish(key[: (index + 1) * size + 1], tracked.blocks[index])
 
@@ -121,9 +128,12 @@ class BlockTables:
         engine = self._engine
         most = min(computed + tokens + engine.draft_len_max, engine.model_len_max)
         blocks = ceil_div(most, engine.block_size)
-        if not self._has_columns:
-            return blocks, 1 + engine.draft_len_max
-        return blocks, ceil_div(computed + tokens, engine.state_interval) + engine.draft_len_max
+        columns, end = 1, computed + tokens
+        if self._is_all:
+            columns = end // engine.state_interval + 1
+        elif self._has_columns:
+            columns = ceil_div(end, engine.state_interval)
+        return blocks, columns + engine.draft_len_max
 
     def _hit_blocks(self, tracked: Tracked, length: int) -> tuple[list[int], int] | None:
         """Published attention blocks and the state block of a prefix of `length` tokens."""

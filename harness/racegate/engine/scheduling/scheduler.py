@@ -187,8 +187,8 @@ class Scheduler:
         return tokens if tracked.is_decode else self._align_split(tracked, tokens)
 
     def _align_split(self, tracked: Tracked, tokens: int) -> int:
-        """With columns a prefill chunk ends at a boundary, so that its state can be kept."""
-        if not self._engine.cache_mode.has_columns:
+        """Where only its last state is kept a prefill chunk ends at a boundary."""
+        if not self._engine.cache_mode.splits_chunks:
             return tokens
         interval = self._engine.state_interval
         last = tracked.prefill_len // interval * interval

@@ -64,6 +64,7 @@ class Inputs:
     accept_target: Twin
     mrope_host: Twin
     window_table: Twin
+    anchor: Twin
     scheduled: Twin
     column: Twin
     migrate_source: Twin
@@ -83,7 +84,7 @@ def input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         "input_ids": ((sizes.tokens,), np.int32),
         "query_start": ((rows + 1,), np.int32),
         "logit_index": ((rows, width), np.int32),
-        "window_table": ((rows, width), np.int32),
+        "window_table": ((rows, sizes.window), np.int32),
         "block_table": ((rows, sizes.columns), np.int32),
         "state_table": ((rows, sizes.state_columns), np.int32),
         "temperature": ((rows,), np.float32),

@@ -23,6 +23,7 @@ INPUTS = (
     "request_index_cpu",
     "accept_target_cpu",
     "window_table_cpu",
+    "anchor_cpu",
     "migrate_source_cpu",
     "migrate_window_cpu",
     "migrate_target_cpu",

@@ -17,7 +17,8 @@ class RequestState:
         until the
         deferred correction
     accepted_last: accepted count of its last step, as far as the host has learned it
-    column: align: first column of its running state window, -1 before any state exists
+    column: first column of its running state window, -1 before any state exists; in cache mode all
+        the anchor of its last step
     """
 
     name: str

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
-from racegate.scenario.spec import Numerics, Scenario
+from racegate.scenario.spec import CacheMode, EngineSpec, Numerics, Scenario
 
 
 def ceil_div(value: int, by: int) -> int:
@@ -31,7 +31,8 @@ def quantity_of(numerics: Numerics) -> DTypeLike:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Dimensions of the buffers. R rows, T tokens, K drafts, M attention and C state columns of a
-    table. drawn_vocab: V where drafts are drawn, else 0.
+    table. drawn_vocab: V where drafts are drawn, else 0. window: blocks of a row's running states,
+    1 + K; in cache mode all one for every token and one for the state that the row starts from
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Sizes:
     drafts: int
     columns: int
     state_columns: int
+    window: int
     hidden: int
     numerics: Numerics
     drawn_vocab: int
@@ -74,7 +76,15 @@ def sizes_of(scenario: Scenario) -> Sizes:
         drafts=drafts,
         columns=ceil_div(engine.model_len_max + drafts, engine.block_size),
         state_columns=state_columns,
+        window=_window(engine),
         hidden=scenario.model.hidden_size,
         numerics=scenario.model.numerics,
         drawn_vocab=scenario.model.vocab_size if engine.draws_drafts else 0,
     )
+
+
+def _window(engine: EngineSpec) -> int:
+    width = 1 + engine.draft_len_max
+    if engine.cache_mode is not CacheMode.ALL:
+        return width
+    return 1 + min(engine.tokens_per_step_max, max(width, engine.prefill_chunk_max))

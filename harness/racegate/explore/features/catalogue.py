@@ -5,7 +5,6 @@ from __future__ import annotations
 from racegate.explore.features import lives, prefixes, steps
 from racegate.explore.features.facts import Facts
 from racegate.explore.features.settings import (
-    ALIGN,
     BEHIND,
     COLUMNS,
     DRAFTED,
@@ -16,6 +15,7 @@ from racegate.explore.features.settings import (
     OFFLOAD,
     PIECEWISE,
     SETTINGS,
+    SHARED,
     WIDE_CHUNKS,
     counted,
     happening,
@@ -202,7 +202,7 @@ HAPPENINGS = (
         "coordinates corrected",
         "positions are corrected, and what stands beside them may not be",
         steps.corrects_coordinates,
-        DRAFTED | BEHIND | MROPE | only(cache_mode="none"),
+        DRAFTED | BEHIND | MROPE | only(cache_mode=("none", "all")),
     ),
     happening(
         "chunk ends within an image",
@@ -295,7 +295,7 @@ HAPPENINGS = (
         prefixes.grows_in_a_row,
     ),
     happening(
-        "block shared", "one request's step writes where another reads", prefixes.is_shared, ALIGN
+        "block shared", "one request's step writes where another reads", prefixes.is_shared, SHARED
     ),
     counted("prefix hit", "prefix_hits", "a request starts in the middle", COLUMNS),
     happening(
@@ -320,13 +320,13 @@ HAPPENINGS = (
         "hit on a decoded state",
         "the kept state was one of 1 + k slots",
         prefixes.is_hit_behind_decode,
-        ALIGN,
+        SHARED,
     ),
     happening(
         "evicted prefix comes back",
         "the key must be gone with the block",
         prefixes.is_evicted_and_missed,
-        ALIGN,
+        SHARED,
     ),
     happening(
         "prompt continues a finished output",

@@ -94,7 +94,7 @@ def is_recycled_in_flight(facts: Facts) -> bool:
 def _shared_columns(facts: Facts, entry: SeenEntry) -> int:
     """Columns of an admitted request's table that it shares: they were taken by somebody else."""
     engine = facts.scenario.engine
-    is_sharing = engine.cache_mode is CacheMode.ALIGN and entry.hit is not None
+    is_sharing = engine.cache_mode.publishes and entry.hit is not None
     return entry.hit // engine.block_size if is_sharing and entry.hit else 0
 
 
@@ -128,7 +128,7 @@ def is_continuing(facts: Facts) -> bool:
 
 
 class _Kept:
-    """Published states by block, as align mode keeps them; evicted: keys that were lost;
+    """Published states by block, as align and all keep them; evicted: keys that were lost;
 
     decoded: keys whose state a decode step left
     """
@@ -170,7 +170,7 @@ def _with_grids(request: Request) -> Key:
 
 def _admits(facts: Facts, is_it: Callable[[_Kept, int, Key], bool]) -> bool:
     """Whether some request is admitted so, given what is kept before the step."""
-    if facts.scenario.engine.cache_mode is not CacheMode.ALIGN:
+    if not facts.scenario.engine.cache_mode.publishes:
         return False
     kept = _Kept(facts)
     for moment in facts.moments:

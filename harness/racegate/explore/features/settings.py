@@ -98,8 +98,8 @@ def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) ->
 DRAFTED = only(k=K_VALUES[1:])
 DRAFTED_MORE = only(k=K_VALUES[2:])
 DRAWN = only(k=K_VALUES[1:], drafter="mtp", draft_sampling="random")
-COLUMNS = only(cache_mode=("align", "offload"))
-ALIGN = only(cache_mode="align")
+COLUMNS = only(cache_mode=("align", "offload", "all"))
+SHARED = only(cache_mode=("align", "all"))
 OFFLOAD = only(cache_mode="offload")
 MROPE = only(positions=COORDINATES, layers=("hybrid", "attention only"))
 GRAPHS = only(graph_mode=(str(GraphMode.FULL_DECODE), str(GraphMode.PIECEWISE)))
@@ -151,6 +151,9 @@ SETTINGS = (
     ),
     _setting("cache_mode", "none", "1 + k state slots in place, picked by the accepted count"),
     _setting("cache_mode", "align", "states move between columns; the host decides where"),
+    _setting(
+        "cache_mode", "all", "every block keeps a state; anchors say where the last step wrote"
+    ),
     _setting("cache_mode", "offload", "prefixes leave and return on streams of their own"),
     _setting("numerics", "exact", "every bit counts"),
     _setting("numerics", "float32", "the kernels that users run, near ties included"),
@@ -170,7 +173,10 @@ SETTINGS = (
     _setting("layers", "recurrent only", "no cache entries: only states tell"),
     _setting("conv_width", "2", "a window of one input, shorter than a row of drafts"),
     _setting(
-        "state_interval", "1 block", "every block ends a column", cache_mode=("align", "offload")
+        "state_interval",
+        "1 block",
+        "every block ends a column",
+        cache_mode=("align", "offload", "all"),
     ),
     _setting(
         "prefill_chunk_max", "below 1 + k", "chunks are shorter than decode rows", k=K_VALUES[1:]

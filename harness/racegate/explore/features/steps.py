@@ -251,7 +251,7 @@ def replays_chunk(facts: Facts) -> bool:
 def corrects_coordinates(facts: Facts) -> bool:
     """Coordinates are planned with drafts that were rejected, and nobody waits for their counts."""
     scenario = facts.scenario
-    if not scenario.model.has_mrope or scenario.engine.cache_mode.has_columns:
+    if not scenario.model.has_mrope or scenario.engine.cache_mode.splits_chunks:
         return False
     return any(
         e.is_decode and e.planned != e.computed for step in facts.steps for e in step.entries
