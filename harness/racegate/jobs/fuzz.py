@@ -4,7 +4,8 @@ then minimised.
 The same seed gives the same findings as far as two runs got, with any number of workers. A worker
 that has lost a canary ends the campaign, and so does every error of the harness: the scenario that
 shows it is not counted, so that the same command begins with it. What was done by a worker that is
-gone is done by another one; a scenario that takes this one with it too is set aside.
+gone is done by another one; a scenario that takes this one with it too is tried alone, and set
+aside if that takes workers with it as well.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from racegate.jobs.pools.pool import (
     Task,
     Worker,
     in_order,
+    spread,
 )
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stores.records import CampaignState
@@ -48,7 +50,7 @@ from racegate.jobs.stores.records import CampaignState
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.
 END_WITHIN_S = 120.0
-# Workers that one scenario may take with it.
+# Workers that one scenario may take with it, among others and then alone.
 LOSSES_MAX = 2
 
 
@@ -80,6 +82,21 @@ def fuzz(
     return _Run(campaign, bounds, on_progress).run(workers, place)
 
 
+class _Shared(Iterator[Task[int | Found]]):
+    """Tasks for all workers. That there was none is not for good: what was handed back may show
+    something, and this is to be minimised.
+    """
+
+    def __init__(self, next_task: Callable[[], Task[int | Found] | None]) -> None:
+        self._next_task = next_task
+
+    def __next__(self) -> Task[int | Found]:
+        task = self._next_task()
+        if task is None:
+            raise StopIteration
+        return task
+
+
 class _Run:
     """One run of a campaign."""
 
@@ -99,7 +116,7 @@ class _Run:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
         make = partial(make_worker, campaign.spec, frozenset(campaign.known))
-        shares = [self._tasks() for _ in range(workers)]
+        shares = spread(_Shared(self._next_task), workers)
         timeout_s = self._bounds.timeout_s
         pool = pool_of(workers, timeout_s=timeout_s, place=place, losses_max=LOSSES_MAX)
         command = f"the same command: it begins with scenario {campaign.done} of {campaign.folder}"
@@ -125,20 +142,20 @@ class _Run:
         first, last = self._campaign.done, self._bounds.scenarios
         return iter(count(first) if last is None else range(first, last))
 
-    def _tasks(self) -> Iterator[Task[int | Found]]:
-        """For one worker: what is to be minimised, and scenarios until the end, which a lost canary
-        and an error of the harness bring at once.
+    def _next_task(self) -> Task[int | Found] | None:
+        """What is to be minimised, and scenarios until the end, which a lost canary and an error of
+        the harness bring at once.
         """
         again = f"the same command on {self._campaign.folder}"
-        while not self._campaign.breakages:
-            if self._campaign.to_minimise:
-                found = self._campaign.to_minimise.popleft()
-                yield Task(name=f"minimising {found.signature}", content=found, command=again)
-                continue
-            index = None if time.monotonic() >= self._end else next(self._indices, None)
-            if index is None:
-                return
-            yield Task(name=f"scenario {index}", content=index, command=again)
+        if self._campaign.breakages:
+            return None
+        if self._campaign.to_minimise:
+            found = self._campaign.to_minimise.popleft()
+            return Task(name=f"minimising {found.signature}", content=found, command=again)
+        index = None if time.monotonic() >= self._end else next(self._indices, None)
+        if index is None:
+            return None
+        return Task(name=f"scenario {index}", content=index, command=again)
 
     def _heard(self, events: Iterable[Event[Answer]]) -> Iterator[Event[Answer]]:
         """Writes what was found the moment it is heard of; after an error of the harness nothing

@@ -4,7 +4,8 @@ Every worker has an iterator of tasks, which is asked for the next one when the 
 iterator that all workers share hands tasks to whoever is free (`spread`); one for each pins them,
 where workers have state. A worker whose iterator ends comes to its end, so a bound in time is a
 matter of the iterator. Tasks are numbered as they are handed out, and `in_order` gives what they
-yield in this order, whoever did them and whenever they were done.
+yield in this order, whoever did them and whenever they were done. An iterator that has ended may be
+asked again, by a worker that takes the place of one that was lost.
 
 A worker is made in its process by a function that is pickled, as tasks and results are. No process
 outlives the pool: workers leave Ctrl-C to their driver, which ends them, and end by themselves if
