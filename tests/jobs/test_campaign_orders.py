@@ -24,6 +24,7 @@ from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, Found, Report, ScenarioWorker
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
 from racegate.jobs.pools.pool import Task
+from racegate.jobs.stores.records import WorkerState
 
 SPEC = CampaignSpec(seed=5)
 ROOT = Path(__file__).parents[2]
@@ -136,6 +137,10 @@ def known_after(shows: Sequence[str | None], workers: int, luck: random.Random) 
             path.name: json.loads(path.read_text())["scenario"]["name"]
             for path in folder.glob("*.witness.json")
         }
+    assert {name: at.first <= at.last for name, at in state.seen.items()} == dict.fromkeys(
+        state.hits, True
+    )
+    assert {one.state for one in state.workers} <= {WorkerState.ENDED, WorkerState.LOST}
     counts = {name: getattr(state, name) for name in ("done", "schedules", "hits", "verdicts")}
     return {"witnesses": witnesses, **counts}
 

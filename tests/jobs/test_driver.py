@@ -29,6 +29,7 @@ from racegate.jobs.pools.pool import (
     HandedBack,
     Lost,
     SetAside,
+    Started,
     Task,
     Tick,
     in_order,
@@ -123,7 +124,7 @@ def results(events: Sequence[Event[Any]]) -> list[int]:
 
 
 def kinds(events: Sequence[Event[Any]]) -> list[type]:
-    return [type(event) for event in events if not isinstance(event, Done | Ended)]
+    return [type(event) for event in events if not isinstance(event, Started | Done | Ended)]
 
 
 @pytest.mark.parametrize("doomed", range(5))

@@ -39,13 +39,14 @@ from racegate.jobs.pools.pool import (
     HandedBack,
     Lost,
     SetAside,
+    Started,
     Task,
     Worker,
     in_order,
     spread,
 )
 from racegate.jobs.pools.time_limit import TIMEOUT_S
-from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.stores.records import CampaignState, WorkerState
 
 SAVE_EVERY_S = 2.0
 # How long the workers may take for the scenario they are at, and their last canaries.
@@ -133,6 +134,7 @@ class _Run:
                 campaign.breakages.append(caught.breakage)
         except KeyboardInterrupt as error:
             campaign.stop = error
+        campaign.let_workers_go()
         state = self._save(time.monotonic())
         if campaign.shared is not None:
             campaign.shared.end(state)
@@ -163,6 +165,7 @@ class _Run:
         """
         unchecked = self._campaign.unchecked
         for event in events:
+            self._note(event)
             # Here, where events come as they happen: a result waits for its turn behind this.
             match event:
                 case Done(worker=worker):
@@ -178,6 +181,21 @@ class _Run:
                 case Failed() | Lost():
                     self._campaign.breakages.append(event.breakage)
             yield event
+
+    def _note(self, event: Event[Answer]) -> None:
+        """What becomes of workers, for who looks on."""
+        hear_of = self._campaign.hear_of
+        match event:
+            case Started(worker=worker, place=place):
+                hear_of(worker, WorkerState.WORKING, "its start", place=place)
+            case Done(worker=worker, name=did) | Failed(worker=worker, name=did):
+                hear_of(worker, WorkerState.WORKING, did)
+            case SetAside(worker=worker, name=at):
+                hear_of(worker, WorkerState.LOST, at)
+            case HandedBack(worker=worker, doing=at) | Lost(worker=worker, doing=at):
+                hear_of(worker, WorkerState.LOST, at)
+            case Ended(worker=worker):
+                hear_of(worker, WorkerState.ENDED, "its end")
 
     def _take(self, event: Event[Answer]) -> None:
         now = time.monotonic()

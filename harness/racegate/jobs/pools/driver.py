@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -27,9 +27,11 @@ from racegate.jobs.pools.pool import (
     RefusedError,
     SetAside,
     Shares,
+    Started,
     Task,
     Tick,
     broke,
+    place_here,
 )
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.signals import stops_later
@@ -53,7 +55,9 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a worker: it is made."""
+    """From a worker: it is made. place: where"""
+
+    place: str = field(default_factory=place_here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +279,7 @@ class _Run(Generic[T, R, L]):
             raise RefusedError(said.reason)
         if member.at is _At.START and isinstance(said, Ready):
             self._lost_in_a_row[_At.START] = 0
+            yield Started(worker=member.number, place=said.place)
             self._hand_out(member)
             return
         event = _event_of(member, cast("R | Broke", said))

@@ -14,6 +14,8 @@ the driver is gone.
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -57,6 +59,14 @@ class Task(Generic[T]):
     name: str
     content: T
     command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A worker is made, and gets its first task. place: where it is, for people"""
+
+    worker: int
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +160,9 @@ class Tick:
     """Nothing has happened for a moment: time to look at a clock."""
 
 
-Event: TypeAlias = Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick
+Event: TypeAlias = Started | Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick
 Events: TypeAlias = Generator[
-    Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick, None, None
+    Started | Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick, None, None
 ]
 MakeWorker: TypeAlias = Callable[[int], Worker[T, R]]
 Shares: TypeAlias = Sequence[Iterator[Task[T]]]
@@ -202,6 +212,7 @@ class InProcessPool:
         if caught.breakage is not None:
             yield Lost(worker=0, doing="its start", why=broke(caught.breakage))
             return
+        yield Started(worker=0, place=place_here())
         for number, task in enumerate(share):
             yield self._done(worker, number, task)
         with Caught("its end") as caught:
@@ -220,6 +231,11 @@ class InProcessPool:
             return Done(worker=0, number=number, name=name, result=worker.work(task.content))
         assert caught.breakage is not None
         return Failed(worker=0, number=number, name=name, breakage=caught.breakage)
+
+
+def place_here() -> str:
+    """Of this process, among all machines."""
+    return f"{platform.node()}, process {os.getpid()}"
 
 
 def broke(breakage: Breakage) -> str:
