@@ -14,13 +14,13 @@ from racegate.jobs.stores.records import (
     CampaignState,
     KeptFinding,
     ScenarioAside,
-    SeenAt,
+    Sighting,
     WorkerRecord,
     WorkerState,
 )
 
 FAULT = "slot-vs-row-index"
-SEEN = SeenAt(first=1000.0, last=2000.0)
+SEEN = Sighting(first=1000.0, last=2000.0)
 SOUND = SelfCheck(canaries=6, canaries_found=6, double_runs=2)
 WITNESS = load_witness(path_of(FAULT))
 
@@ -63,7 +63,7 @@ def state(
     hits: dict[str, int] | None = None,
     aside: str = "killed by signal 9",
     selfcheck: SelfCheck = SOUND,
-    seen: SeenAt = SEEN,
+    seen: Sighting = SEEN,
     place: str = "node-1, process 7",
 ) -> CampaignState:
     """A campaign of 100 scenarios with two workers, one of which is lost."""

@@ -25,7 +25,7 @@ from racegate.cli.app import app
 from racegate.cli.look import serve
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.findability import findability
-from racegate.jobs.stores.records import SeenAt, WorkerState
+from racegate.jobs.stores.records import Sighting, WorkerState
 from racegate.jobs.stores.store import StoreDownError
 from racegate.report.dashboard import server
 from racegate.report.dashboard.metrics import metrics_of
@@ -144,12 +144,12 @@ def test_a_monitor_reads_what_the_page_shows() -> None:
 def test_a_finding_is_first_seen_by_the_first_and_last_by_the_last() -> None:
     found = finding()
     hits = {found.signature: 2}
-    early, late = SeenAt(first=1000.0, last=3000.0), SeenAt(first=2000.0, last=4000.0)
+    early, late = Sighting(first=1000.0, last=3000.0), Sighting(first=2000.0, last=4000.0)
     store = MadeStore(
         found, states=(state(1, hits=hits, seen=late), state(2, hits=hits, seen=early))
     )
     view = seen(store)
-    assert view.findings[0].seen == SeenAt(first=1000.0, last=4000.0)
+    assert view.findings[0].seen == Sighting(first=1000.0, last=4000.0)
     page = dashboard_page(view)
     assert "1970-01-01 00:16:40 UTC" in page and "1970-01-01 01:06:40 UTC" in page
     last = ("racegate_finding_last_seen_seconds", ("signature", found.signature))

@@ -32,7 +32,7 @@ from racegate.jobs.stores.records import (
     CampaignState,
     KeptFinding,
     ScenarioAside,
-    SeenAt,
+    Sighting,
     WorkerRecord,
     WorkerState,
     encoded_state,
@@ -71,7 +71,7 @@ class _Totals:
     seconds: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
-    seen: dict[str, SeenAt] = field(default_factory=dict)
+    seen: dict[str, Sighting] = field(default_factory=dict)
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
     features: FeatureTotals = field(default_factory=FeatureTotals)
@@ -93,7 +93,7 @@ class _Totals:
     def _hit(self, signature: str, now: float) -> None:
         self.hits[signature] += 1
         before = self.seen.get(signature)
-        self.seen[signature] = SeenAt(first=before.first if before else now, last=now)
+        self.seen[signature] = Sighting(first=before.first if before else now, last=now)
 
 
 class Campaign:

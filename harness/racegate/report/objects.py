@@ -17,7 +17,7 @@ from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.findability import CampaignFinding, Findability
-from racegate.jobs.stores.records import CampaignState, ScenarioAside, SeenAt, WorkerRecord
+from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
 from racegate.report.cause.shared import SharedCause
 
 
@@ -232,7 +232,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     scenario: int
     findability: Findability | None
-    seen: SeenAt | None
+    seen: Sighting | None
     fault: str | None
     holds: tuple[str, ...]
     requests: int

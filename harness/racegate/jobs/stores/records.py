@@ -29,8 +29,8 @@ class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
     why: str
 
 
-class SeenAt(StrictStruct, frozen=True, kw_only=True):
-    """When scenarios showed a signature, first and last: seconds since 1970"""
+class Sighting(StrictStruct, frozen=True, kw_only=True):
+    """When scenarios showed a signature. first, last: seconds since 1970"""
 
     first: float
     last: float
@@ -47,6 +47,7 @@ class WorkerState(StrEnum):
 class WorkerRecord(StrictStruct, frozen=True, kw_only=True):
     """A worker of a campaign's last run. number: among them; place: where it is
 
+    state: at work, lost, or at its end
     did: what it had done when it was heard of last, or what it was lost at; heard_at: when, seconds
     since 1970
     """
@@ -88,7 +89,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     seconds: float
     set_aside: tuple[ScenarioAside, ...]
     selfcheck: SelfCheck = SelfCheck()
-    seen: dict[str, SeenAt] = msgspec.field(default_factory=dict)
+    seen: dict[str, Sighting] = msgspec.field(default_factory=dict)
     workers: tuple[WorkerRecord, ...] = ()
 
 

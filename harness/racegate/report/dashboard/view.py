@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from racegate.evaluation.coverage import summarise
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.findability import CampaignFinding, listed
-from racegate.jobs.stores.records import CampaignState, KeptFinding, SeenAt
+from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
 from racegate.report.objects import CampaignView, DashboardView, FindingView
 
 
@@ -35,12 +35,12 @@ def view_of(
     )
 
 
-def seen_in(states: Iterable[CampaignState], signature: str) -> SeenAt | None:
+def seen_in(states: Iterable[CampaignState], signature: str) -> Sighting | None:
     """When any of them saw a signature; None if none says."""
     seen = [state.seen[signature] for state in states if signature in state.seen]
     if not seen:
         return None
-    return SeenAt(first=min(at.first for at in seen), last=max(at.last for at in seen))
+    return Sighting(first=min(at.first for at in seen), last=max(at.last for at in seen))
 
 
 def name_of(signature: str) -> str:
@@ -70,7 +70,7 @@ def _campaign(state: CampaignState) -> CampaignView:
     )
 
 
-def _finding(kept: KeptFinding, entry: CampaignFinding, seen: SeenAt | None) -> FindingView:
+def _finding(kept: KeptFinding, entry: CampaignFinding, seen: Sighting | None) -> FindingView:
     witness, name = kept.witness, name_of(kept.signature)
     file = f"{name}.witness.json"
     return FindingView(
