@@ -200,6 +200,7 @@ def main() -> int:
         backend = given.backends[len(rounds) % len(given.backends)]
         moment = random.Random(f"{given.seed} {len(rounds)}")
         one = {"backend": backend, **disturbed(backend, moment, min(left, KILLS_OF_ONE))}
+        one["commit"] = environment()["commit"]
         rounds.append(one)
         text = {
             "environment": environment(),
