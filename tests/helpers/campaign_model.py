@@ -6,7 +6,7 @@ workers than there are cores is simulated here (`tests/jobs/campaigns/scaling.py
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,12 +17,14 @@ import simpy
 class Times:
     """Measured, in seconds; of several one is drawn each time.
 
-    tasks: of a scenario, in its worker; delivery_s: of a task and its answer on their way
+    tasks: of a scenario, in its worker: all of them in turn, shuffled, before one comes again
+    delivery_s: of a task and its answer on their way
     events: of the driver at each answer, until the next task is sent
     looks: of the driver at workers of which one has answered, by their number
     takes_all: whether one look finds all answers that are there, or one of them
-    saves: of the driver, to write how far the campaign is; syncs: until the store has it
-    save_every_s: between two of these
+    saves: of the driver, to write how far the campaign is; syncs: until the store has it, in the
+    first part of which, alone_s, it answers nobody else
+    pause_s: from the end of one of these to the next, by how long it took
     """
 
     tasks: Sequence[float]
@@ -32,7 +34,8 @@ class Times:
     takes_all: bool
     saves: Sequence[float]
     syncs: Sequence[float]
-    save_every_s: float
+    alone_s: float
+    pause_s: Callable[[float], float]
 
     def look_s(self, workers: int) -> float:
         """Between the numbers that were measured it grows evenly, as behind the last two."""
@@ -46,14 +49,14 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What came of it. rate: scenarios a second; the others are shares of the time at work, 1 at
-    most; syncs_per_second: what the store was asked for
+    """What came of it. rate: scenarios a second; syncs_per_second: what the store was asked for
+    workers_busy, driver_busy, store_busy: shares of the time
     """
 
     rate: float
-    workers: float
-    driver: float
-    store: float
+    workers_busy: float
+    driver_busy: float
+    store_busy: float
     syncs_per_second: float
 
 
@@ -70,9 +73,9 @@ def simulated(
     begun = workers * campaigns
     return Load(
         rate=(len(heard) - begun) / (heard[-1] - heard[begun - 1]),
-        workers=simulation.worked_s / (heard[-1] * begun),
-        driver=simulation.driven_s / (heard[-1] * campaigns),
-        store=simulation.stored_s / heard[-1],
+        workers_busy=simulation.worked_s / (heard[-1] * begun),
+        driver_busy=simulation.driven_s / (heard[-1] * campaigns),
+        store_busy=simulation.stored_s / heard[-1],
         syncs_per_second=simulation.syncs / heard[-1],
     )
 
@@ -88,6 +91,7 @@ class _Simulation:
         self._times = times
         self._left = scenarios
         self._draw = draw
+        self._tasks: list[float] = []
         self._store = simpy.Resource(self.world)
 
     def campaign(self, workers: int) -> simpy.Process:
@@ -105,15 +109,20 @@ class _Simulation:
         return self._left >= 0
 
     def _work(self, inbox: simpy.Store) -> Iterator[simpy.Event]:
-        task_s = self._draw.choice(self._times.tasks)
+        task_s = self._next_task_s()
         yield self.world.timeout(task_s + self._times.delivery_s)
         self.worked_s += task_s
         inbox.put(None)
 
+    def _next_task_s(self) -> float:
+        if not self._tasks:
+            self._tasks = self._draw.sample(self._times.tasks, len(self._times.tasks))
+        return self._tasks.pop()
+
     def _drive(self, inbox: simpy.Store, workers: int) -> Iterator[simpy.Event]:
         times, at_work = self._times, workers
         # Campaigns that begin together would go on asking for the store together.
-        saved_at = -self._draw.uniform(0.0, times.save_every_s)
+        save_at = self._draw.uniform(0.0, times.pause_s(0.0))
         while at_work:
             yield inbox.get()
             began, answers = self.world.now, 1
@@ -124,17 +133,20 @@ class _Simulation:
             for _ in range(answers):
                 yield self.world.timeout(self._draw.choice(times.events))
                 self.heard.append(self.world.now)
-                if self.world.now - saved_at > times.save_every_s:
-                    saved_at = self.world.now
-                    yield from self._save()
+                if self.world.now > save_at:
+                    save_at = yield from self._save()
                 at_work -= not self._send(inbox)
             self.driven_s += self.world.now - began
 
-    def _save(self) -> Iterator[simpy.Event]:
+    def _save(self) -> Generator[simpy.Event, None, float]:
+        """When to save next."""
+        began, sync_s = self.world.now, self._draw.choice(self._times.syncs)
         yield self.world.timeout(self._draw.choice(self._times.saves))
+        alone_s = min(sync_s, self._times.alone_s)
         with self._store.request() as turn:
             yield turn
-            sync_s = self._draw.choice(self._times.syncs)
-            yield self.world.timeout(sync_s)
-        self.stored_s += sync_s
+            yield self.world.timeout(alone_s)
+        yield self.world.timeout(sync_s - alone_s)
+        self.stored_s += alone_s
         self.syncs += 1
+        return self.world.now + self._times.pause_s(self.world.now - began)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from campaign_model import Times, simulated
+from racegate.jobs.fuzz import pause_after
 
 TIMES = Times(
     tasks=(0.3,),
@@ -16,7 +18,8 @@ TIMES = Times(
     takes_all=True,
     saves=(0.0,),
     syncs=(0.0,),
-    save_every_s=2.0,
+    alone_s=math.inf,
+    pause_s=lambda took_s: 2.0,
 )
 
 
@@ -24,14 +27,14 @@ TIMES = Times(
 def test_few_workers_are_always_at_work(workers: int) -> None:
     load = simulated(TIMES, workers=workers, scenarios=50 * workers)
     assert load.rate == pytest.approx(workers / 0.301, rel=0.03)
-    assert load.workers == pytest.approx(0.3 / 0.301, rel=0.03)
+    assert load.workers_busy == pytest.approx(0.3 / 0.301, rel=0.03)
 
 
 def test_a_driver_hears_no_more_than_it_can() -> None:
-    load = simulated(TIMES, workers=600, scenarios=12_000)
+    load = simulated(TIMES, workers=600, scenarios=8_000)
     assert load.rate == pytest.approx(1000, rel=0.02)
-    assert load.driver == pytest.approx(1, rel=0.1)
-    assert load.workers == pytest.approx(0.5, rel=0.1)
+    assert load.driver_busy == pytest.approx(1, rel=0.1)
+    assert load.workers_busy == pytest.approx(0.5, rel=0.1)
 
 
 def test_one_answer_a_look_costs_a_look_for_each() -> None:
@@ -44,11 +47,21 @@ def test_one_answer_a_look_costs_a_look_for_each() -> None:
 
 def test_a_store_answers_one_after_the_other() -> None:
     """Every driver asks it every 2 seconds; where that is more than it can all of them wait."""
-    shared = replace(TIMES, syncs=(0.02,))
-    few = simulated(shared, workers=2, campaigns=20, scenarios=4_000)
-    assert few.syncs_per_second == pytest.approx(10, rel=0.1)
-    assert few.store == pytest.approx(0.2, rel=0.1)
-    many = simulated(shared, workers=2, campaigns=400, scenarios=40_000)
-    assert many.syncs_per_second == pytest.approx(50, rel=0.1)
-    assert many.store == pytest.approx(1, rel=0.05)
+    shared = replace(TIMES, syncs=(0.1,))
+    few = simulated(shared, workers=2, campaigns=4, scenarios=600)
+    assert few.syncs_per_second == pytest.approx(2, rel=0.1)
+    assert few.store_busy == pytest.approx(0.2, rel=0.1)
+    many = simulated(shared, workers=2, campaigns=80, scenarios=2_000)
+    assert many.syncs_per_second == pytest.approx(10, rel=0.1)
+    assert many.store_busy == pytest.approx(1, rel=0.05)
     assert many.rate < 0.5 * 20 * few.rate
+    patient = replace(shared, pause_s=pause_after)
+    assert simulated(patient, workers=2, campaigns=80, scenarios=2_000).rate > 2 * many.rate
+
+
+def test_what_a_store_does_for_all_at_once_holds_nobody_up() -> None:
+    shared = replace(TIMES, syncs=(0.02,), alone_s=0.001)
+    many = simulated(shared, workers=2, campaigns=40, scenarios=1_500)
+    assert many.syncs_per_second == pytest.approx(20, rel=0.1)
+    assert many.store_busy == pytest.approx(0.02, rel=0.1)
+    assert many.workers_busy > 0.95

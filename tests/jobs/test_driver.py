@@ -5,9 +5,10 @@ with one, and what takes worker after worker with it is set aside.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,11 +245,35 @@ def test_without_any_room_what_was_handed_back_is_not_done(
 class _Told:
     """A pool that says what a test tells it."""
 
-    def __init__(self, events: Sequence[Event[Any]]) -> None:
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
         self._events = events
 
     def run(self, make: object, shares: object) -> Iterator[Event[Any]]:
         yield from self._events
+
+
+@pytest.mark.parametrize(("save_s", "saves"), [(0.01, 5), (1.0, 2), (60.0, 2)])
+def test_a_store_that_is_slow_is_asked_less_often(
+    save_s: float, saves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events come for 10 s, and are not held up by more than the first save and the last."""
+    clock, saved, save = [0.0], [], Campaign.save
+
+    def event(number: int) -> Ended[None]:
+        clock[0] += 0.1
+        return Ended(worker=number, result=None)
+
+    def slow(campaign: Campaign, seconds: float) -> Any:
+        clock[0] += save_s
+        saved.append(clock[0])
+        return save(campaign, seconds)
+
+    monkeypatch.setattr("racegate.jobs.fuzz.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(Campaign, "save", slow)
+    told = (event(number) for number in range(100))
+    monkeypatch.setattr("racegate.jobs.fuzz.pool_of", lambda *given, **more: _Told(told))
+    fuzz(Campaign(CampaignSpec(seed=3), tmp_path), Bounds(scenarios=1), workers=100)
+    assert len(saved) == saves
 
 
 def test_a_campaign_goes_on_without_what_is_set_aside(

@@ -47,8 +47,12 @@ from racegate.jobs.pools.pool import (
 )
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stores.records import CampaignState, WorkerState
+from racegate.jobs.stores.store import LEASE_S
 
 SAVE_EVERY_S = 2.0
+# Of a driver's time, for a store that many ask; and the longest pause that its lease lets it make.
+SAVE_SHARE_MAX = 0.05
+SAVE_PAUSE_MAX_S = LEASE_S / 3
 # How long the workers may take for the scenario they are at, and their last canaries.
 END_WITHIN_S = 120.0
 # Workers that one scenario may take with it, among others and then alone.
@@ -109,6 +113,7 @@ class _Run:
         self._on_progress = on_progress
         self._started = self._saved = time.monotonic()
         self._end = math.inf if bounds.seconds is None else self._started + bounds.seconds
+        self._save_pause_s = SAVE_EVERY_S
         self._last_new: float | None = None
         self._indices = self._left()
         self._is_broken = False
@@ -215,20 +220,27 @@ class _Run:
                 campaign.check(check)
         if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)
-        if now - self._saved > SAVE_EVERY_S:
+        if now - self._saved > self._save_pause_s:
             self._save(now)
         last_new_s = None if self._last_new is None else now - self._last_new
         self._on_progress(self._campaign.live(now - self._started, last_new_s))
 
     def _save(self, now: float) -> CampaignState:
         """A full disk ends the campaign, and loses nothing but how far it is."""
-        self._saved = now
         folder = self._campaign.folder
         with Caught(f"writing how far the campaign in {folder} is") as caught:
-            return self._campaign.save(now - self._started)
+            state = self._campaign.save(now - self._started)
+            self._saved = time.monotonic()
+            self._save_pause_s = pause_after(self._saved - now)
+            return state
         assert caught.breakage is not None
         self._campaign.breakages.append(caught.breakage)
         return self._campaign.state(now - self._started)
+
+
+def pause_after(saved_in_s: float) -> float:
+    """Until a campaign says again how far it is, after it took so long."""
+    return min(max(SAVE_EVERY_S, saved_in_s / SAVE_SHARE_MAX), SAVE_PAUSE_MAX_S)
 
 
 def make_worker(

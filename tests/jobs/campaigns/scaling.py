@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import sys
@@ -50,15 +51,16 @@ from racegate.jobs.pools.processes import (  # noqa: E402
 from racegate.jobs.stores.choice import store_of  # noqa: E402
 from racegate.jobs.stores.link import Link  # noqa: E402
 from racegate.jobs.stores.records import CampaignState  # noqa: E402
-from redis_server import redis_server  # noqa: E402
+from redis_server import RedisServer, redis_server  # noqa: E402
 
 SCENARIOS_EACH = 60
 NULL_TASKS = 400
 LOOKS_AT = (1, 2, 8, 32, 128, 512)
 LOOKS_EACH = 30
+SYNCS_EACH = 100
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# Enough for every worker to have its share of long and short ones.
-SIMULATED_EACH = 40
+# As many as were measured, so that long ones have the same share.
+SIMULATED_EACH = SCENARIOS_EACH
 SEEDS = 3
 
 
@@ -169,11 +171,20 @@ def looks_at_actors() -> dict[int, float]:
     return found
 
 
+def worked_s(server: RedisServer) -> float:
+    """By a server, in all."""
+    import redis
+
+    with redis.Redis.from_url(server.url) as client:
+        said = client.info("cpu")
+    return said["used_cpu_user"] + said["used_cpu_sys"]
+
+
 def syncs_of(store: str, state: CampaignState) -> list[float]:
     """Of one campaign, alone at its store."""
     link = Link(store_of(store, None), "scaling", print)
     took = []
-    for _ in range(LOOKS_EACH):
+    for _ in range(SYNCS_EACH):
         began = time.perf_counter()
         link.sync(state)
         took.append(time.perf_counter() - began)
@@ -190,19 +201,24 @@ def measured() -> dict[str, Any]:
                 run, state = campaign_on(backend, workers, f"{server.url}/{len(runs)}")
                 runs.append(run)
                 print(backend, workers, f"{runs[-1]['rate']:.2f} scenarios/s", flush=True)
+        worked_before_s = worked_s(server)
+        syncs = {"server": syncs_of(server.url, state)}
+        # A file system has a lock for all of it; what a server waits for it waits for all at once.
+        alone_s = {"server": (worked_s(server) - worked_before_s) / SYNCS_EACH, "folder": math.inf}
+        syncs["folder"] = syncs_of(f"{root}/store", state)
         return {
             "environment": environment(),
             "runs": runs,
             "delivery_s": {str(one): delivery_on(one) for one in HANDLES},
             "looks": {"local": looks_at_processes(), "ray": looks_at_actors()},
-            "syncs": {
-                "server": syncs_of(server.url, state),
-                "folder": syncs_of(f"{root}/store", state),
-            },
+            "syncs": syncs,
+            "alone_s": alone_s,
         }
 
 
-def times_of(run: dict[str, Any], measures: dict[str, Any], syncs: list[float]) -> Times:
+def times_of(
+    run: dict[str, Any], measures: dict[str, Any], syncs: list[float], alone_s: float
+) -> Times:
     """As measured in one run, with the store's answers apart."""
     backend = run["backend"]
     return Times(
@@ -213,13 +229,14 @@ def times_of(run: dict[str, Any], measures: dict[str, Any], syncs: list[float]) 
         takes_all=True,
         saves=run["saves"],
         syncs=syncs,
-        save_every_s=campaigns.SAVE_EVERY_S,
+        alone_s=alone_s,
+        pause_s=campaigns.pause_after,
     )
 
 
-def averaged(times: Times, *, workers: int, campaigns: int = 1, each: int = SIMULATED_EACH) -> Load:
+def averaged(times: Times, workers: int, *, campaigns: int = 1) -> Load:
     """Over seeds."""
-    scenarios = each * workers * campaigns
+    scenarios = SIMULATED_EACH * workers * campaigns
     loads = [
         simulated(times, workers=workers, campaigns=campaigns, scenarios=scenarios, seed=seed)
         for seed in range(SEEDS)
@@ -233,8 +250,8 @@ def compared(measures: dict[str, Any]) -> list[dict[str, Any]]:
     """What was measured beside what the simulation says of the same times."""
     found = []
     for run in measures["runs"]:
-        times = times_of(run, measures, run["syncs"])
-        load = averaged(times, workers=run["workers"], each=SCENARIOS_EACH)
+        times = times_of(run, measures, run["syncs"], measures["alone_s"]["server"])
+        load = averaged(times, run["workers"])
         kinds = {"backend": run["backend"], "workers": run["workers"]}
         found.append({**kinds, "measured": run["rate"], "simulated": load.rate})
     return found
@@ -243,12 +260,13 @@ def compared(measures: dict[str, Any]) -> list[dict[str, Any]]:
 def followed(measures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """One campaign on Ray with more and more workers; campaigns of two workers on one store."""
     runs = {run["backend"]: run for run in measures["runs"] if run["workers"] == 2}
-    ray = times_of(runs["ray"], measures, measures["syncs"]["server"])
-    found = {"one campaign on Ray": [row_of(averaged(ray, workers=n), n) for n in WORKERS]}
+    alone = measures["alone_s"]
+    ray = times_of(runs["ray"], measures, measures["syncs"]["server"], alone["server"])
+    found = {"one campaign on Ray": [row_of(averaged(ray, n), n) for n in WORKERS]}
     for store, syncs in measures["syncs"].items():
-        times = times_of(runs["local"], measures, syncs)
+        times = times_of(runs["local"], measures, syncs, alone[store])
         found[f"campaigns of two workers, store on a {store}"] = [
-            row_of(averaged(times, workers=2, campaigns=n // 2), n) for n in WORKERS[1:]
+            row_of(averaged(times, 2, campaigns=n // 2), n) for n in WORKERS[1:]
         ]
     return found
 
@@ -273,6 +291,7 @@ def summary_of(measures: dict[str, Any]) -> dict[str, Any]:
             for name, looks in measures["looks"].items()
         },
         "syncs": {name: 1000 * statistics.median(took) for name, took in measures["syncs"].items()},
+        "server, for each sync": 1000 * measures["alone_s"]["server"],
     }
 
 
