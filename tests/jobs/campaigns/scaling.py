@@ -1,9 +1,10 @@
 """How far a campaign scales: measured with one and two workers, simulated for more.
 
-    python tests/jobs/campaigns/scaling.py measure TIMES.json       # real workers, a real server
+    python tests/jobs/campaigns/scaling.py measure [--scenarios 60] TIMES.json
     python tests/jobs/campaigns/scaling.py simulate TIMES.json OUT.json OUT.svg
 
-`measure` runs campaigns on processes and on Ray and writes how long everything took, part by part.
+`measure` runs campaigns with a store on a real server, on processes and on Ray, and writes how long
+everything took, part by part. --scenarios: for each worker
 `simulate` says what follows for as many workers as a cluster has, and beside it, for one and two
 workers, what it would have said of the campaigns that were measured.
 """
@@ -53,14 +54,12 @@ from racegate.jobs.stores.link import Link  # noqa: E402
 from racegate.jobs.stores.records import CampaignState  # noqa: E402
 from redis_server import RedisServer, redis_server  # noqa: E402
 
-SCENARIOS_EACH = 60
 NULL_TASKS = 400
 LOOKS_AT = (1, 2, 8, 32, 128, 512)
 LOOKS_EACH = 30
 SYNCS_EACH = 100
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# As many as were measured, so that long ones have the same share.
-SIMULATED_EACH = SCENARIOS_EACH
+SIMULATED_EACH = 60
 SEEDS = 3
 
 
@@ -74,7 +73,9 @@ def pool_on(backend: Backend, workers: int) -> Pool:
     return pool_of(workers, place=Place(backend=backend))
 
 
-def campaign_on(backend: Backend, workers: int, store: str) -> tuple[dict[str, Any], CampaignState]:
+def campaign_on(
+    backend: Backend, workers: int, store: str, *, scenarios: int
+) -> tuple[dict[str, Any], CampaignState]:
     """One real campaign without findings, in a store with nothing else: how long each part of it
     took, and where it ended.
     """
@@ -92,11 +93,11 @@ def campaign_on(backend: Backend, workers: int, store: str) -> tuple[dict[str, A
             patches.enter_context(patch)
         link = Link(store_of(store, None), "scaling", print)
         campaign = Campaign(CampaignSpec(seed=workers), Path(folder) / "out", link)
-        bounds = campaigns.Bounds(scenarios=SCENARIOS_EACH * workers)
+        bounds = campaigns.Bounds(scenarios=scenarios)
         state = campaigns.fuzz(campaign, bounds, workers=workers)
         logs = Path(folder).glob("times.*")
         tasks = [float(line) for log in logs for line in log.read_text().splitlines()]
-    assert not campaign.breakages and len(tasks) == SCENARIOS_EACH * workers
+    assert not campaign.breakages and len(tasks) == scenarios
     syncs = clock.durations["sync"]
     saves = [save - sync for save, sync in zip(clock.durations["save"], syncs, strict=True)]
     times = {
@@ -192,13 +193,15 @@ def syncs_of(store: str, state: CampaignState) -> list[float]:
     return took
 
 
-def measured() -> dict[str, Any]:
+def measured(each: int) -> dict[str, Any]:
+    """each: scenarios of a worker"""
     os.environ["PYTHONPATH"] = os.pathsep.join((str(HERE), *sys.path))
     with tempfile.TemporaryDirectory() as root, redis_server(Path(root)) as server:
         runs = []
         for backend in (Backend.LOCAL, Backend.RAY):
             for workers in (1, 2):
-                run, state = campaign_on(backend, workers, f"{server.url}/{len(runs)}")
+                store = f"{server.url}/{len(runs)}"
+                run, state = campaign_on(backend, workers, store, scenarios=each * workers)
                 runs.append(run)
                 print(backend, workers, f"{runs[-1]['rate']:.2f} scenarios/s", flush=True)
         worked_before_s = worked_s(server)
@@ -298,13 +301,15 @@ def summary_of(measures: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("measure").add_argument("times", type=Path)
+    first = kinds.add_parser("measure")
+    first.add_argument("--scenarios", type=int, default=60)
+    first.add_argument("times", type=Path)
     later = kinds.add_parser("simulate")
     for name in ("times", "out", "svg"):
         later.add_argument(name, type=Path)
     given = parser.parse_args()
     if given.kind == "measure":
-        given.times.write_text(json.dumps(measured(), indent=None) + "\n")
+        given.times.write_text(json.dumps(measured(given.scenarios)) + "\n")
         return
     measures = json.loads(given.times.read_text())
     loads = followed(measures)
