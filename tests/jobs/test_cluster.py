@@ -20,7 +20,8 @@ from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
-from racegate.jobs.pools.cluster import ClusterError
+from racegate.jobs.pools.cluster import ClusterError, RayHandle
+from racegate.jobs.pools.driver import GoneError
 from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
 from support import IS_NIGHTLY
 
@@ -89,6 +90,19 @@ def test_a_node_that_is_lost_takes_no_task_with_it(cluster: Any) -> None:
                 cluster.remove_node(node, allow_graceful=False)
                 node = None
     assert found == {number: number * number for number in range(400)}
+
+
+def test_an_answer_that_is_lost_with_its_node_is_a_worker_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    def lost(answer: object) -> object:
+        raise ray.exceptions.ObjectLostError("00", None, "")
+
+    monkeypatch.setattr(ray, "get", lost)
+    with pytest.raises(GoneError, match="is gone: "):
+        RayHandle(None, None).hear()
 
 
 def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]:
