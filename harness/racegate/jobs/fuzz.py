@@ -227,6 +227,7 @@ class _Run:
 
     def _save(self, now: float) -> CampaignState:
         """A full disk ends the campaign, and loses nothing but how far it is."""
+        self._saved = now
         folder = self._campaign.folder
         with Caught(f"writing how far the campaign in {folder} is") as caught:
             state = self._campaign.save(now - self._started)

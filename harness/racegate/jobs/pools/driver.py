@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar, cast
 import msgspec
 
 from racegate.history.breakage import Breakage, Caught
+from racegate.jobs.pools.backlog import Backlog, Loss, Numbered
 from racegate.jobs.pools.pool import (
     Done,
     Ended,
@@ -195,13 +196,11 @@ class _Run(Generic[T, R, L]):
         self._losses_max = losses_max
         self._members: list[_Member[T, L]] = []
         self._handed = 0
-        self._back: deque[tuple[int, Task[T]]] = deque()
-        self._suspects: deque[tuple[int, Task[T]]] = deque()
+        self._backlog: Backlog[T] = Backlog(losses_max)
         self._alone: _Member[T, L] | None = None
         self._vacant: deque[tuple[int, Iterator[Task[T]]]] = deque()
         self._has_ended = False
         self._heard_at = _now()
-        self._losses: Counter[int] = Counter()
         self._lost_in_a_row: Counter[_At] = Counter()
 
     def start(self, number: int, share: Iterator[Task[T]]) -> None:
@@ -222,10 +221,11 @@ class _Run(Generic[T, R, L]):
                 if member.at is _At.START:
                     silent_s = max(silent_s, START_WITHIN_S)
                 if _now() - member.since > silent_s:
-                    yield from self._gone(member, f"has said nothing for {silent_s:g} s")
+                    why = f"has said nothing for {silent_s:g} s"
+                    yield from self._gone(member, why, Loss.SILENT)
             if not ready:
                 yield Tick()
-        for number, task in (*self._back, *self._suspects):
+        for number, task in (*self._backlog.back, *self._backlog.suspects):
             error = "a worker was lost with it, and there was room for no other"
             lost = Breakage(at=task.name, error=error, command=task.command)
             yield Failed(worker=0, number=number, name=task.name, breakage=lost)
@@ -247,8 +247,7 @@ class _Run(Generic[T, R, L]):
         """Whether a place is vacant that is worth filling: something was handed back, or nobody has
         come to the end of the tasks.
         """
-        is_open = bool(self._back or self._suspects) or not self._has_ended
-        return bool(self._vacant) and is_open
+        return bool(self._vacant) and (bool(self._backlog) or not self._has_ended)
 
     def _is_waited_for(self) -> bool:
         return self._is_needed() and _now() - self._heard_at < ROOM_WITHIN_S
@@ -271,7 +270,7 @@ class _Run(Generic[T, R, L]):
         try:
             said = member.handle.hear()
         except GoneError as error:
-            yield from self._gone(member, str(error))
+            yield from self._gone(member, str(error), Loss.GONE)
             return
         member.since = math.inf
         self._heard_at = _now()
@@ -295,10 +294,10 @@ class _Run(Generic[T, R, L]):
 
     def _hand_out(self, member: _Member[T, L]) -> None:
         """The next task, or that there is none; neither while a task is tried alone."""
-        if self._suspects or self._alone is not None:
+        if self._backlog.suspects or self._alone is not None:
             member.at, member.task, member.since = _At.REST, None, math.inf
-        elif self._back:
-            self._give(member, self._back.popleft())
+        elif self._backlog.back:
+            self._give(member, self._backlog.back.popleft())
         elif (task := next(member.share, None)) is not None:
             self._handed += 1
             self._give(member, (self._handed - 1, task))
@@ -306,7 +305,7 @@ class _Run(Generic[T, R, L]):
             member.at, member.task, member.since = _At.END, None, _now()
             member.handle.send(None)
 
-    def _give(self, member: _Member[T, L], numbered: tuple[int, Task[T]]) -> None:
+    def _give(self, member: _Member[T, L], numbered: Numbered[T]) -> None:
         member.at, member.since = _At.TASK, _now()
         member.task_number, member.task = numbered
         member.handle.send(member.task)
@@ -318,13 +317,13 @@ class _Run(Generic[T, R, L]):
         if any(member.at is _At.TASK for member in self._members):
             return
         for member in [member for member in self._members if member.at is _At.REST]:
-            if self._suspects and self._alone is None:
+            if self._backlog.suspects and self._alone is None:
                 self._alone = member
-                self._give(member, self._suspects.popleft())
+                self._give(member, self._backlog.suspects.popleft())
             elif self._alone is None:
                 self._hand_out(member)
 
-    def _gone(self, member: _Member[T, L], why: str) -> Events[R]:
+    def _gone(self, member: _Member[T, L], why: str, loss: Loss) -> Events[R]:
         """A worker is lost, and perhaps what it was doing."""
         self._drop(member)
         self._lost_in_a_row[member.at] += 1
@@ -333,15 +332,12 @@ class _Run(Generic[T, R, L]):
             yield member.lost(why)
             return
         self._vacant.append((member.number, member.share))
-        numbered = None if member.task is None else (member.task_number, member.task)
-        if numbered is None or not self._is_poison(member, numbered):
+        self._alone = None if self._alone is member else self._alone
+        number, task = member.task_number, member.task
+        if task is None or self._backlog.takes((number, task), loss):
             yield HandedBack(worker=member.number, doing=member.doing, why=why)
             return
-        number, task = numbered
-        error = (
-            f"{self._losses[number]} workers were lost with it, {self._losses_max} of them while "
-            f"it ran alone; the last one {why}"
-        )
+        error = f"{self._backlog.blame(number)}; the last one {why}"
         poison = Breakage(at=task.name, error=error, command=task.command)
         yield SetAside(
             worker=member.number,
@@ -350,17 +346,6 @@ class _Run(Generic[T, R, L]):
             content=task.content,
             breakage=poison,
         )
-
-    def _is_poison(self, member: _Member[T, L], numbered: tuple[int, Task[T]]) -> bool:
-        """Whether a task has taken enough workers with it; if not, it is handed back."""
-        number, _ = numbered
-        self._alone = None if self._alone is member else self._alone
-        self._losses[number] += 1
-        if self._losses[number] < self._losses_max:
-            self._back.append(numbered)
-        elif self._losses[number] < 2 * self._losses_max:
-            self._suspects.append(numbered)
-        return self._losses[number] >= 2 * self._losses_max
 
     def _drop(self, member: _Member[T, L]) -> None:
         self._members.remove(member)
