@@ -21,7 +21,6 @@ from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, ScenarioWorker
 from racegate.jobs.pools import driver
-from racegate.jobs.pools.backlog import Backlog, Loss
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
 from racegate.jobs.pools.pool import (
     Done,
@@ -37,6 +36,7 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
+from racegate.jobs.pools.returned import Loss, ReturnedTasks
 from racegate.jobs.stores.records import ScenarioAside
 from racegate.report.search import print_campaign
 
@@ -158,13 +158,13 @@ def test_what_does_not_take_two_alone_is_done(deaths: int) -> None:
 
 def test_what_hangs_twice_is_set_aside_and_holds_nobody_up() -> None:
     """Nothing but a task makes its worker silent: it is no suspect, and is not tried alone."""
-    backlog: Backlog[int] = Backlog(2)
+    returned: ReturnedTasks[int] = ReturnedTasks(2)
     hung = (0, Task(name="number 0", content=0))
-    assert backlog.takes(hung, Loss.SILENT)
-    assert (list(backlog.back), list(backlog.suspects)) == ([hung], [])
-    assert not backlog.takes(backlog.back.popleft(), Loss.SILENT)
-    assert backlog.blame(0) == "2 workers were lost with it"
-    assert not backlog
+    assert returned.takes(hung, Loss.SILENT)
+    assert (list(returned.back), list(returned.suspects)) == ([hung], [])
+    assert not returned.takes(returned.back.popleft(), Loss.SILENT)
+    assert returned.blame(0) == "2 workers were lost with it"
+    assert not returned
 
 
 def test_a_suspect_has_the_workers_to_itself() -> None:

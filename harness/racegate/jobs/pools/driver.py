@@ -16,7 +16,6 @@ from typing import Generic, Protocol, TypeVar, cast
 import msgspec
 
 from racegate.history.breakage import Breakage, Caught
-from racegate.jobs.pools.backlog import Backlog, Loss, Numbered
 from racegate.jobs.pools.pool import (
     Done,
     Ended,
@@ -34,6 +33,7 @@ from racegate.jobs.pools.pool import (
     broke,
     place_here,
 )
+from racegate.jobs.pools.returned import Loss, Numbered, ReturnedTasks
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.signals import stops_later
 
@@ -196,7 +196,7 @@ class _Run(Generic[T, R, L]):
         self._losses_max = losses_max
         self._members: list[_Member[T, L]] = []
         self._handed = 0
-        self._backlog: Backlog[T] = Backlog(losses_max)
+        self._returned: ReturnedTasks[T] = ReturnedTasks(losses_max)
         self._alone: _Member[T, L] | None = None
         self._vacant: deque[tuple[int, Iterator[Task[T]]]] = deque()
         self._has_ended = False
@@ -225,7 +225,7 @@ class _Run(Generic[T, R, L]):
                     yield from self._gone(member, why, Loss.SILENT)
             if not ready:
                 yield Tick()
-        for number, task in (*self._backlog.back, *self._backlog.suspects):
+        for number, task in (*self._returned.back, *self._returned.suspects):
             error = "a worker was lost with it, and there was room for no other"
             lost = Breakage(at=task.name, error=error, command=task.command)
             yield Failed(worker=0, number=number, name=task.name, breakage=lost)
@@ -247,7 +247,7 @@ class _Run(Generic[T, R, L]):
         """Whether a place is vacant that is worth filling: something was handed back, or nobody has
         come to the end of the tasks.
         """
-        return bool(self._vacant) and (bool(self._backlog) or not self._has_ended)
+        return bool(self._vacant) and (bool(self._returned) or not self._has_ended)
 
     def _is_waited_for(self) -> bool:
         return self._is_needed() and _now() - self._heard_at < ROOM_WITHIN_S
@@ -294,10 +294,10 @@ class _Run(Generic[T, R, L]):
 
     def _hand_out(self, member: _Member[T, L]) -> None:
         """The next task, or that there is none; neither while a task is tried alone."""
-        if self._backlog.suspects or self._alone is not None:
+        if self._returned.suspects or self._alone is not None:
             member.at, member.task, member.since = _At.REST, None, math.inf
-        elif self._backlog.back:
-            self._give(member, self._backlog.back.popleft())
+        elif self._returned.back:
+            self._give(member, self._returned.back.popleft())
         elif (task := next(member.share, None)) is not None:
             self._handed += 1
             self._give(member, (self._handed - 1, task))
@@ -317,9 +317,9 @@ class _Run(Generic[T, R, L]):
         if any(member.at is _At.TASK for member in self._members):
             return
         for member in [member for member in self._members if member.at is _At.REST]:
-            if self._backlog.suspects and self._alone is None:
+            if self._returned.suspects and self._alone is None:
                 self._alone = member
-                self._give(member, self._backlog.suspects.popleft())
+                self._give(member, self._returned.suspects.popleft())
             elif self._alone is None:
                 self._hand_out(member)
 
@@ -334,10 +334,10 @@ class _Run(Generic[T, R, L]):
         self._vacant.append((member.number, member.share))
         self._alone = None if self._alone is member else self._alone
         number, task = member.task_number, member.task
-        if task is None or self._backlog.takes((number, task), loss):
+        if task is None or self._returned.takes((number, task), loss):
             yield HandedBack(worker=member.number, doing=member.doing, why=why)
             return
-        error = f"{self._backlog.blame(number)}; the last one {why}"
+        error = f"{self._returned.blame(number)}; the last one {why}"
         poison = Breakage(at=task.name, error=error, command=task.command)
         yield SetAside(
             worker=member.number,

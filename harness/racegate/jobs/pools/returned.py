@@ -22,7 +22,7 @@ class Loss(Enum):
     SILENT = auto()
 
 
-class Backlog(Generic[T]):
+class ReturnedTasks(Generic[T]):
     """losses_max: workers that a task may take with it beside others, and then alone. A task is no
     suspect for being silent, which nothing else makes it.
 
