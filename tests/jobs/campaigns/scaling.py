@@ -1,12 +1,13 @@
 """How far a campaign scales: measured with one and two workers, simulated for more.
 
     python tests/jobs/campaigns/scaling.py measure [--scenarios 60] TIMES.json
-    python tests/jobs/campaigns/scaling.py simulate TIMES.json OUT.json OUT.svg
+    python tests/jobs/campaigns/scaling.py simulate [--mean-s S] TIMES.json OUT.json OUT.svg
 
 `measure` runs campaigns with a store on a real server, on processes and on Ray, and writes how long
 everything took, part by part. --scenarios: for each worker
 `simulate` says what follows for as many workers as a cluster has, and beside it, for one and two
-workers, what it would have said of the campaigns that were measured.
+workers, what it would have said of the campaigns that were measured. --mean-s: also for scenarios
+that are shorter on average, as they are where nothing else runs
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from multiprocessing import Pipe
@@ -58,9 +60,10 @@ NULL_TASKS = 400
 LOOKS_AT = (1, 2, 8, 32, 128, 512)
 LOOKS_EACH = 30
 SYNCS_EACH = 100
-WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 SIMULATED_EACH = 60
-SEEDS = 3
+# Of a rate by one worker alone, which a linear one keeps.
+LINEAR = 0.9
 
 
 HANDLES = {Backend.LOCAL: ProcessHandle, Backend.RAY: RayHandle}
@@ -238,11 +241,11 @@ def times_of(
 
 
 def averaged(times: Times, workers: int, *, campaigns: int = 1) -> Load:
-    """Over seeds."""
+    """Over seeds, of which few workers need more."""
     scenarios = SIMULATED_EACH * workers * campaigns
     loads = [
         simulated(times, workers=workers, campaigns=campaigns, scenarios=scenarios, seed=seed)
-        for seed in range(SEEDS)
+        for seed in range(1 + 20 // (workers * campaigns))
     ]
     return Load(
         **{name: statistics.mean(getattr(load, name) for load in loads) for name in Load.__slots__}
@@ -260,12 +263,17 @@ def compared(measures: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def followed(measures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def followed(measures: dict[str, Any], mean_s: float | None) -> dict[str, list[dict[str, Any]]]:
     """One campaign on Ray with more and more workers; campaigns of two workers on one store."""
     runs = {run["backend"]: run for run in measures["runs"] if run["workers"] == 2}
     alone = measures["alone_s"]
     ray = times_of(runs["ray"], measures, measures["syncs"]["server"], alone["server"])
     found = {"one campaign on Ray": [row_of(averaged(ray, n), n) for n in WORKERS]}
+    if mean_s is not None:
+        longer = statistics.mean(ray.tasks) / mean_s
+        quick = replace(ray, tasks=[task_s / longer for task_s in ray.tasks])
+        name = f"the same with scenarios of {mean_s:g} s"
+        found[name] = [row_of(averaged(quick, n), n) for n in WORKERS]
     for store, syncs in measures["syncs"].items():
         times = times_of(runs["local"], measures, syncs, alone[store])
         found[f"campaigns of two workers, store on a {store}"] = [
@@ -276,6 +284,13 @@ def followed(measures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def row_of(load: Load, workers: int) -> dict[str, float]:
     return {"workers": workers, **{name: getattr(load, name) for name in Load.__slots__}}
+
+
+def linear_up_to(rows: list[dict[str, float]]) -> float:
+    """The most workers of which each does nearly as much as where there are fewest."""
+    alone = rows[0]["rate"] / rows[0]["workers"]
+    linear = [row["workers"] for row in rows if row["rate"] >= LINEAR * alone * row["workers"]]
+    return max(linear)
 
 
 def summary_of(measures: dict[str, Any]) -> dict[str, Any]:
@@ -307,16 +322,18 @@ def main() -> None:
     later = kinds.add_parser("simulate")
     for name in ("times", "out", "svg"):
         later.add_argument(name, type=Path)
+    later.add_argument("--mean-s", type=float)
     given = parser.parse_args()
     if given.kind == "measure":
         given.times.write_text(json.dumps(measured(given.scenarios)) + "\n")
         return
     measures = json.loads(given.times.read_text())
-    loads = followed(measures)
+    loads = followed(measures, given.mean_s)
     text = {
         "environment": measures["environment"],
         "milliseconds": summary_of(measures),
         "compared": compared(measures),
+        "linear_up_to": {name: linear_up_to(rows) for name, rows in loads.items()},
         "simulated": loads,
     }
     given.out.write_text(json.dumps(text, indent=1) + "\n")

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 720, 440
-LEFT, RIGHT, TOP, BOTTOM = 70, 20, 46, 120
-INKS = ("#0b62c4", "#b3541e", "#6b2fa0")
+WIDTH, HEIGHT = 720, 460
+LEFT, RIGHT, TOP, BOTTOM = 70, 20, 46, 140
+INKS = ("#0b62c4", "#0f8a8a", "#b3541e", "#8a4fc7")
 STYLE = """
 text{font:13px system-ui,sans-serif;fill:#222}.faint{stroke:#ccc}
 .even{stroke:#888;stroke-dasharray:5 4}.line{fill:none;stroke-width:2.2}rect{fill:#fff}
@@ -29,7 +29,7 @@ def picture(loads: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         *axes.drawn(),
     ]
     for number, (name, one) in enumerate(loads.items()):
-        ink, y = INKS[number], HEIGHT - 62 + 20 * number
+        ink, y = INKS[number], HEIGHT - 82 + 20 * number
         points = " ".join(axes.point(row["workers"], row["rate"]) for row in one)
         lines.append(f'<polyline class="line" stroke="{ink}" points="{points}"/>')
         lines.append(f'<line x1="{LEFT}" x2="{LEFT + 26}" y1="{y}" y2="{y}" stroke="{ink}"/>')
