@@ -9,9 +9,18 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.explore.features.table import FeatureTotals
 from racegate.history.finding import Benign
 from racegate.history.witness import load_witness
-from racegate.jobs.stores.records import STATE_SCHEMA, CampaignState, KeptFinding, ScenarioAside
+from racegate.jobs.stores.records import (
+    STATE_SCHEMA,
+    CampaignState,
+    KeptFinding,
+    ScenarioAside,
+    Sighting,
+    WorkerRecord,
+    WorkerState,
+)
 
 FAULT = "slot-vs-row-index"
+SEEN = Sighting(first=1000.0, last=2000.0)
 SOUND = SelfCheck(canaries=6, canaries_found=6, double_runs=2)
 WITNESS = load_witness(path_of(FAULT))
 
@@ -54,8 +63,10 @@ def state(
     hits: dict[str, int] | None = None,
     aside: str = "killed by signal 9",
     selfcheck: SelfCheck = SOUND,
+    seen: Sighting = SEEN,
+    place: str = "node-1, process 7",
 ) -> CampaignState:
-    """A campaign of 100 scenarios."""
+    """A campaign of 100 scenarios with two workers, one of which is lost."""
     features = FeatureTotals()
     features.add(("depth = 1", "k = 0"))
     return CampaignState(
@@ -74,4 +85,16 @@ def state(
         seconds=30.0,
         set_aside=(ScenarioAside(scenario=7, why=aside),),
         selfcheck=selfcheck,
+        seen=dict.fromkeys(hits or {}, seen),
+        workers=(
+            worker(0, WorkerState.WORKING, place, heard_at=1990.0),
+            worker(1, WorkerState.LOST, place, heard_at=1700.0),
+        ),
+    )
+
+
+def worker(number: int, state: WorkerState, place: str, *, heard_at: float) -> WorkerRecord:
+    """One that had looked at scenario 99."""
+    return WorkerRecord(
+        number=number, place=place, state=state, did="scenario 99", heard_at=heard_at
     )

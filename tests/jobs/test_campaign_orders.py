@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,7 @@ from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec, Found, Report, ScenarioWorker
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
 from racegate.jobs.pools.pool import Task
+from racegate.jobs.stores.records import WorkerState
 
 SPEC = CampaignSpec(seed=5)
 ROOT = Path(__file__).parents[2]
@@ -63,12 +65,14 @@ def found_in(index: int, signature: str) -> Found:
 
 
 class Handle:
-    """See driver.Handle. A task takes at most one worker with it."""
+    """See driver.Handle. losses: workers lost with a task, at most three, or at their end, at most
+    two
+    """
 
-    def __init__(self, worker: ScenarioWorker, luck: random.Random, survived: set[str]) -> None:
+    def __init__(self, worker: ScenarioWorker, luck: random.Random, losses: Counter[str]) -> None:
         self._worker = worker
         self._luck = luck
-        self._survived = survived
+        self._losses = losses
         self._task: Task[Any] | None = None
         self._is_ready = False
 
@@ -80,12 +84,15 @@ class Handle:
         if not self._is_ready:
             self._is_ready = True
             return Ready()
+        self._live_on("its end" if task is None else task.name, most=2 if task is None else 3)
         if task is None:
             return said_of(self._worker.end)
-        if self._luck.random() < 0.2 and task.name not in self._survived:
-            self._survived.add(task.name)
-            raise GoneError("was unplugged")
         return said_of(lambda: self._worker.work(task.content))
+
+    def _live_on(self, doing: str, *, most: int) -> None:
+        if self._losses[doing] < most and self._luck.random() < 0.2:
+            self._losses[doing] += 1
+            raise GoneError("was unplugged")
 
     def kill(self) -> None:
         pass
@@ -99,10 +106,10 @@ class Shuffled:
 
     def __init__(self, luck: random.Random) -> None:
         self._luck = luck
-        self._survived: set[str] = set()
+        self._losses: Counter[str] = Counter()
 
     def open(self, make: Callable[[int], Any], number: int) -> Handle:
-        return Handle(make(number), self._luck, self._survived)
+        return Handle(make(number), self._luck, self._losses)
 
     def has_room(self) -> bool:
         return True
@@ -130,6 +137,10 @@ def known_after(shows: Sequence[str | None], workers: int, luck: random.Random) 
             path.name: json.loads(path.read_text())["scenario"]["name"]
             for path in folder.glob("*.witness.json")
         }
+    assert {name: at.first <= at.last for name, at in state.seen.items()} == dict.fromkeys(
+        state.hits, True
+    )
+    assert {one.state for one in state.workers} <= {WorkerState.ENDED, WorkerState.LOST}
     counts = {name: getattr(state, name) for name in ("done", "schedules", "hits", "verdicts")}
     return {"witnesses": witnesses, **counts}
 

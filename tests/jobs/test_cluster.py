@@ -20,7 +20,8 @@ from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
-from racegate.jobs.pools.cluster import ClusterError
+from racegate.jobs.pools.cluster import ClusterError, RayHandle
+from racegate.jobs.pools.driver import GoneError
 from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
 from support import IS_NIGHTLY
 
@@ -62,14 +63,14 @@ def test_tasks_are_done_on_both_nodes(cluster: Any) -> None:
     assert len(processes) == 2 and os.getpid() not in processes
 
 
-def test_a_task_that_takes_two_workers_with_it_is_set_aside(
+def test_a_task_that_takes_two_workers_with_it_alone_is_set_aside(
     cluster: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     events = heard(place_of(cluster), Doomed, iter([1, 3, 4, 8]))
-    (back,) = [event for event in events if isinstance(event, HandedBack)]
+    backs = [event.doing for event in events if isinstance(event, HandedBack)]
     (aside,) = [event for event in events if isinstance(event, SetAside)]
-    assert (back.doing, aside.name, aside.content) == ("number 3", "number 3", 3)
-    assert "2 workers were lost with it" in aside.breakage.error
+    assert (backs, aside.name, aside.content) == (["number 3"] * 3, "number 3", 3)
+    assert "2 of them while it ran alone" in aside.breakage.error
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert "ValueError: planted" in failed.breakage.error
     assert sorted(event.result for event in events if isinstance(event, Done)) == [1, 64]
@@ -89,6 +90,19 @@ def test_a_node_that_is_lost_takes_no_task_with_it(cluster: Any) -> None:
                 cluster.remove_node(node, allow_graceful=False)
                 node = None
     assert found == {number: number * number for number in range(400)}
+
+
+def test_an_answer_that_is_lost_with_its_node_is_a_worker_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    def lost(answer: object) -> object:
+        raise ray.exceptions.ObjectLostError("00", None, "")
+
+    monkeypatch.setattr(ray, "get", lost)
+    with pytest.raises(GoneError, match="is gone: "):
+        RayHandle(None, None).hear()
 
 
 def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]:

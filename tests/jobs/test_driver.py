@@ -5,9 +5,10 @@ with one, and what takes worker after worker with it is set aside.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,16 +30,18 @@ from racegate.jobs.pools.pool import (
     HandedBack,
     Lost,
     SetAside,
+    Started,
     Task,
     Tick,
     in_order,
     spread,
 )
+from racegate.jobs.pools.returned import Loss, ReturnedTasks
 from racegate.jobs.stores.records import ScenarioAside
 from racegate.report.search import print_campaign
 
 # In place of a task, for `dies_at`.
-START = -1
+START, END = -1, -2
 
 
 class Handle:
@@ -61,10 +64,17 @@ class Handle:
             return Ready()
         task = self._next
         if task is None:
+            if self._dies_at(END):
+                raise GoneError("was unplugged")
             return said_of(self._worker.end)
         if self._dies_at(task.content):
             raise GoneError("was unplugged")
         return said_of(lambda: self._worker.work(task.content))
+
+    @property
+    def content(self) -> int | None:
+        """Of its task."""
+        return None if self._next is None else self._next.content
 
     def kill(self) -> None:
         pass
@@ -116,7 +126,7 @@ def results(events: Sequence[Event[Any]]) -> list[int]:
 
 
 def kinds(events: Sequence[Event[Any]]) -> list[type]:
-    return [type(event) for event in events if not isinstance(event, Done | Ended)]
+    return [type(event) for event in events if not isinstance(event, Started | Done | Ended)]
 
 
 @pytest.mark.parametrize("doomed", range(5))
@@ -128,12 +138,50 @@ def test_another_worker_does_what_one_was_doing(doomed: int) -> None:
     assert sum(isinstance(event, Ended) for event in events) == 2
 
 
-def test_what_takes_two_workers_with_it_is_set_aside() -> None:
+def test_what_takes_two_workers_with_it_alone_is_set_aside() -> None:
     events = heard(Bench({1: 9, 3: 1}), range(5))
     assert results(events) == [0, 4, 9, 16]
     (aside,) = [event for event in events if isinstance(event, SetAside)]
     assert (aside.name, aside.content, aside.number) == ("number 1", 1, 1)
-    assert aside.breakage.error == "2 workers were lost with it; the last one was unplugged"
+    assert aside.breakage.error == (
+        "4 workers were lost with it, 2 of them while it ran alone; the last one was unplugged"
+    )
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+def test_what_does_not_take_two_alone_is_done(deaths: int) -> None:
+    """Its workers were lost by what others did, or by what was done to them."""
+    events = heard(Bench({1: deaths, 2: deaths}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]
+    assert kinds(events) == [HandedBack] * (2 * deaths)
+
+
+def test_what_hangs_twice_is_set_aside_and_holds_nobody_up() -> None:
+    """Nothing but a task makes its worker silent: it is no suspect, and is not tried alone."""
+    returned: ReturnedTasks[int] = ReturnedTasks(2)
+    hung = (0, Task(name="number 0", content=0))
+    assert returned.takes(hung, Loss.SILENT)
+    assert (list(returned.back), list(returned.suspects)) == ([hung], [])
+    assert not returned.takes(returned.back.popleft(), Loss.SILENT)
+    assert returned.blame(0) == "2 workers were lost with it"
+    assert not returned
+
+
+def test_a_suspect_has_the_workers_to_itself() -> None:
+    """Once two workers were lost with it nobody else is at a task while it is tried."""
+    at_work: list[set[int]] = []
+
+    class Watched(Bench):
+        def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
+            at_work.append({one.content for one in handles if one.content is not None})
+            return [one for one in handles if one.content == 1] or handles[:1]
+
+    bench = Watched({1: 9})
+    pool = DrivenPool(bench, losses_max=2)
+    with closing(pool.run(Squarer, spread(numbered(iter(range(9))), 3))) as events:
+        found = [event for event in events if not isinstance(event, Tick)]
+    assert sorted(results(found)) == [n * n for n in range(9) if n != 1]
+    assert [tasks for tasks in at_work if 1 in tasks][2:] == [{1}, {1}]
 
 
 def test_a_worker_that_is_lost_at_its_start_is_replaced() -> None:
@@ -144,9 +192,34 @@ def test_a_worker_that_is_lost_at_its_start_is_replaced() -> None:
 
 
 def test_workers_that_never_start_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "STARTS_LOST_MAX", 2)
+    monkeypatch.setattr(driver, "LOST_IN_A_ROW_MAX", 2)
     events = heard(Bench({START: 99}), range(5))
     assert kinds(events) == [HandedBack, HandedBack, Lost, Lost]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 4])
+def test_a_worker_that_is_lost_at_its_end_ends_nothing(lost: int) -> None:
+    """The last to end looks at the harness once more; if it is lost, another one does."""
+    events = heard(Bench({END: lost}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]
+    assert [event.doing for event in events if isinstance(event, HandedBack)] == ["its end"] * lost
+    assert kinds(events) == [HandedBack] * lost
+    assert any(isinstance(event, Ended) for event in events)
+
+
+def test_workers_that_never_end_are_said() -> None:
+    events = heard(Bench({END: 99}), range(5))
+    assert results(events) == [0, 1, 4, 9, 16]
+    assert kinds(events)[:4] == [HandedBack] * driver.LOST_IN_A_ROW_MAX
+    assert Lost in kinds(events)
+
+
+def test_a_job_that_lost_all_its_workers_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "TICK_S", 0.0)
+    monkeypatch.setattr(driver, "ROOM_WITHIN_S", 0.01)
+    events = heard(Bench({START: 2}, room=0), range(2))
+    assert kinds(events) == [HandedBack, HandedBack, Lost, Lost]
+    assert "there was room for no other" in events[-1].text
 
 
 def test_a_pinned_task_is_lost_with_its_worker() -> None:
@@ -184,11 +257,35 @@ def test_without_any_room_what_was_handed_back_is_not_done(
 class _Told:
     """A pool that says what a test tells it."""
 
-    def __init__(self, events: Sequence[Event[Any]]) -> None:
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
         self._events = events
 
     def run(self, make: object, shares: object) -> Iterator[Event[Any]]:
         yield from self._events
+
+
+@pytest.mark.parametrize(("save_s", "saves"), [(0.01, 5), (1.0, 2), (60.0, 2)])
+def test_a_store_that_is_slow_is_asked_less_often(
+    save_s: float, saves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events come for 10 s, and are not held up by more than the first save and the last."""
+    clock, saved, save = [0.0], [], Campaign.save
+
+    def event(number: int) -> Ended[None]:
+        clock[0] += 0.1
+        return Ended(worker=number, result=None)
+
+    def slow(campaign: Campaign, seconds: float) -> Any:
+        clock[0] += save_s
+        saved.append(clock[0])
+        return save(campaign, seconds)
+
+    monkeypatch.setattr("racegate.jobs.fuzz.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(Campaign, "save", slow)
+    told = (event(number) for number in range(100))
+    monkeypatch.setattr("racegate.jobs.fuzz.pool_of", lambda *given, **more: _Told(told))
+    fuzz(Campaign(CampaignSpec(seed=3), tmp_path), Bounds(scenarios=1), workers=100)
+    assert len(saved) == saves
 
 
 def test_a_campaign_goes_on_without_what_is_set_aside(

@@ -25,13 +25,14 @@ from racegate.cli.app import app
 from racegate.cli.look import serve
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.findability import findability
+from racegate.jobs.stores.records import Sighting, WorkerState
 from racegate.jobs.stores.store import StoreDownError
 from racegate.report.dashboard import server
 from racegate.report.dashboard.metrics import metrics_of
-from racegate.report.dashboard.page import dashboard_page
+from racegate.report.dashboard.page import WORKERS_SHOWN_MAX, dashboard_page
 from racegate.report.dashboard.view import name_of, view_of
 from racegate.report.objects import DashboardView
-from stored import FAULT, MadeStore, finding, state
+from stored import FAULT, MadeStore, finding, state, worker
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202eevil"
 
@@ -118,7 +119,8 @@ def test_a_campaign_that_is_not_sound_is_shown_as_one(selfcheck: SelfCheck) -> N
 
 def test_hostile_text_is_shown_and_does_nothing() -> None:
     found = finding(HOSTILE, title=HOSTILE)
-    view = seen(MadeStore(found, states=(state(hits={HOSTILE: 1}, aside=HOSTILE),)))
+    hostile = state(hits={HOSTILE: 1}, aside=HOSTILE, place=HOSTILE)
+    view = seen(MadeStore(found, states=(hostile,)))
     page, metrics = dashboard_page(view), metrics_of(view).decode()
     assert page.count("<script>") == 1
     for text in (page, metrics):
@@ -137,6 +139,47 @@ def test_a_monitor_reads_what_the_page_shows() -> None:
     assert read["racegate_finding_hits_total", ("signature", found.signature)] == 3
     assert read[("racegate_findings",)] == 1
     assert read[("racegate_store_up",)] == 1
+
+
+def test_a_finding_is_first_seen_by_the_first_and_last_by_the_last() -> None:
+    found = finding()
+    hits = {found.signature: 2}
+    early, late = Sighting(first=1000.0, last=3000.0), Sighting(first=2000.0, last=4000.0)
+    store = MadeStore(
+        found, states=(state(1, hits=hits, seen=late), state(2, hits=hits, seen=early))
+    )
+    view = seen(store)
+    assert view.findings[0].seen == Sighting(first=1000.0, last=4000.0)
+    page = dashboard_page(view)
+    assert "1970-01-01 00:16:40 UTC" in page and "1970-01-01 01:06:40 UTC" in page
+    last = ("racegate_finding_last_seen_seconds", ("signature", found.signature))
+    assert read_by_a_monitor(view)[last] == 4000
+    (unseen,) = seen(MadeStore(found)).findings
+    assert unseen.seen is None
+
+
+def test_workers_are_shown_with_their_state_and_when_they_were_heard_of() -> None:
+    store = MadeStore(states=(state(),))
+    view = view_of(store.name, store.states(), (), read_at=2000.0)
+    page = dashboard_page(view)
+    assert "1 working, 1 lost, 0 ended" in page
+    assert "node-1, process 7" in page and "10 s ago" in page and "5 min ago" in page
+    read = read_by_a_monitor(view)
+    workers = {
+        kind: read["racegate_workers", ("fault", "none"), ("seed", "1"), ("state", kind)]
+        for kind in WorkerState
+    }
+    assert workers == {"working": 1, "lost": 1, "ended": 0}
+
+
+def test_of_many_workers_a_page_shows_some() -> None:
+    many = tuple(
+        worker(number, WorkerState.WORKING, "node", heard_at=0.0)
+        for number in range(WORKERS_SHOWN_MAX + 12)
+    )
+    page = dashboard_page(seen(MadeStore(states=(msgspec.structs.replace(state(), workers=many),))))
+    assert "112 working" in page and "And 12 more" in page
+    assert page.count("0 s ago") == WORKERS_SHOWN_MAX
 
 
 def test_a_store_that_is_down_leaves_what_was_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,6 +58,16 @@ def wait(browser: Any, script: str) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, 30).until(lambda driver: driver.execute_script(f"return {script}"))
+
+
+def test_it_says_when_the_finding_was_seen_and_what_became_of_the_worker(
+    browser: Any, url: str
+) -> None:
+    opened_at(browser, url)
+    text = browser.execute_script("return document.getElementById('live').textContent")
+    assert "0 working, 0 lost, 1 ended" in text
+    assert "its end" in text and f"process {os.getpid()}" in text
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", text)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

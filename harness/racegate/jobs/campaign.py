@@ -10,6 +10,7 @@ campaign has found is known here too, and a campaign goes on where any machine l
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,9 @@ from racegate.jobs.stores.records import (
     CampaignState,
     KeptFinding,
     ScenarioAside,
+    Sighting,
+    WorkerRecord,
+    WorkerState,
     encoded_state,
     further_of,
     index_of,
@@ -67,6 +71,7 @@ class _Totals:
     seconds: float = 0.0
     verdicts: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
+    seen: dict[str, Sighting] = field(default_factory=dict)
     exercised: Counter[str] = field(default_factory=Counter)
     scenarios_with: Counter[str] = field(default_factory=Counter)
     features: FeatureTotals = field(default_factory=FeatureTotals)
@@ -77,12 +82,18 @@ class _Totals:
         self.done += 1
         self.schedules += report.schedules
         self.verdicts[report.verdict] += 1
-        self.hits.update(() if report.signature is None else (report.signature,))
+        if report.signature is not None:
+            self._hit(report.signature, time.time())
         self.exercised.update(report.exercised)
         self.scenarios_with.update(name for name, count in report.exercised.items() if count)
         self.scenarios_with.update(report.settings)
         if report.features:
             self.features.add(report.features)
+
+    def _hit(self, signature: str, now: float) -> None:
+        self.hits[signature] += 1
+        before = self.seen.get(signature)
+        self.seen[signature] = Sighting(first=before.first if before else now, last=now)
 
 
 class Campaign:
@@ -92,6 +103,7 @@ class Campaign:
     to_minimise: findings that are written as they were found, the next first
     selfcheck: of this run; unchecked: workers that ended without their last canaries
     losses: workers that were lost, and why, while others did what they were doing
+    workers: of this run, by number
     breakages: errors of the harness in this run, and set_aside: those that do not end it
     stop: what ended it, if it was told to stop
     shared: the way to a store that other campaigns use too
@@ -109,6 +121,7 @@ class Campaign:
         self.breakages: list[Breakage] = []
         self.set_aside: list[Breakage] = []
         self.losses: list[str] = []
+        self.workers: dict[int, WorkerRecord] = {}
         self.selfcheck = SelfCheck()
         self.unchecked: set[int] = set()
         self.stop: KeyboardInterrupt | None = None
@@ -174,6 +187,7 @@ class Campaign:
             seconds=state.seconds,
             verdicts=Counter(state.verdicts),
             hits=Counter(state.hits),
+            seen=dict(state.seen),
             exercised=Counter(state.exercised),
             scenarios_with=Counter(state.scenarios_with),
             features=features,
@@ -249,6 +263,23 @@ class Campaign:
         self.selfcheck = together((self.selfcheck, selfcheck))
         self._totals.selfcheck = together((self._totals.selfcheck, selfcheck))
 
+    def hear_of(self, worker: int, state: WorkerState, did: str, *, place: str = "") -> None:
+        """Notes what becomes of a worker. place: if it says where it is"""
+        before = self.workers.get(worker)
+        self.workers[worker] = WorkerRecord(
+            number=worker,
+            place=place or (before.place if before else ""),
+            state=state,
+            did=did,
+            heard_at=time.time(),
+        )
+
+    def let_workers_go(self) -> None:
+        """No worker outlives its run."""
+        for number, worker in self.workers.items():
+            if worker.state is WorkerState.WORKING:
+                self.workers[number] = msgspec.structs.replace(worker, state=WorkerState.ENDED)
+
     def live(self, seconds: float, last_new_s: float | None) -> CampaignProgress:
         """What to show. seconds: of this run"""
         return CampaignProgress(
@@ -286,6 +317,8 @@ class Campaign:
             seconds=totals.seconds + seconds,
             set_aside=tuple(totals.set_aside),
             selfcheck=totals.selfcheck,
+            seen=dict(sorted(totals.seen.items())),
+            workers=tuple(worker for _, worker in sorted(self.workers.items())),
         )
 
 

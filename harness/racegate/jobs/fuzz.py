@@ -4,7 +4,8 @@ then minimised.
 The same seed gives the same findings as far as two runs got, with any number of workers. A worker
 that has lost a canary ends the campaign, and so does every error of the harness: the scenario that
 shows it is not counted, so that the same command begins with it. What was done by a worker that is
-gone is done by another one; a scenario that takes this one with it too is set aside.
+gone is done by another one; a scenario that takes this one with it too is tried alone, and set
+aside if that takes workers with it as well.
 """
 
 from __future__ import annotations
@@ -38,17 +39,23 @@ from racegate.jobs.pools.pool import (
     HandedBack,
     Lost,
     SetAside,
+    Started,
     Task,
     Worker,
     in_order,
+    spread,
 )
 from racegate.jobs.pools.time_limit import TIMEOUT_S
-from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.stores.records import CampaignState, WorkerState
+from racegate.jobs.stores.store import LEASE_S
 
 SAVE_EVERY_S = 2.0
+# Of a driver's time, for a store that many ask; and the longest pause that its lease lets it make.
+SAVE_SHARE_MAX = 0.05
+SAVE_PAUSE_MAX_S = LEASE_S / 3
 # How long the workers may take for the scenario they are at, and their last canaries.
 END_WITHIN_S = 120.0
-# Workers that one scenario may take with it.
+# Workers that one scenario may take with it, among others and then alone.
 LOSSES_MAX = 2
 
 
@@ -80,6 +87,21 @@ def fuzz(
     return _Run(campaign, bounds, on_progress).run(workers, place)
 
 
+class _Shared(Iterator[Task[int | Found]]):
+    """Tasks for all workers. That there was none is not for good: what was handed back may show
+    something, and this is to be minimised.
+    """
+
+    def __init__(self, next_task: Callable[[], Task[int | Found] | None]) -> None:
+        self._next_task = next_task
+
+    def __next__(self) -> Task[int | Found]:
+        task = self._next_task()
+        if task is None:
+            raise StopIteration
+        return task
+
+
 class _Run:
     """One run of a campaign."""
 
@@ -91,6 +113,7 @@ class _Run:
         self._on_progress = on_progress
         self._started = self._saved = time.monotonic()
         self._end = math.inf if bounds.seconds is None else self._started + bounds.seconds
+        self._save_pause_s = SAVE_EVERY_S
         self._last_new: float | None = None
         self._indices = self._left()
         self._is_broken = False
@@ -99,7 +122,7 @@ class _Run:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
         make = partial(make_worker, campaign.spec, frozenset(campaign.known))
-        shares = [self._tasks() for _ in range(workers)]
+        shares = spread(_Shared(self._next_task), workers)
         timeout_s = self._bounds.timeout_s
         pool = pool_of(workers, timeout_s=timeout_s, place=place, losses_max=LOSSES_MAX)
         command = f"the same command: it begins with scenario {campaign.done} of {campaign.folder}"
@@ -116,6 +139,7 @@ class _Run:
                 campaign.breakages.append(caught.breakage)
         except KeyboardInterrupt as error:
             campaign.stop = error
+        campaign.let_workers_go()
         state = self._save(time.monotonic())
         if campaign.shared is not None:
             campaign.shared.end(state)
@@ -125,20 +149,20 @@ class _Run:
         first, last = self._campaign.done, self._bounds.scenarios
         return iter(count(first) if last is None else range(first, last))
 
-    def _tasks(self) -> Iterator[Task[int | Found]]:
-        """For one worker: what is to be minimised, and scenarios until the end, which a lost canary
-        and an error of the harness bring at once.
+    def _next_task(self) -> Task[int | Found] | None:
+        """What is to be minimised, and scenarios until the end, which a lost canary and an error of
+        the harness bring at once.
         """
         again = f"the same command on {self._campaign.folder}"
-        while not self._campaign.breakages:
-            if self._campaign.to_minimise:
-                found = self._campaign.to_minimise.popleft()
-                yield Task(name=f"minimising {found.signature}", content=found, command=again)
-                continue
-            index = None if time.monotonic() >= self._end else next(self._indices, None)
-            if index is None:
-                return
-            yield Task(name=f"scenario {index}", content=index, command=again)
+        if self._campaign.breakages:
+            return None
+        if self._campaign.to_minimise:
+            found = self._campaign.to_minimise.popleft()
+            return Task(name=f"minimising {found.signature}", content=found, command=again)
+        index = None if time.monotonic() >= self._end else next(self._indices, None)
+        if index is None:
+            return None
+        return Task(name=f"scenario {index}", content=index, command=again)
 
     def _heard(self, events: Iterable[Event[Answer]]) -> Iterator[Event[Answer]]:
         """Writes what was found the moment it is heard of; after an error of the harness nothing
@@ -146,6 +170,7 @@ class _Run:
         """
         unchecked = self._campaign.unchecked
         for event in events:
+            self._note(event)
             # Here, where events come as they happen: a result waits for its turn behind this.
             match event:
                 case Done(worker=worker):
@@ -161,6 +186,21 @@ class _Run:
                 case Failed() | Lost():
                     self._campaign.breakages.append(event.breakage)
             yield event
+
+    def _note(self, event: Event[Answer]) -> None:
+        """What becomes of workers, for who looks on."""
+        hear_of = self._campaign.hear_of
+        match event:
+            case Started(worker=worker, place=place):
+                hear_of(worker, WorkerState.WORKING, "its start", place=place)
+            case Done(worker=worker, name=did) | Failed(worker=worker, name=did):
+                hear_of(worker, WorkerState.WORKING, did)
+            case SetAside(worker=worker, name=at):
+                hear_of(worker, WorkerState.LOST, at)
+            case HandedBack(worker=worker, doing=at) | Lost(worker=worker, doing=at):
+                hear_of(worker, WorkerState.LOST, at)
+            case Ended(worker=worker):
+                hear_of(worker, WorkerState.ENDED, "its end")
 
     def _take(self, event: Event[Answer]) -> None:
         now = time.monotonic()
@@ -180,7 +220,7 @@ class _Run:
                 campaign.check(check)
         if not campaign.selfcheck.is_sound or campaign.breakages:
             self._end = min(self._end, now)
-        if now - self._saved > SAVE_EVERY_S:
+        if now - self._saved > self._save_pause_s:
             self._save(now)
         last_new_s = None if self._last_new is None else now - self._last_new
         self._on_progress(self._campaign.live(now - self._started, last_new_s))
@@ -190,10 +230,18 @@ class _Run:
         self._saved = now
         folder = self._campaign.folder
         with Caught(f"writing how far the campaign in {folder} is") as caught:
-            return self._campaign.save(now - self._started)
+            state = self._campaign.save(now - self._started)
+            self._saved = time.monotonic()
+            self._save_pause_s = pause_after(self._saved - now)
+            return state
         assert caught.breakage is not None
         self._campaign.breakages.append(caught.breakage)
         return self._campaign.state(now - self._started)
+
+
+def pause_after(saved_in_s: float) -> float:
+    """Until a campaign says again how far it is, after it took so long."""
+    return min(max(SAVE_EVERY_S, saved_in_s / SAVE_SHARE_MAX), SAVE_PAUSE_MAX_S)
 
 
 def make_worker(

@@ -17,7 +17,7 @@ from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.findability import CampaignFinding, Findability
-from racegate.jobs.stores.records import CampaignState, ScenarioAside
+from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
 from racegate.report.cause.shared import SharedCause
 
 
@@ -191,6 +191,7 @@ class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
     pairs_occurred: pairs of features that a run had; pairs_possible: those that a run can have
     pairs_missing: the others; all none with a fault, where nobody counts them
     set_aside: scenarios of which nothing is known
+    workers: of its last run, as it last said
     """
 
     seed: int
@@ -205,6 +206,11 @@ class CampaignView(msgspec.Struct, frozen=True, kw_only=True):
     pairs_missing: tuple[tuple[str, str], ...]
     selfcheck: SelfCheck
     set_aside: tuple[ScenarioAside, ...]
+    workers: tuple[WorkerRecord, ...]
+
+    def workers_in(self, state: str) -> int:
+        """How many are in a state."""
+        return sum(worker.state == state for worker in self.workers)
 
 
 class FindingView(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,6 +219,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     name: in addresses, from its signature; file: what its witness is called; title: of its scenario
     scenario: index of the first drawn scenario of the seed that showed it
     findability: in campaigns like the one that found it, null if none counted it
+    seen: when scenarios of any campaign showed it, null if none says
     is_minimal: no hold or request can be removed; requests: how many its scenario has
     replay: the command that runs it again, beside its file
     """
@@ -225,6 +232,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     scenario: int
     findability: Findability | None
+    seen: Sighting | None
     fault: str | None
     holds: tuple[str, ...]
     requests: int

@@ -1,6 +1,6 @@
 """Kills workers, nodes, drivers and stores of campaigns at random moments, and says what was lost.
 
-    python tests/jobs/campaigns/kills.py [--kills 100] [--seed 0] OUT.json
+    python tests/jobs/campaigns/kills.py [--kills 100] [--seed 0] [--backends local ray] OUT.json
 
 Each campaign is the same one, on processes here and on a Ray cluster of three nodes in turn, with a
 store on a real server. When it has come to its end it must have what nobody disturbed finds:
@@ -41,6 +41,7 @@ MOMENTS_S = (0.2, 6.0)
 # More would let nothing be done before the last of them.
 KILLS_OF_ONE = 25
 STORE_DOWN_S = (0.0, 2.0)
+BACKENDS = ["local", "ray"]
 
 
 def started(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -139,8 +140,10 @@ def cluster_of_three() -> Iterator[Any]:
         nodes.shutdown()
 
 
-def disturbed(backend: str, moment: random.Random, left: int) -> tuple[Counter[str], str, Any]:
-    """One campaign with so many kills at most: how many, what was lost, what was set aside."""
+def disturbed(backend: str, moment: random.Random, left: int) -> dict[str, Any]:
+    """One campaign with so many kills at most: which, what was lost, and what its last driver said
+    of that: what was set aside, workers that it replaced, errors of the harness.
+    """
     kills: Counter[str] = Counter()
     with ExitStack() as at_end:
         root = Path(at_end.enter_context(tempfile.TemporaryDirectory()))
@@ -169,7 +172,8 @@ def disturbed(backend: str, moment: random.Random, left: int) -> tuple[Counter[s
     differs |= kept != sorted(found["witnesses"].values()) or said["unsent"] > 0
     seen = {"found": found, "stored": stored, "kept": kept, "unsent": said["unsent"]}
     why = json.dumps({**seen, "undisturbed": undisturbed()}) if differs else ""
-    return kills, why, said["campaign"]["set_aside"]
+    told = {"set_aside": said["campaign"]["set_aside"], "losses": said["losses"]}
+    return {"kills": kills, "lost": why, **told, "breakages": said["breakages"]}
 
 
 REFERENCE: dict[str, Any] = {}
@@ -188,18 +192,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     rounds = json.loads(given.out.read_text())["rounds"] if given.out.exists() else []
     while (left := given.kills - sum(sum(one["kills"].values()) for one in rounds)) > 0:
-        backend = ("local", "ray")[len(rounds) % 2]
+        backend = given.backends[len(rounds) % len(given.backends)]
         moment = random.Random(f"{given.seed} {len(rounds)}")
-        kills, lost, set_aside = disturbed(backend, moment, min(left, KILLS_OF_ONE))
-        one = {"backend": backend, "kills": kills, "lost": lost, "set_aside": set_aside}
+        one = {"backend": backend, **disturbed(backend, moment, min(left, KILLS_OF_ONE))}
+        one["commit"] = environment()["commit"]
         rounds.append(one)
         text = {
             "environment": environment(),
-            "command": f"python tests/jobs/campaigns/kills.py --seed {given.seed}",
+            "command": f"python tests/jobs/campaigns/kills.py --seed {given.seed} "
+            f"--backends {' '.join(given.backends)}",
             "scenarios": SCENARIOS,
             "rounds": rounds,
         }

@@ -73,11 +73,12 @@ class RayHandle:
 
         try:
             return ray.get(self.answer)
-        except ray.exceptions.RayActorError as error:
-            raise GoneError(f"is gone: {_reason_of(error)}") from None
         except ray.exceptions.RayTaskError as error:
             # Not of the work, whose errors are said: the node did not understand the call.
             return Refused(f"a node of the cluster needs the same racegate: {_last_line(error)}")
+        except ray.exceptions.RayError as error:
+            # Of the actor, or of an answer that was lost with its node before it was fetched.
+            raise GoneError(f"is gone: {_reason_of(error)}") from None
 
     def kill(self) -> None:
         """Ends the actor's process."""
@@ -129,7 +130,9 @@ class RayTransport:
         import ray
 
         answers = [handle.answer for handle in handles]
-        ready, _ = ray.wait(answers, num_returns=1, timeout=timeout_s)
+        ray.wait(answers, num_returns=1, timeout=timeout_s)
+        # All that are there by now: a look at hundreds takes longer than an answer.
+        ready = set(ray.wait(answers, num_returns=len(answers), timeout=0)[0])
         return [handle for handle in handles if handle.answer in ready]
 
     def close(self) -> None:
@@ -181,7 +184,7 @@ def _last_line(error: Exception) -> str:
     return str(error).strip().splitlines()[-1][:REASON_LENGTH_MAX]
 
 
-def _reason_of(error: ray.exceptions.RayActorError) -> str:
+def _reason_of(error: ray.exceptions.RayError) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     told = next((line for line in lines if line.startswith("The actor is dead")), lines[0])
     return told.partition(" Worker exit type")[0][:REASON_LENGTH_MAX]

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -27,10 +27,13 @@ from racegate.jobs.pools.pool import (
     RefusedError,
     SetAside,
     Shares,
+    Started,
     Task,
     Tick,
     broke,
+    place_here,
 )
+from racegate.jobs.pools.returned import Loss, Numbered, ReturnedTasks
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.signals import stops_later
 
@@ -41,8 +44,8 @@ R = TypeVar("R")
 TICK_S = 0.25
 # For a worker's start, which is no task.
 START_WITHIN_S = 300.0
-# Workers that may be lost at their start, one after the other: then it is not by chance.
-STARTS_LOST_MAX = 4
+# Workers that may be lost at their start, or at their end, one after the other: by chance.
+LOST_IN_A_ROW_MAX = 4
 # How long a job without workers waits for room for one.
 ROOM_WITHIN_S = 60.0
 
@@ -53,7 +56,9 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a worker: it is made."""
+    """From a worker: it is made. place: where"""
+
+    place: str = field(default_factory=place_here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +121,15 @@ class Transport(Protocol[L]):
 class _At(Enum):
     START = auto()
     TASK = auto()
+    REST = auto()
     END = auto()
 
 
 @dataclass(slots=True)
 class _Member(Generic[T, L]):
-    """A worker as its driver sees it. task, task_number: what it does, while it does one"""
+    """A worker as its driver sees it. task, task_number: what it does, while it does one; at rest
+    while another does one alone
+    """
 
     number: int
     share: Iterator[Task[T]]
@@ -148,7 +156,8 @@ class DrivenPool(Generic[L]):
     silent_s: a worker that is at one task for longer is lost; None is no bound
     losses_max: a task that took so many workers with it is not handed out again. At 1 its worker is
     lost and its share with it, as tasks that are pinned to workers need it; above, another worker
-    takes its place, where there is room for one
+    takes its place, where there is room for one, and the task is given so many more while the
+    others rest: a worker may be lost by what others do, or by what is done to its node
     """
 
     def __init__(
@@ -187,12 +196,12 @@ class _Run(Generic[T, R, L]):
         self._losses_max = losses_max
         self._members: list[_Member[T, L]] = []
         self._handed = 0
-        self._back: deque[tuple[int, Task[T]]] = deque()
+        self._returned: ReturnedTasks[T] = ReturnedTasks(losses_max)
+        self._alone: _Member[T, L] | None = None
         self._vacant: deque[tuple[int, Iterator[Task[T]]]] = deque()
         self._has_ended = False
         self._heard_at = _now()
-        self._losses: Counter[int] = Counter()
-        self._starts_lost = 0
+        self._lost_in_a_row: Counter[_At] = Counter()
 
     def start(self, number: int, share: Iterator[Task[T]]) -> None:
         """One more worker."""
@@ -203,6 +212,7 @@ class _Run(Generic[T, R, L]):
         """Until no worker is left, and none is needed."""
         while self._members or self._is_waited_for():
             self._fill()
+            self._try_suspects()
             ready = self._wait()
             for member in [member for member in self._members if member.handle in ready]:
                 yield from self._heard(member)
@@ -211,17 +221,25 @@ class _Run(Generic[T, R, L]):
                 if member.at is _At.START:
                     silent_s = max(silent_s, START_WITHIN_S)
                 if _now() - member.since > silent_s:
-                    yield from self._gone(member, f"has said nothing for {silent_s:g} s")
+                    why = f"has said nothing for {silent_s:g} s"
+                    yield from self._gone(member, why, Loss.SILENT)
             if not ready:
                 yield Tick()
-        for number, task in self._back:
+        for number, task in (*self._returned.back, *self._returned.suspects):
             error = "a worker was lost with it, and there was room for no other"
             lost = Breakage(at=task.name, error=error, command=task.command)
             yield Failed(worker=0, number=number, name=task.name, breakage=lost)
+        if not self._has_ended:
+            # Else a job would seem to be whole of which tasks may be left.
+            why = "is gone, and there was room for no other"
+            yield from (
+                Lost(worker=number, doing="its start", why=why) for number, _ in self._vacant
+            )
 
     def _wait(self) -> Sequence[L]:
-        if self._members:
-            return self._transport.wait([member.handle for member in self._members], TICK_S)
+        busy = [member.handle for member in self._members if member.at is not _At.REST]
+        if busy:
+            return self._transport.wait(busy, TICK_S)
         threading.Event().wait(TICK_S)
         return []
 
@@ -229,7 +247,7 @@ class _Run(Generic[T, R, L]):
         """Whether a place is vacant that is worth filling: something was handed back, or nobody has
         come to the end of the tasks.
         """
-        return bool(self._vacant) and (bool(self._back) or not self._has_ended)
+        return bool(self._vacant) and (bool(self._returned) or not self._has_ended)
 
     def _is_waited_for(self) -> bool:
         return self._is_needed() and _now() - self._heard_at < ROOM_WITHIN_S
@@ -252,55 +270,74 @@ class _Run(Generic[T, R, L]):
         try:
             said = member.handle.hear()
         except GoneError as error:
-            yield from self._gone(member, str(error))
+            yield from self._gone(member, str(error), Loss.GONE)
             return
         member.since = math.inf
         self._heard_at = _now()
         if isinstance(said, Refused):
             raise RefusedError(said.reason)
         if member.at is _At.START and isinstance(said, Ready):
-            self._starts_lost = 0
+            self._lost_in_a_row[_At.START] = 0
+            yield Started(worker=member.number, place=said.place)
             self._hand_out(member)
             return
         event = _event_of(member, cast("R | Broke", said))
         # First the event: what it says may decide what there is to do next.
         yield event
         if isinstance(event, Done | Failed):
+            self._alone = None if self._alone is member else self._alone
             self._hand_out(member)
         else:
             self._has_ended |= isinstance(event, Ended)
+            self._lost_in_a_row[_At.END] = 0
             self._drop(member)
 
     def _hand_out(self, member: _Member[T, L]) -> None:
-        """The next task, or that there is none."""
-        if self._back:
-            member.task_number, member.task = self._back.popleft()
+        """The next task, or that there is none; neither while a task is tried alone."""
+        if self._returned.suspects or self._alone is not None:
+            member.at, member.task, member.since = _At.REST, None, math.inf
+        elif self._returned.back:
+            self._give(member, self._returned.back.popleft())
+        elif (task := next(member.share, None)) is not None:
+            self._handed += 1
+            self._give(member, (self._handed - 1, task))
         else:
-            member.task, member.task_number = next(member.share, None), self._handed
-            self._handed += member.task is not None
-        member.at = _At.END if member.task is None else _At.TASK
-        member.since = _now()
+            member.at, member.task, member.since = _At.END, None, _now()
+            member.handle.send(None)
+
+    def _give(self, member: _Member[T, L], numbered: Numbered[T]) -> None:
+        member.at, member.since = _At.TASK, _now()
+        member.task_number, member.task = numbered
         member.handle.send(member.task)
 
-    def _gone(self, member: _Member[T, L], why: str) -> Events[R]:
+    def _try_suspects(self) -> None:
+        """The next suspect to a worker at rest, once nobody is at a task; after the last one all of
+        them go on.
+        """
+        if any(member.at is _At.TASK for member in self._members):
+            return
+        for member in [member for member in self._members if member.at is _At.REST]:
+            if self._returned.suspects and self._alone is None:
+                self._alone = member
+                self._give(member, self._returned.suspects.popleft())
+            elif self._alone is None:
+                self._hand_out(member)
+
+    def _gone(self, member: _Member[T, L], why: str, loss: Loss) -> Events[R]:
         """A worker is lost, and perhaps what it was doing."""
         self._drop(member)
-        task, number = member.task, member.task_number
-        self._starts_lost += member.at is _At.START
-        is_by_chance = member.at is _At.START and self._starts_lost <= STARTS_LOST_MAX
-        if self._losses_max == 1 or (task is None and not is_by_chance):
+        self._lost_in_a_row[member.at] += 1
+        is_by_chance = self._lost_in_a_row[member.at] <= LOST_IN_A_ROW_MAX
+        if self._losses_max == 1 or (member.task is None and not is_by_chance):
             yield member.lost(why)
             return
         self._vacant.append((member.number, member.share))
-        if task is None:
+        self._alone = None if self._alone is member else self._alone
+        number, task = member.task_number, member.task
+        if task is None or self._returned.takes((number, task), loss):
             yield HandedBack(worker=member.number, doing=member.doing, why=why)
             return
-        self._losses[number] += 1
-        if self._losses[number] < self._losses_max:
-            self._back.append((number, task))
-            yield HandedBack(worker=member.number, doing=task.name, why=why)
-            return
-        error = f"{self._losses_max} workers were lost with it; the last one {why}"
+        error = f"{self._returned.blame(number)}; the last one {why}"
         poison = Breakage(at=task.name, error=error, command=task.command)
         yield SetAside(
             worker=member.number,

@@ -4,7 +4,8 @@ Every worker has an iterator of tasks, which is asked for the next one when the 
 iterator that all workers share hands tasks to whoever is free (`spread`); one for each pins them,
 where workers have state. A worker whose iterator ends comes to its end, so a bound in time is a
 matter of the iterator. Tasks are numbered as they are handed out, and `in_order` gives what they
-yield in this order, whoever did them and whenever they were done.
+yield in this order, whoever did them and whenever they were done. An iterator that has ended may be
+asked again, by a worker that takes the place of one that was lost.
 
 A worker is made in its process by a function that is pickled, as tasks and results are. No process
 outlives the pool: workers leave Ctrl-C to their driver, which ends them, and end by themselves if
@@ -13,6 +14,8 @@ the driver is gone.
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -56,6 +59,14 @@ class Task(Generic[T]):
     name: str
     content: T
     command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A worker is made, and gets its first task. place: where it is, for people"""
+
+    worker: int
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +160,9 @@ class Tick:
     """Nothing has happened for a moment: time to look at a clock."""
 
 
-Event: TypeAlias = Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick
+Event: TypeAlias = Started | Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick
 Events: TypeAlias = Generator[
-    Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick, None, None
+    Started | Done[R] | Failed | SetAside | HandedBack | Ended[R] | Lost | Tick, None, None
 ]
 MakeWorker: TypeAlias = Callable[[int], Worker[T, R]]
 Shares: TypeAlias = Sequence[Iterator[Task[T]]]
@@ -201,6 +212,7 @@ class InProcessPool:
         if caught.breakage is not None:
             yield Lost(worker=0, doing="its start", why=broke(caught.breakage))
             return
+        yield Started(worker=0, place=place_here())
         for number, task in enumerate(share):
             yield self._done(worker, number, task)
         with Caught("its end") as caught:
@@ -219,6 +231,11 @@ class InProcessPool:
             return Done(worker=0, number=number, name=name, result=worker.work(task.content))
         assert caught.breakage is not None
         return Failed(worker=0, number=number, name=name, breakage=caught.breakage)
+
+
+def place_here() -> str:
+    """Of this process, among all machines."""
+    return f"{platform.node()}, process {os.getpid()}"
 
 
 def broke(breakage: Breakage) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
@@ -27,6 +29,36 @@ class ScenarioAside(StrictStruct, frozen=True, kw_only=True):
     why: str
 
 
+class Sighting(StrictStruct, frozen=True, kw_only=True):
+    """When scenarios showed a signature. first, last: seconds since 1970"""
+
+    first: float
+    last: float
+
+
+class WorkerState(StrEnum):
+    """Of a worker, by what was heard of it last."""
+
+    WORKING = "working"
+    LOST = "lost"
+    ENDED = "ended"
+
+
+class WorkerRecord(StrictStruct, frozen=True, kw_only=True):
+    """A worker of a campaign's last run. number: among them; place: where it is
+
+    state: at work, lost, or at its end
+    did: what it had done when it was heard of last, or what it was lost at; heard_at: when, seconds
+    since 1970
+    """
+
+    number: int
+    place: str
+    state: WorkerState
+    did: str
+    heard_at: float
+
+
 class CampaignState(StrictStruct, frozen=True, kw_only=True):
     """What a campaign has done.
 
@@ -39,6 +71,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
         at all, and how many had each setting
     features: pairs of features, of scenarios without fault
     set_aside: scenarios of which nothing is known
+    seen: when each signature of `hits` was seen; workers: of the last run, as it wrote this
     """
 
     schema: str
@@ -56,6 +89,8 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     seconds: float
     set_aside: tuple[ScenarioAside, ...]
     selfcheck: SelfCheck = SelfCheck()
+    seen: dict[str, Sighting] = msgspec.field(default_factory=dict)
+    workers: tuple[WorkerRecord, ...] = ()
 
 
 class KeptFinding(StrictStruct, frozen=True, kw_only=True):

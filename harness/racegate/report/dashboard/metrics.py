@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from racegate.jobs.stores.records import WorkerState
 from racegate.report.objects import CampaignView, DashboardView
 from racegate.scenario.outside.text import printable
 
@@ -41,6 +42,7 @@ class _Seen(Collector):
             for verdict, count in one.verdicts.items():
                 verdicts.add_metric((*_labels(one), printable(verdict)), count)
         yield verdicts
+        yield self._workers()
         yield from self._findings()
 
     def _counters(self) -> Iterator[Metric]:
@@ -66,6 +68,16 @@ class _Seen(Collector):
             possible.add_metric(_labels(one), one.pairs_possible)
         yield possible
 
+    def _workers(self) -> Metric:
+        """Of the last run of each campaign."""
+        workers = GaugeMetricFamily(
+            "racegate_workers", "Workers of the last run by state.", labels=(*LABELS, "state")
+        )
+        for one in self._view.campaigns:
+            for state in WorkerState:
+                workers.add_metric((*_labels(one), state), one.workers_in(state))
+        return workers
+
     def _findings(self) -> Iterator[Metric]:
         """How many there are, and how often each was hit."""
         count = GaugeMetricFamily("racegate_findings", "Findings by signature.")
@@ -78,6 +90,13 @@ class _Seen(Collector):
             met = one.findability
             hits.add_metric((printable(one.signature),), 0 if met is None else met.hits)
         yield hits
+        last = GaugeMetricFamily(
+            "racegate_finding_last_seen_seconds", "When, since 1970.", labels=("signature",)
+        )
+        for one in self._view.findings:
+            if one.seen is not None:
+                last.add_metric((printable(one.signature),), one.seen.last)
+        yield last
 
 
 def _labels(campaign: CampaignView) -> tuple[str, str]:

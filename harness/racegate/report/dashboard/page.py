@@ -14,6 +14,7 @@ from racegate.report.templating import render
 # Between two looks of an open page.
 REFRESH_S = 5.0
 PAIRS_SHOWN_MAX = 40
+WORKERS_SHOWN_MAX = 100
 
 
 def dashboard_page(view: DashboardView) -> str:
@@ -22,7 +23,9 @@ def dashboard_page(view: DashboardView) -> str:
     return render(
         "dashboard.html.j2",
         view=view,
-        read_at=datetime.fromtimestamp(view.read_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        at=_at,
+        ago=lambda moment: _ago(view.read_at - moment),
+        workers_shown_max=WORKERS_SHOWN_MAX,
         pairs_shown_max=PAIRS_SHOWN_MAX,
         refresh_s=f"{REFRESH_S:g}",
         rate_of=rate_of,
@@ -30,3 +33,16 @@ def dashboard_page(view: DashboardView) -> str:
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _at(moment: float) -> str:
+    """moment: seconds since 1970"""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _ago(seconds: float) -> str:
+    """In the largest unit that there is one of. Clocks of two machines may differ."""
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name} ago"
+    return f"{max(0.0, seconds):.0f} s ago"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from racegate.evaluation.coverage import summarise
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.findability import CampaignFinding, listed
-from racegate.jobs.stores.records import CampaignState, KeptFinding
+from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
 from racegate.report.objects import CampaignView, DashboardView, FindingView
 
 
@@ -28,8 +28,19 @@ def view_of(
         read_at=read_at,
         problem=problem,
         campaigns=tuple(_campaign(state) for state in known),
-        findings=tuple(_finding(kept[one.signature], one) for one in listed(kept.values(), known)),
+        findings=tuple(
+            _finding(kept[one.signature], one, seen_in(known, one.signature))
+            for one in listed(kept.values(), known)
+        ),
     )
+
+
+def seen_in(states: Iterable[CampaignState], signature: str) -> Sighting | None:
+    """When any of them saw a signature; None if none says."""
+    seen = [state.seen[signature] for state in states if signature in state.seen]
+    if not seen:
+        return None
+    return Sighting(first=min(at.first for at in seen), last=max(at.last for at in seen))
 
 
 def name_of(signature: str) -> str:
@@ -55,10 +66,11 @@ def _campaign(state: CampaignState) -> CampaignView:
         pairs_missing=missing,
         selfcheck=state.selfcheck,
         set_aside=state.set_aside,
+        workers=state.workers,
     )
 
 
-def _finding(kept: KeptFinding, entry: CampaignFinding) -> FindingView:
+def _finding(kept: KeptFinding, entry: CampaignFinding, seen: Sighting | None) -> FindingView:
     witness, name = kept.witness, name_of(kept.signature)
     file = f"{name}.witness.json"
     return FindingView(
@@ -70,6 +82,7 @@ def _finding(kept: KeptFinding, entry: CampaignFinding) -> FindingView:
         seed=kept.seed,
         scenario=kept.index,
         findability=entry.findability,
+        seen=seen,
         fault=witness.fault,
         holds=tuple(witness.holds),
         requests=len(witness.scenario.requests),
