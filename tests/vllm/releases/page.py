@@ -98,9 +98,10 @@ the gated-delta layer, `_causal_conv1d_fwd_kernel`, with an error of Triton's in
 (`'builtin_function_or_method' object has no attribute 'scalar'`). The grid of that kernel is a
 function, which puts other tensors into two of its arguments (`batch_ptr`,
 `token_chunk_offset_ptr`); the interpreter asks it behind its own conversion, so these came into the
-kernel unconverted. They are converted now; what stands behind that kernel was not tried. So no
-finding here is confirmed with computed recurrent states, and a wrong count is not followed to a
-wrong token.
+kernel unconverted. With the grid asked first that kernel runs, and the forward pass ends behind it,
+in `chunk_gated_delta_rule`: `ChunkGatedDeltaRuleFunction does not support float32`, which is what
+the tiny model is in. In bfloat16 it was not tried. So no finding here is confirmed with computed
+recurrent states, and a wrong count is not followed to a wrong token.
 """
 SPEED = """
 These were made before runs under holds ended where they have become the run in which nothing is
