@@ -100,8 +100,10 @@ function, which puts other tensors into two of its arguments (`batch_ptr`,
 `token_chunk_offset_ptr`); the interpreter asks it behind its own conversion, so these came into the
 kernel unconverted. With the grid asked first that kernel runs, and the forward pass ends behind it,
 in `chunk_gated_delta_rule`: `ChunkGatedDeltaRuleFunction does not support float32`, which is what
-the tiny model is in. In bfloat16 it was not tried. So no finding here is confirmed with computed
-recurrent states, and a wrong count is not followed to a wrong token.
+the tiny model is in. In bfloat16 it ends further on, in `chunk_scaled_dot_kkt_fwd_kernel`:
+``Did you forget to add @triton.jit ? (`_semantic` argument must be provided ...)``. So no finding
+here is confirmed with computed recurrent states, and a wrong count is not followed to a wrong
+token.
 """
 SPEED = """
 These were made before runs under holds ended where they have become the run in which nothing is
