@@ -11,11 +11,11 @@ from rich.console import Console
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Plan
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
 from racegate.vllm.campaign import search_seeds
 from racegate.vllm.campaign_report import print_campaign
-from racegate.vllm.generate import scenario_of
+from racegate.vllm.generate import free_in, scenario_of
 from racegate.vllm.judge import Cell, cannot_run
 from racegate.vllm.wire import Runner, StateMode, Told
 from racegate.vllm.witness import read_witness, write_witnesses
@@ -51,6 +51,24 @@ def test_a_drawn_scenario_can_be_run(seed: int) -> None:
 
 def test_seeds_differ() -> None:
     assert len({msgspec.json.encode(scenario_of(seed).requests) for seed in range(50)}) == 50
+
+
+def test_others_come_in_where_the_first_row_becomes_free() -> None:
+    scenarios = [scenario_of(seed) for seed in range(50)]
+    meeting = [s for s in scenarios if _arrivals(s) <= {free_in(s.requests[0]) - n for n in (1, 2)}]
+    assert 25 <= len(meeting) < 50
+    assert any(len(_arrivals(scenario)) == 2 for scenario in meeting)
+
+
+def _arrivals(scenario: Scenario) -> set[int]:
+    return {request.arrive for request in scenario.requests[1:]}
+
+
+def test_a_row_is_free_later_if_more_than_one_token_was_missing() -> None:
+    request = Request(name="A", arrive=2, prompt=(5, 6), max_tokens=9, accepts=(4,))
+    assert free_in(request) == 7, "tokens in steps 3, 4 and 5; step 6 was planned by then"
+    assert free_in(msgspec.structs.replace(request, max_tokens=6)) == 6
+    assert free_in(msgspec.structs.replace(request, max_tokens=1)) == 4
 
 
 def test_a_kind_of_harm_is_witnessed_once(tmp_path: Path) -> None:

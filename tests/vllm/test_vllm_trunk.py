@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -15,6 +19,33 @@ from racegate.vllm.wire import NOTHING_HELD, Task, Told
 from small_engine import SmallEngine, Wait
 
 TURNS = 5
+# An engine of which every run says its number and goes on for a minute, and its client: who asks it
+# for one run, and is there until it is killed.
+ENGINE = """
+import os, sys, time
+from racegate.interpose.program.leftovers import live_with_client
+from racegate.scenario.spec import Scenario
+from racegate.vllm.inside.trunk import Trunk
+from racegate.vllm.wire import NOTHING_HELD, Task
+
+def run(task, pause):
+    pause.before(1)
+    print(os.getppid(), os.getpid(), flush=True)
+    time.sleep(60)
+    print("not killed", flush=True)
+
+live_with_client(int(sys.argv[1]))
+print(os.getpid(), flush=True)
+trunk = Trunk(run)
+scenario = Scenario(name="a", title="a", requests=())
+trunk.fork(Task(scenario=scenario, plan=NOTHING_HELD, result="", turn=1))
+trunk.answer()
+"""
+CLIENT = """
+import os, subprocess, sys
+job_end, jobs = os.pipe()
+subprocess.Popen([sys.executable, "-c", sys.argv[1], str(job_end)], pass_fds=[job_end]).wait()
+"""
 
 
 class Counting:
@@ -86,3 +117,34 @@ def test_operations_are_tried_in_the_order_of_their_turns() -> None:
 
     search(run, msgspec.structs.replace(base, outcome=outcome, turns=turns))
     assert tried[:2] == [found.first.label, "d2h later#1"]
+
+
+def test_a_killed_client_leaves_no_process_of_its_engine() -> None:
+    command = [sys.executable, "-c", CLIENT, ENGINE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        pids = [int(word) for _ in range(2) for word in client.stdout.readline().split()]
+        assert len(set(pids)) == 3 and all(map(is_running, pids)), "engine, beginning, run"
+        client.kill()
+        assert client.stdout.read() == "", "nobody has its end of the pipe any more"
+    assert client.returncode == -signal.SIGKILL
+    while any(map(is_running, pids)):  # killed, and not collected yet
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_engine_whose_client_has_gone_before_ends() -> None:
+    job_end, jobs = os.pipe()
+    os.close(jobs)
+    done = subprocess.run(
+        [sys.executable, "-c", ENGINE, str(job_end)], pass_fds=[job_end], capture_output=True
+    )
+    os.close(job_end)
+    assert (done.returncode, done.stdout) == (0, b"")

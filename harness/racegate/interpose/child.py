@@ -37,6 +37,7 @@ from racegate.interpose.program.leftovers import (
     adopt_orphans,
     die_with_parent,
     end_children,
+    fork,
 )
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import track_processes
@@ -227,9 +228,8 @@ def serve(child: Child, jobs: BinaryIO, answers: int, stdin: RewoundInput) -> No
     for line in jobs:
         job = msgspec.json.decode(line, type=Job)
         stdin.rewind()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
-            die_with_parent()
             jobs.close()
             os.close(answers)
             if job.is_quiet:

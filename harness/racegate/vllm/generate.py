@@ -1,7 +1,13 @@
-"""Scenarios from seeds, within what vLLM is asked to run here."""
+"""Scenarios from seeds, within what vLLM is asked to run here.
+
+Rows move where a request ends, and what moves into its row matters most if it is new there. Drawn
+independently, arrivals and ends seldom meet; so in most scenarios the others come in when the row
+of the first becomes free, or one step before.
+"""
 
 from __future__ import annotations
 
+from itertools import chain, cycle
 from random import Random
 
 from racegate.scenario.spec import Abort, Request, Scenario
@@ -12,29 +18,54 @@ _ARRIVALS_MAX = 6
 _PROMPTS = (3, 16)
 _TOKENS = (2, 14)
 _ACCEPTS_MAX = 4  # drafts, and the token behind them
+_MEETINGS = 0.75  # of scenarios: the others come in when the row of the first becomes free
 _ABORTS = 0.25  # of scenarios
 
 
 def scenario_of(seed: int) -> Scenario:
     """The same scenario for a seed on every machine."""
     draw = Random(f"vllm {seed}")
-    requests = tuple(_request(draw, index) for index in range(draw.randint(*_REQUESTS)))
+    is_meeting = draw.random() < _MEETINGS
+    requests: list[Request] = []
+    for _ in range(draw.randint(*_REQUESTS)):
+        requests.append(_request(draw, requests, is_meeting=is_meeting))
     events: tuple[Abort, ...] = ()
     if draw.random() < _ABORTS:
         given_up = draw.choice(requests)
         events = (Abort(step=given_up.arrive + draw.randint(2, 4), request=given_up.name),)
     return Scenario(
-        name=f"seed_{seed}", title=f"drawn from seed {seed}", requests=requests, events=events
-    )
+        name=f"seed_{seed}", title=f"drawn from seed {seed}", requests=tuple(requests),
+        events=events,
+    )  # fmt: skip
 
 
-def _request(draw: Random, index: int) -> Request:
+def _request(draw: Random, earlier: list[Request], *, is_meeting: bool) -> Request:
     first = draw.randint(0, 40)
     length = draw.randint(*_PROMPTS)
+    if not earlier:
+        arrive = 0
+    elif is_meeting:
+        arrive = free_in(earlier[0]) - 1 - draw.randint(0, 1)
+    else:
+        arrive = draw.randint(0, _ARRIVALS_MAX)
     return Request(
-        name=chr(ord("A") + index),
-        arrive=draw.randint(0, _ARRIVALS_MAX) if index else 0,
+        name=chr(ord("A") + len(earlier)),
+        arrive=arrive,
         prompt=tuple(range(first, first + length)),
         max_tokens=draw.randint(*_TOKENS),
         accepts=tuple(draw.randint(1, _ACCEPTS_MAX) for _ in range(draw.randint(1, 3))),
     )
+
+
+def free_in(request: Request) -> int:
+    """The step in which the row of a request is free, if it waited for none. It gets a token with
+    its prompt, in the step behind its arrival. The step behind its last one is planned before it is
+    known to be that; if a single token was missing, it was known.
+    """
+    step, missing = request.arrive, request.max_tokens
+    for tokens in chain((1,), cycle(request.accepts)):
+        step += 1
+        if missing <= tokens:
+            break
+        missing -= tokens
+    return step + (1 if missing == 1 else 2)

@@ -70,6 +70,7 @@ class Queue:
             if not hold.names_many:
                 self._single.setdefault(whole(hold.operation), hold)
         self._many = [hold for hold in holds if hold.names_many]
+        self._held = frozenset(self._single)  # labels for which a hold is meant
         self._pending: list[_Node] = []
         self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
 
@@ -111,7 +112,7 @@ class Queue:
 
     def is_held(self, label: str) -> bool:
         """Whether a hold is meant for this operation."""
-        return any(hold.matches(label) for hold in self.holds)
+        return label in self._held or any(hold.matches(label) for hold in self._many)
 
     def holds_host(self, label: str) -> bool:
         """Whether a hold names just this access of the host; it counts as realised."""

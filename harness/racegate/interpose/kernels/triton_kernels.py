@@ -43,6 +43,7 @@ class TritonKernels:
 
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             name = getattr(executor.fn, "__name__", "?")
+            args, kwargs = settle_grid(executor, args, kwargs)
             known = call_of(executor, args, kwargs) if kernels.memo is not None else None
             return kernels.launch(
                 name, args, kwargs, lambda a, k: plain(executor, *a, **k), call=known
@@ -163,6 +164,24 @@ class TritonKernels:
             return plain(builder, *args, **kwargs)
 
         setattr(builder, name, method)
+
+
+def settle_grid(
+    executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Asks a grid that is a function for its sizes, and returns the arguments as it leaves them: it
+    may exchange some, and the interpreter would ask it when they are no tensors any more.
+    """
+    if not callable(executor.grid):
+        return args, kwargs
+    names = inspect.getfullargspec(executor.fn).args
+    known = {name: value for name, value in kwargs.items() if name in names}
+    named = inspect.getcallargs(executor.fn, *args, **known)
+    executor.grid = executor.grid(named)
+    return tuple(named[name] for name in names[: len(args)]), {
+        **kwargs,
+        **{name: named[name] for name in names[len(args) :]},
+    }
 
 
 class _Inspect:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +17,25 @@ _CHILD_SUBREAPER = 36
 def die_with_parent() -> None:
     """This process is killed when its parent ends, however that ends."""
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def fork() -> int:
+    """As `os.fork`; the child is killed when this process ends."""
+    pid = os.fork()
+    if pid == 0:
+        die_with_parent()
+    return pid
+
+
+def live_with_client(jobs: int) -> None:
+    """From here on this process is killed when the one that started it ends; if that has ended
+    already, this one ends now. jobs: the read end of a pipe that only the other one writes to
+    """
+    die_with_parent()
+    watched = select.poll()
+    watched.register(jobs, 0)  # that nobody writes to it any more is told all the same
+    if watched.poll(0):
+        sys.exit()
 
 
 def adopt_orphans() -> None:

@@ -17,6 +17,7 @@ import torch
 from racegate.interpose.child import Child
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.interpose.program.install import enter, watching
+from racegate.interpose.program.leftovers import live_with_client
 from racegate.sglang.inside import standins
 from racegate.sglang.inside.engine import Driver, start
 from racegate.sglang.inside.repairs import switch_off
@@ -85,6 +86,7 @@ def main() -> None:
     """Makes the scheduler and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD"))
     folder, model, without, job_end, answer_end = sys.argv[1:6]
+    live_with_client(int(job_end))
     for end in (job_end, answer_end):
         os.set_inheritable(int(end), False)
     os.dup2(2, 1)

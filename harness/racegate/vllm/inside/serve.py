@@ -30,6 +30,7 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.launch import ANSWER, DEVICE
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
 from racegate.interpose.program.install import Installed, enter, watching
+from racegate.interpose.program.leftovers import fork, live_with_client
 from racegate.vllm.inside import standins
 from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
 from racegate.vllm.inside.rejoin import Heard, Joined, Memory
@@ -273,7 +274,7 @@ def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) 
             code = trunk.answer()
             os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
             continue
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             jobs.close()
             os.close(answers)
@@ -294,6 +295,7 @@ def main() -> None:
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
     folder, runner, mode, job_end, answer_end = sys.argv[1:6]
+    live_with_client(int(job_end))
     for end in (job_end, answer_end):
         os.set_inheritable(int(end), False)
     os.dup2(2, 1)

@@ -47,10 +47,12 @@ class EngineRecorder(Recorder):
         self._labels: dict[str, int] = {}
 
     def label(self, kind: str, stack: Stack) -> str:
-        functions = [frame[2].rpartition(".")[2] for frame in stack]  # a class may move
-        while len(functions) > 1 and functions[0] in _HELPERS:
-            functions.pop(0)
-        place = f"{kind}@{functions[0] if functions else '?'}"
+        function = "?"
+        for _, _, name in stack:
+            function = name.rpartition(".")[2]  # a class may move
+            if function not in _HELPERS:
+                break
+        place = f"{kind}@{function}"
         self._labels[place] = self._labels.get(place, 0) + 1
         self.latest = f"{place}#{self._labels[place]}"
         self.turns[self.latest] = self.turn
@@ -158,7 +160,7 @@ class EngineSession(Session):
         label = super().issue(kind, stream, reads, writes, run, stack=stack)
         if was_pending and not self.queue.keeps(label):  # else it is ordered behind what is held
             self._note_gap(label, reads, writes)
-        if self.queue.has_pending() and any(h.matches(label) for h in self.queue.holds):
+        if self.queue.has_pending() and self.queue.is_held(label):
             self._held[label] = (reads, writes)
             self.gaps[label] = []
         return label

@@ -13,6 +13,7 @@ import msgspec
 
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.launch import ANSWER
+from racegate.interpose.program.leftovers import fork
 from racegate.vllm.wire import NOTHING_HELD, Task
 
 
@@ -58,7 +59,7 @@ class Trunk:
     def _open(self, task: Task) -> None:
         job_end, jobs = os.pipe()
         answers, answer_end = os.pipe()
-        self._pid = os.fork()
+        self._pid = fork()
         if self._pid == 0:
             os.close(jobs)
             os.close(answers)
@@ -92,7 +93,7 @@ class Pause:
             self._next = None
             spent_s = time.process_time() - self._told_s
             self._told_s += spent_s
-            pid = os.fork()
+            pid = fork()
             if pid == 0:
                 self._jobs.close()
                 os.close(self._answers)
