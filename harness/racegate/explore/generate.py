@@ -8,6 +8,7 @@ and events; what it really went through is another matter (`features`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -259,9 +260,9 @@ _POINTS_OF_SLOTS = ("update_states", "lay_out", "prepare_inputs", "process")
 
 def generate_holds(pick: Pick, *, layout: Layout = Layout.ROWS) -> Schedule:
     """Few holds of what a layout has, drawn after the scenario; none is the simplest."""
-    held, points = _HELD, _POINTS
-    if layout is Layout.SLOTS:
-        held, points = _HELD_OF_SLOTS, _POINTS_OF_SLOTS
+    is_rows = layout is Layout.ROWS
+    held: Sequence[str] = _HELD if is_rows else _HELD_OF_SLOTS
+    points: Sequence[str] = _POINTS if is_rows else _POINTS_OF_SLOTS
     holds = []
     for _ in range(pick(4)):
         step = pick(STEP_LAST)
