@@ -15,7 +15,7 @@ from racegate.check.checkpoint import CheckpointError
 from racegate.check.forking import ForkedRuns, left_the_same
 from racegate.check.judge import Judged
 from racegate.check.sharing import SharingWarning, agree
-from racegate.device.stepping import Follower, Stepper, Transition
+from racegate.device.stepping import PathStepper, Stepper, Transition
 from racegate.device.virtual.memo import OpMemo
 from racegate.explore.dpor import BlockedError, explore
 from racegate.explore.ladder import Noting
@@ -73,7 +73,7 @@ def test_what_leaves_the_same_behind_is_judged_once() -> None:
     assert wrong.judged == 2, "what went wrong is no pattern for others"
 
 
-class Stopping(Follower):
+class Stopping(PathStepper):
     """Goes where another does, and breaks off behind its path."""
 
     partings = ()

@@ -23,7 +23,7 @@ from racegate.check.judge import Judged
 from racegate.check.limits import limited_memory
 from racegate.check.sharing import SharingWarning
 from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
-from racegate.device.stepping import Follower, Stepper, Transition
+from racegate.device.stepping import PathStepper, Stepper, Transition
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
@@ -144,7 +144,7 @@ class ForkedRuns:
             device = virtual_device(self._subject.lanes, settings)
             return _Site(relay, device, self._subject.probe(device)), 0
         fork = self._forks[-1]
-        assert isinstance(stepper, Follower), "nothing is shared with any other"
+        assert isinstance(stepper, PathStepper), "nothing is shared with any other"
         fork.checkpoint.restore()
         relay = fork.site.relay
         relay.stepper, relay.taken = stepper, self._taken[: fork.start.taken]
@@ -156,7 +156,7 @@ class ForkedRuns:
         """The steps before which a way back is worth keeping: in them this run leaves the last one,
         or a later run will leave this one.
         """
-        partings = stepper.partings if isinstance(stepper, Follower) else ()
+        partings = stepper.partings if isinstance(stepper, PathStepper) else ()
         takens = [start.taken for start in self._starts]
         return {bisect_right(takens, place) - 1 for place in (*partings, shared) if place <= shared}
 
@@ -192,7 +192,7 @@ class ForkedRuns:
 
 def _shared(stepper: Stepper, taken: Sequence[Transition]) -> int:
     """How many transitions a stepper takes as the last run did; -1 if it does not say."""
-    if not isinstance(stepper, Follower):
+    if not isinstance(stepper, PathStepper):
         return -1
     known = stepper.known
     pairs = enumerate(zip(known, taken, strict=False))

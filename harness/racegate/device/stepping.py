@@ -39,7 +39,7 @@ class Stepper(Protocol):
         ...
 
 
-class Follower(ABC):
+class PathStepper(ABC):
     """A stepper that begins on a path which is known."""
 
     @abstractmethod

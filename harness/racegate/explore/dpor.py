@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from racegate.device.stepping import Follower, Stepper, Transition, conflict
+from racegate.device.stepping import PathStepper, Stepper, Transition, conflict
 
 T = TypeVar("T")
 
@@ -82,7 +82,7 @@ class Exploration(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     is_complete: bool
 
 
-class _Run(Follower):
+class _Run(PathStepper):
     """Follows the current path, then takes steps that are not asleep, and notes every step."""
 
     def __init__(self, nodes: list[Node]) -> None:
@@ -91,16 +91,16 @@ class _Run(Follower):
 
     @property
     def known(self) -> list[Transition]:
-        """See Follower."""
+        """See PathStepper."""
         return [node.taken for node in self._nodes if node.taken is not None]
 
     @property
     def partings(self) -> list[int]:
-        """See Follower."""
+        """See PathStepper."""
         return [depth for depth, node in enumerate(self._nodes) if len(node.tree.children) > 1]
 
     def skip(self, taken: Sequence[Transition]) -> None:
-        """See Follower."""
+        """See PathStepper."""
         self.steps = list(taken)
 
     def choose(self, enabled: Sequence[Transition]) -> int:
