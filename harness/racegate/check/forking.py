@@ -181,7 +181,8 @@ class ForkedRuns:
         if start.step - last < STEPS_SAVED or size > BYTES_MAX or not self._can_go_back:
             return
         roots = (site.engine, site.device, site.probe)
-        frozen = (self._subject.scenario, self._memo, site.relay)
+        observed = site.probe.observations()
+        frozen = (*self._subject.constants, *observed, self._memo, site.relay)
         try:
             self._forks.append(_Fork(start, site, Checkpoint(roots, frozen=frozen)))
         except CheckpointError as error:
