@@ -22,10 +22,20 @@ from racegate.explore.features.table import (
     missing_pairs,
     wrong_pairs,
 )
-from racegate.explore.generate import _with_late_drafters, generate, seeded
+from racegate.explore.generate import _with_late_drafters, generate, generate_holds, seeded
 from racegate.explore.strategies import scenarios
 from racegate.explore.swarm import Theme, Themes, draw_themes
-from racegate.scenario.spec import Abort, EngineSpec, ModelSpec, Numerics, Request, Scenario
+from racegate.scenario.spec import (
+    Abort,
+    EngineSpec,
+    Layout,
+    ModelSpec,
+    Numerics,
+    OutputEvent,
+    Request,
+    Rotate,
+    Scenario,
+)
 from racegate.scenario.validation import validate
 
 DEFAULT_ENGINE = EngineSpec()
@@ -57,6 +67,8 @@ def test_needs_name_settings_and_values_that_exist() -> None:
         ("depth = 1", "depth = 2", "depth = 1 needs depth = 1, depth = 2 needs 2"),
         ("save", "cache_mode = align", "save needs cache_mode = offload, cache_mode = align needs"),
         ("k = 0", "drafter = mtp", "k = 0 needs k = 0, drafter = mtp needs 1 or 2 or 3 or 4"),
+        ("rotation", "layout = slots", "rotation needs layout = rows, layout = slots needs slots"),
+        ("slot taken again", "condense move", "slot taken again needs layout = slots"),
         ("stale frame", "depth = 1", "stale frame needs depth = 2 or 3 or 4"),
     ],
 )
@@ -133,6 +145,32 @@ def test_every_draw_is_valid_and_runs_something() -> None:
         scenario = validate(drawn(index))
         aborted = {event.request for event in scenario.events if isinstance(event, Abort)}
         assert scenario.requests[0].name not in aborted
+
+
+def test_layouts_and_output_events_are_drawn_and_slots_never_rotate() -> None:
+    drawn_engines = [drawn(index).engine for index in range(300)]
+    for layout in Layout:
+        for event in OutputEvent:
+            assert sum((e.layout, e.output_event) == (layout, event) for e in drawn_engines) > 15
+    rotated = [
+        scenario.engine.layout
+        for scenario in map(drawn, range(300))
+        if any(isinstance(event, Rotate) for event in scenario.events)
+    ]
+    assert rotated and set(rotated) == {Layout.ROWS}
+
+
+def test_holds_are_of_what_a_layout_has() -> None:
+    named = {
+        layout: {
+            hold.until.partition("@")[0]
+            for index in range(100)
+            for hold in generate_holds(seeded(3, index), layout=layout).holds
+        }
+        for layout in Layout
+    }
+    assert "host:condense" in named[Layout.ROWS] and "host:lay_out" not in named[Layout.ROWS]
+    assert "host:lay_out" in named[Layout.SLOTS] and "host:condense" not in named[Layout.SLOTS]
 
 
 def test_float_numerics_sample_at_random_too() -> None:

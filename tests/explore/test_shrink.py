@@ -18,6 +18,8 @@ from racegate.scenario.spec import (
     Expect,
     Gap,
     GraphMode,
+    Layout,
+    OutputEvent,
     Planning,
     Request,
     Rotate,
@@ -58,6 +60,7 @@ EVERYTHING = validate(
             cache_mode=CacheMode.ALIGN,
             zeroing=Zeroing.FRESH,
             planning=Planning.SIDE_STREAM,
+            output_event=OutputEvent.BEFORE_DRAFTER,
             graph_mode=GraphMode.FULL_DECODE,
             capture_rows=(1, 2, 4),
         ),
@@ -101,6 +104,7 @@ def test_what_nothing_needs_is_gone() -> None:
         cache_mode=CacheMode.NONE,
         zeroing=Zeroing.NONE,
         planning=Planning.INLINE,
+        output_event=OutputEvent.AFTER_DRAFTER,
         graph_mode=GraphMode.EAGER,
     )
     assert (case.scenario.steps_max, case.scenario.events) == (1, ())
@@ -116,6 +120,7 @@ NEEDED: dict[str, Callable[[Scenario], object]] = {
     "columns": lambda s: s.engine.cache_mode is CacheMode.ALIGN,
     "zeroing": lambda s: s.engine.zeroing is Zeroing.FRESH,
     "planning": lambda s: s.engine.planning is Planning.SIDE_STREAM,
+    "early output": lambda s: s.engine.output_event is OutputEvent.BEFORE_DRAFTER,
     "graphs": lambda s: s.engine.graph_mode is GraphMode.FULL_DECODE,
     "expectation": lambda s: s.expect != Expect(),
 }
@@ -126,6 +131,16 @@ def test_what_one_thing_needs_stays_and_nothing_else(needed: str) -> None:
     case = shrunk(lambda case: bool(NEEDED[needed](case.scenario)))
     assert [name for name, has in NEEDED.items() if has(case.scenario)] == [needed]
     assert case.schedule == Schedule() and case.scenario.events == ()
+
+
+@pytest.mark.parametrize("needed", Layout)
+def test_slots_stay_only_where_they_are_needed(needed: Layout) -> None:
+    """They know no rotation, so it is gone before."""
+    engine = msgspec.structs.replace(EVERYTHING.engine, layout=Layout.SLOTS)
+    scenario = msgspec.structs.replace(EVERYTHING, engine=engine, events=())
+    start = Case(scenario=scenario, schedule=Schedule())
+    found = shrink(start, lambda case: case.scenario.engine.layout in (needed, Layout.SLOTS))
+    assert found.case.scenario.engine.layout is needed
 
 
 def test_a_number_goes_to_its_least_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import Phase, event, given, seed, settings, target
 from hypothesis.stateful import run_state_machine_as_test
 
 from racegate.check.checker import Checker
-from racegate.explore.strategies import holds, scenarios
+from racegate.explore.strategies import held_scenarios, scenarios
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Verdict
 from racegate.history.schedule import Schedule
@@ -34,8 +34,9 @@ def test_generated_scenarios_are_proved(shard: int) -> None:
 
     @seed(shard_seed(shard))
     @settings(max_examples=EXAMPLES)
-    @given(scenarios(), holds())
-    def law(scenario: Scenario, schedule: Schedule) -> None:
+    @given(held_scenarios())
+    def law(case: tuple[Scenario, Schedule]) -> None:
+        scenario, schedule = case
         checker = Checker(scenario)
         result = search(checker)
         # A drawn scenario may be one in which every request is aborted before it starts.

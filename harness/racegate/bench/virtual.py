@@ -11,9 +11,13 @@ from random import Random
 import msgspec
 
 from racegate.check.checker import Checker
+from racegate.check.forking import ForkedRuns
+from racegate.check.selfcheck import racing_fault
 from racegate.check.sharing import SharedRuns
 from racegate.device.stepping import Stepper
+from racegate.device.virtual.memo import OpMemo
 from racegate.explore.abstract import AbstractProgram, random_program, run_program
+from racegate.explore.dpor import explore
 from racegate.explore.generate import generate_holds, seeded
 from racegate.explore.samplers.pct import PctStepper
 from racegate.explore.samplers.pos import PosStepper
@@ -22,6 +26,8 @@ from racegate.history.schedule import EAGER, Schedule
 from racegate.jobs.environment import environment
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
+
+SEARCHED = 20  # classes of a reduction
 
 
 class BenchEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +82,12 @@ def bench_scenario() -> Scenario:
 
 def run_bench(*, seconds: float) -> BenchResult:
     """All measurements of the virtual device, each for about `seconds`."""
-    entries = (*_engine_entries(seconds), *_shared_entries(seconds), *_abstract_entries(seconds))
+    entries = (
+        *_engine_entries(seconds),
+        *_shared_entries(seconds),
+        *_searching_entries(seconds),
+        *_abstract_entries(seconds),
+    )
     return BenchResult(environment=environment(), results=(*entries, *PEERS))
 
 
@@ -125,6 +136,30 @@ def _shared_entries(seconds: float) -> tuple[BenchEntry, ...]:
 
 def _run_one(runs: SharedRuns, schedules: list[Schedule], number: int) -> None:
     runs.run(schedules[number % len(schedules)])
+
+
+def _searching_entries(seconds: float) -> tuple[BenchEntry, ...]:
+    """The same reduction with forked runs and with every run made whole, in turn."""
+    checker, fault = Checker(bench_scenario()), racing_fault()
+
+    def forked() -> None:
+        explore(ForkedRuns(checker, fault, OpMemo()).run, classes_max=SEARCHED)
+
+    def whole() -> None:
+        memo = OpMemo()
+
+        def run(stepper: Stepper) -> object:
+            made = checker.execute(stepper=stepper, fault=fault, memo=memo)
+            return checker.judged(made, fault=fault)
+
+        explore(run, classes_max=SEARCHED)
+
+    one, other = _median_seconds((forked, whole), seconds=seconds)
+    detail = f"the first {SEARCHED} classes of {fault.name}, most of them wrong; target 150"
+    return (
+        entry_of("schedules_per_second_searching", SEARCHED / one, "1/s", detail),
+        entry_of("forked_over_whole", other / one, "ratio", "against every run made whole"),
+    )
 
 
 def _abstract_entries(seconds: float) -> tuple[BenchEntry, ...]:

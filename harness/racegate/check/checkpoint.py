@@ -7,6 +7,7 @@ what is added there is captured without being told, and what it cannot go back t
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -44,6 +45,7 @@ _CONSTANTS = (
     ModuleType,
     CodeType,
     re.Pattern,
+    operator.itemgetter,
     np.dtype,
     np.generic,
     np.ufunc,
@@ -236,6 +238,11 @@ def _way_to_keep(kind: type) -> _Keep | None:
         return _WAYS[frozenset]
     way: _Keep = _WAYS.get(kind, Checkpoint.keep_object)
     return way
+
+
+def never_changes(kind: type) -> bool:
+    """Whether objects of a class have one value for ever, and lead to nothing that has not."""
+    return _way_to_keep(kind) is None
 
 
 @cache

@@ -115,6 +115,11 @@ def canary_scenario(cache_mode: CacheMode) -> Scenario:
     )
 
 
+def racing_fault() -> Fault:
+    """That of the first canary, an edge at a wrong place."""
+    return find_fault(CANARIES[0].fault)
+
+
 def plant_canaries(judge: JobJudge) -> SelfCheck:
     """Looks at every canary as a job looks at its scenarios."""
     modes = {canary.cache_mode for canary in CANARIES}

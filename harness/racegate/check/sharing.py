@@ -117,7 +117,8 @@ class SharedRuns:
             return
         try:
             checkpoint = Checkpoint(
-                (self._engine, device, self._probe), frozen=(self._checker.scenario, self._memo)
+                (self._engine, device, self._probe),
+                frozen=(*self._checker.subject.constants, self._memo),
             )
         except CheckpointError as error:
             self._can_go_back = False

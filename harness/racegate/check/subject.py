@@ -91,6 +91,11 @@ class Subject:
         has_mtp = scenario.engine.drafter is DrafterKind.MTP
         self._weights = make_weights(scenario.model, has_mtp=has_mtp)
 
+    @property
+    def constants(self) -> tuple[object, ...]:
+        """What all runs use and none changes: a checkpoint does not have to keep it."""
+        return (self.scenario, self.truth, self._weights)
+
     def engine(self, device: Device, probe: Probe, fault: Fault | None) -> AsyncEngine:
         """The engine on a device, with or without a fault."""
         parts = None if fault is None else fault.parts(self.scenario.engine.cache_mode)

@@ -6,6 +6,7 @@ next transition is known before it is taken, footprint included. Searches and sa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -36,6 +37,28 @@ class Stepper(Protocol):
     def choose(self, enabled: Sequence[Transition]) -> int:
         """The index of one of the enabled; the host's is first unless it is blocked."""
         ...
+
+
+class PathStepper(ABC):
+    """A stepper that begins on a path which is known."""
+
+    @abstractmethod
+    def choose(self, enabled: Sequence[Transition]) -> int:
+        """See Stepper."""
+
+    @property
+    @abstractmethod
+    def known(self) -> Sequence[Transition]:
+        """The path, in order."""
+
+    @property
+    @abstractmethod
+    def partings(self) -> Sequence[int]:
+        """Where later runs will leave it, as far as that is known: behind so many transitions."""
+
+    @abstractmethod
+    def skip(self, taken: Sequence[Transition]) -> None:
+        """These, with which the path begins, were taken: it goes on behind them."""
 
 
 def conflict(a: Transition, b: Transition) -> bool:

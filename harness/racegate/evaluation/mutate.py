@@ -27,10 +27,11 @@ from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
 from racegate.scenario.spec import Scenario
 
-# The host actions of a step in their order: where a host wait can be put off to.
+# The host actions of a step in their order, with slots too: where a host wait can be put off to.
 ACTIONS = (
     "schedule",
     "update_states",
+    "lay_out",
     "condense",
     "reorder",
     "prepare_inputs",

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from racegate.device.stepping import Stepper, Transition, conflict
+from racegate.device.stepping import PathStepper, Stepper, Transition, conflict
 
 T = TypeVar("T")
 
@@ -82,12 +82,26 @@ class Exploration(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     is_complete: bool
 
 
-class _Run(Stepper):
+class _Run(PathStepper):
     """Follows the current path, then takes steps that are not asleep, and notes every step."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
         self.steps: list[Transition] = []
+
+    @property
+    def known(self) -> list[Transition]:
+        """See PathStepper."""
+        return [node.taken for node in self._nodes if node.taken is not None]
+
+    @property
+    def partings(self) -> list[int]:
+        """See PathStepper."""
+        return [depth for depth, node in enumerate(self._nodes) if len(node.tree.children) > 1]
+
+    def skip(self, taken: Sequence[Transition]) -> None:
+        """See PathStepper."""
+        self.steps = list(taken)
 
     def choose(self, enabled: Sequence[Transition]) -> int:
         depth = len(self.steps)
@@ -144,6 +158,7 @@ def explore(
     """
     nodes: list[Node] = []
     results: list[T] = []
+    order = _Order()
     blocked = 0
     weights: list[float] = []
     while True:
@@ -153,7 +168,7 @@ def explore(
         except BlockedError:
             blocked += 1
         else:
-            _reverse_races(stepper.steps, nodes)
+            _reverse_races(stepper.steps, nodes, order)
             weights.append(_weight(nodes))
             progress = _progress(results, blocked, weights)
             if not on_result(results[-1], progress, stepper.steps):
@@ -194,10 +209,11 @@ def _progress(results: Sequence[object], blocked: int, weights: list[float]) -> 
     return Progress(classes=len(results), blocked=blocked, estimate=estimate)
 
 
-def _reverse_races(steps: list[Transition], nodes: list[Node]) -> None:
+def _reverse_races(steps: list[Transition], nodes: list[Node], order: _Order) -> None:
     """For every race of a run, a sequence that takes its second step before its first."""
-    clocks, races = _order(steps)
-    for later, earlier in races:
+    order.follow(steps)
+    clocks = order.clocks
+    for later, earlier in order.races:
         first = steps[earlier]
         behind = [
             steps[i] for i in range(earlier + 1, later) if clocks[i][first.process] < first.ordinal
@@ -238,33 +254,66 @@ def _independent_of_all(step: Transition, sequence: Sequence_) -> bool:
     return all(other.process != step.process and not conflict(step, other) for other in sequence)
 
 
-def _order(steps: list[Transition]) -> tuple[list[list[int]], list[tuple[int, int]]]:
-    """(clocks, races) of a run.
+class _Order:
+    """What precedes what in a run, and its races. Of the next run, what it shares with this one is
+    not worked out again.
 
     clocks: per step, how many steps of each process precede it, itself included
     races: (later, earlier) pairs that conflict with nothing but their own order between them
     """
-    clocks: list[list[int]] = []
-    races: list[tuple[int, int]] = []
-    place: dict[tuple[int, int], int] = {}
-    accessed: dict[int, list[int]] = {storage: [] for storage in _shared_storages(steps)}
-    for index, step in enumerate(steps):
+
+    def __init__(self) -> None:
+        self._steps: list[Transition] = []
+        self._shared: set[int] = set()
+        self._accessed: dict[int, list[int]] = {}
+        self._place: dict[tuple[int, int], int] = {}
+        self.clocks: list[list[int]] = []
+        self.races: list[tuple[int, int]] = []
+
+    def follow(self, steps: list[Transition]) -> int:
+        """The next run; how many steps of it are the last one's."""
+        shared = _shared_storages(steps)
+        begin = 0
+        if shared == self._shared:
+            pairs = zip(steps, self._steps, strict=False)
+            begin = next((n for n, (a, b) in enumerate(pairs) if a != b), len(steps))
+            begin = min(begin, len(self._steps))
+        self._go_back(begin)
+        self._steps, self._shared = steps, shared
+        for index in range(begin, len(steps)):
+            self._add(index)
+        return begin
+
+    def _go_back(self, count: int) -> None:
+        """Forgets what is behind so many steps."""
+        for index in range(len(self._steps) - 1, count - 1, -1):
+            step = self._steps[index]
+            del self._place[step.process, step.ordinal]
+            for access in step.accesses:
+                if access.storage in self._shared:
+                    self._accessed[access.storage].pop()
+        del self.clocks[count:]
+        while self.races and self.races[-1][0] >= count:
+            self.races.pop()
+
+    def _add(self, index: int) -> None:
+        steps, clocks = self._steps, self.clocks
+        step = steps[index]
         clock = [0] * len(step.clock)
         for process, count in enumerate(step.clock):
             if count > clock[process]:
-                _join(clock, clocks[place[process, count]])
-        for earlier in _dependent(step, steps, accessed):
+                _join(clock, clocks[self._place[process, count]])
+        for earlier in _dependent(step, steps, self._accessed):
             first = steps[earlier]
             if clock[first.process] < first.ordinal:
-                races.append((index, earlier))
+                self.races.append((index, earlier))
             _join(clock, clocks[earlier])
         clock[step.process] = step.ordinal
         clocks.append(clock)
-        place[step.process, step.ordinal] = index
+        self._place[step.process, step.ordinal] = index
         for access in step.accesses:
-            if access.storage in accessed:
-                accessed[access.storage].append(index)
-    return clocks, races
+            if access.storage in self._shared:
+                self._accessed.setdefault(access.storage, []).append(index)
 
 
 def _shared_storages(steps: list[Transition]) -> set[int]:

@@ -8,6 +8,7 @@ and events; what it really went through is another matter (`features`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
@@ -25,6 +26,7 @@ from racegate.scenario.spec import (
     Layout,
     ModelSpec,
     Numerics,
+    OutputEvent,
     Planning,
     Request,
     Scenario,
@@ -68,6 +70,8 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     engine = _with_late_drafters(pick, themes, model, engine)
     model = _with_coordinates(pick, model)
     engine = _with_pieces(pick, engine)
+    requests = _with_images(pick, model, requests)
+    engine = _with_layout(pick, themes, engine)
     engine = _with_every_block(pick, engine)
     return Scenario(
         name=name,
@@ -75,7 +79,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
         steps_max=STEPS_MAX,
         model=model,
         engine=engine,
-        requests=_with_images(pick, model, requests),
+        requests=requests,
         events=events,
     )
 
@@ -186,6 +190,18 @@ def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:
     return msgspec.structs.replace(engine, cache_mode=mode)
 
 
+def _with_layout(pick: Pick, themes: Themes, engine: EngineSpec) -> EngineSpec:
+    """Picked behind everything else: half of the scenarios that are not about rotations in slots,
+    fewer where weights of drafts are to move, and one of three with its outputs sent early.
+    """
+    rows = (Layout.ROWS,) * (3 if engine.draws_drafts else 1)
+    layout = Layout.ROWS if Theme.ROTATE in themes else one_of(pick, (*rows, Layout.SLOTS))
+    after, before = OutputEvent.AFTER_DRAFTER, OutputEvent.BEFORE_DRAFTER
+    return msgspec.structs.replace(
+        engine, layout=layout, output_event=one_of(pick, (after, after, before))
+    )
+
+
 def _with_graphs(pick: Pick, engine: EngineSpec) -> EngineSpec:
     mode = one_of(pick, (GraphMode.EAGER, GraphMode.EAGER, GraphMode.FULL_DECODE))
     if mode is GraphMode.EAGER:
@@ -219,13 +235,37 @@ _HELD = (
     "graph:decode.*",
 )
 _POINTS = ("update_states", "condense", "reorder", "prepare_inputs", "correct", "process")
+# With slots no inputs are uploaded, no counts go to the host, and nothing moves.
+_HELD_OF_SLOTS = (
+    "d2h:sampled",
+    "d2h:drafts",
+    "h2d:mask",
+    "kernel:take.input_ids",
+    "kernel:apply.block_table",
+    "kernel:apply.state_table",
+    "kernel:gather.accepted",
+    "kernel:sample",
+    "kernel:next_token",
+    "kernel:layer.0",
+    "kernel:draft",
+    "kernel:carry_over",
+    "kernel:positions",
+    "kernel:column_plan",
+    "d2h:save.state.0",
+    "h2d:load.state.0",
+    "graph:decode.*",
+)
+_POINTS_OF_SLOTS = ("update_states", "lay_out", "prepare_inputs", "process")
 
 
-def generate_holds(pick: Pick) -> Schedule:
-    """Few holds, drawn after the scenario; none is the simplest."""
+def generate_holds(pick: Pick, *, layout: Layout = Layout.ROWS) -> Schedule:
+    """Few holds of what a layout has, drawn after the scenario; none is the simplest."""
+    is_rows = layout is Layout.ROWS
+    held: Sequence[str] = _HELD if is_rows else _HELD_OF_SLOTS
+    points: Sequence[str] = _POINTS if is_rows else _POINTS_OF_SLOTS
     holds = []
     for _ in range(pick(4)):
         step = pick(STEP_LAST)
-        until = f"host:{one_of(pick, _POINTS)}@{step + pick(3)}" if pick(4) else FORCED
-        holds.append(Hold(op=f"{one_of(pick, _HELD)}@{step}", until=until))
+        until = f"host:{one_of(pick, points)}@{step + pick(3)}" if pick(4) else FORCED
+        holds.append(Hold(op=f"{one_of(pick, held)}@{step}", until=until))
     return Schedule(holds=tuple(holds))

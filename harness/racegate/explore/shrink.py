@@ -19,6 +19,8 @@ from racegate.scenario.spec import (
     Event,
     Expect,
     GraphMode,
+    Layout,
+    OutputEvent,
     Planning,
     Request,
     Scenario,
@@ -167,6 +169,10 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
         changes.append({"zeroing": Zeroing.NONE})
     if engine.planning is not Planning.INLINE:
         changes.append({"planning": Planning.INLINE})
+    if engine.layout is not Layout.ROWS:
+        changes.append({"layout": Layout.ROWS})
+    if engine.output_event is not OutputEvent.AFTER_DRAFTER:
+        changes.append({"output_event": OutputEvent.AFTER_DRAFTER})
     if engine.draws_drafts:
         changes.append({"draft_sampling": DraftSampling.GREEDY})
     changes += _simpler_graphs(engine)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from racegate.explore.generate import generate, generate_holds
 from racegate.explore.swarm import Pick
 from racegate.history.schedule import Schedule
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Layout, Scenario
 from racegate.scenario.validation import validate
 
 
@@ -23,9 +23,16 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @st.composite
-def holds(draw: st.DrawFn) -> Schedule:
-    """A few holds; the eager baseline is the simplest."""
-    return generate_holds(_picker(draw))
+def holds(draw: st.DrawFn, layout: Layout = Layout.ROWS) -> Schedule:
+    """A few holds of what a layout has; the eager baseline is the simplest."""
+    return generate_holds(_picker(draw), layout=layout)
+
+
+@st.composite
+def held_scenarios(draw: st.DrawFn) -> tuple[Scenario, Schedule]:
+    """Valid scenarios, and for each a few holds of its layout."""
+    scenario = draw(scenarios())
+    return scenario, draw(holds(scenario.engine.layout))
 
 
 def register_profiles() -> None:

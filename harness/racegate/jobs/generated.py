@@ -165,13 +165,14 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
 
 def _twice(spec: CampaignSpec, index: int, checker: Checker, fault: Fault | None) -> list[TwiceRun]:
     """The eager run, and the first with drawn holds, if the campaign draws any."""
-    schedules = [EAGER] + ([_drawn(spec, index, 0)] if spec.holds_each else [])
+    schedules = [EAGER] + ([_drawn(spec, index, 0, checker)] if spec.holds_each else [])
     return [TwiceRun(checker, fault, schedule=schedule) for schedule in schedules]
 
 
-def _drawn(spec: CampaignSpec, index: int, number: int) -> Schedule:
+def _drawn(spec: CampaignSpec, index: int, number: int, checker: Checker) -> Schedule:
     """The drawn schedule of that number for a scenario."""
-    return generate_holds(seeded(spec.seed, index * 1_000_003 + number))
+    pick = seeded(spec.seed, index * 1_000_003 + number)
+    return generate_holds(pick, layout=checker.scenario.engine.layout)
 
 
 def _idle(result: RunResult) -> tuple[str, ...]:
@@ -193,6 +194,8 @@ def _settings_of(scenario: Scenario) -> tuple[str, ...]:
         f"zeroing = {engine.zeroing}",
         f"planning = {engine.planning}",
         f"drafter = {engine.drafter}",
+        f"layout = {engine.layout}",
+        f"output_event = {engine.output_event}",
         f"depth = {engine.depth}",
         f"draft_len_max = {engine.draft_len_max}",
         f"requests = {len(scenario.requests)}",
@@ -205,7 +208,7 @@ def _with_drawn_holds(
     """The first finding among schedules with drawn holds, else the clean result; and how many."""
     runs = SharedRuns(checker, fault)
     for number in range(spec.holds_each):
-        result = runs.run(_drawn(spec, index, number))
+        result = runs.run(_drawn(spec, index, number, checker))
         if signature_of(result.findings) is not None:
             return result, number + 1
     return clean, spec.holds_each

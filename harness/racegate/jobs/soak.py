@@ -33,7 +33,7 @@ from racegate.jobs.pools.pool import Done, Event, Lost, Task
 from racegate.jobs.pools.processes import process_pool
 from racegate.jobs.stopping import StoppedError
 from racegate.scenario.files import load
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import Layout, Scenario
 
 SCHEMA = "racegate/1"
 # A worker that says nothing for so long hangs: the watchdog ends a run that is held up in 10 s.
@@ -114,11 +114,11 @@ class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(tally.scenario for tally in self.scenarios if not tally.held)
 
 
-def schedules_for(lanes: Sequence[str], seed: int) -> Iterator[Schedule]:
+def schedules_for(lanes: Sequence[str], layout: Layout, seed: int) -> Iterator[Schedule]:
     """The schedules of a scenario: the systematic ones, then drawn ones without end."""
     yield from (EAGER, LATE, *map(lane_late, lanes))
     for number in count():
-        yield generate_holds(seeded(seed, number))
+        yield generate_holds(seeded(seed, number), layout=layout)
 
 
 def soak_scenario(scenario: Scenario, plan: SoakSpec, site: CudaSite) -> Iterator[Tally]:
@@ -127,7 +127,7 @@ def soak_scenario(scenario: Scenario, plan: SoakSpec, site: CudaSite) -> Iterato
     """
     judge, virtual = Checker(scenario, cuda=site), Checker(scenario)
     runs = 0
-    for schedule in schedules_for(judge.lanes, plan.seed):
+    for schedule in schedules_for(judge.lanes, scenario.engine.layout, plan.seed):
         expected = virtual.execute(schedule=schedule).trace
         if runs > 0 and not any(hold.matched for hold in expected.holds):
             continue

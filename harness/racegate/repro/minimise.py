@@ -19,6 +19,7 @@ from racegate.explore.shrink import Case, Shrunk, shrink
 from racegate.faults.fault import Fault
 from racegate.history.finding import request_of, signature_of
 from racegate.history.outcome import RunResult
+from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import SCHEMA, Witness, sealed, versions
 from racegate.repro.search import symbolic_schedule
@@ -58,20 +59,28 @@ class _Trials:
 
     def run(self, case: Case) -> Judged:
         """One case, judged."""
+        return self._judged(case, self._made(case))
+
+    def _made(self, case: Case) -> Run:
         self.runs += 1
         self._on_run(self.runs)
+        return self.checker(case.scenario).execute(schedule=case.schedule, fault=self._fault)
+
+    def _judged(self, case: Case, run: Run) -> Judged:
         checker = self.checker(case.scenario)
-        run = checker.execute(schedule=case.schedule, fault=self._fault)
         return checker.judged(run, schedule=case.schedule, fault=self._fault)
 
     def fails(self, case: Case) -> bool:
-        """Whether every hold of a case is realised and it shows the failure."""
+        """Whether every hold of a case is realised, before anything is judged, and it shows the
+        failure.
+        """
         try:
-            result = self.run(case).result
+            run = self._made(case)
         except CheckError:
             return False  # a float scenario that cannot be decided shows nothing
-        is_realised = all(hold.realised for hold in result.holds)
-        return is_realised and signature_of(result.findings) == self._signature
+        if not all(hold.realised for hold in run.trace.holds):
+            return False
+        return signature_of(self._judged(case, run).result.findings) == self._signature
 
 
 def minimise(

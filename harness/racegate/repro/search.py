@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from racegate.check.checker import Checker
+from racegate.check.forking import ForkedRuns
 from racegate.check.judge import Judged
 from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
@@ -52,6 +53,7 @@ class CheckSubject:
         self._is_audited = is_audited
         self._launches = launches
         self._memo = OpMemo()
+        self._forked = ForkedRuns(checker, fault, self._memo)
         self.first: Judged | None = None
 
     @property
@@ -69,15 +71,14 @@ class CheckSubject:
             memo=None if self._is_audited else self._memo,
         )
         self._is_audited = False
-        return self._attempt(run, schedule)
+        judged = self._checker.judged(run, schedule=schedule, fault=self._fault)
+        return self._attempt(judged, schedule)
 
     def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
         """See Explorable."""
-        run = self._checker.execute(stepper=stepper, fault=self._fault, memo=self._memo)
-        return self._attempt(run, None)
+        return self._attempt(self._forked.run(stepper), None)
 
-    def _attempt(self, run: Run, schedule: Schedule | None) -> JudgedAttempt:
-        judged = self._checker.judged(run, schedule=schedule or EAGER, fault=self._fault)
+    def _attempt(self, judged: Judged, schedule: Schedule | None) -> JudgedAttempt:
         self._made += 1
         self._on_run(self._made)
         if self.first is None:
@@ -86,7 +87,7 @@ class CheckSubject:
             schedule=schedule,
             is_wrong=bool(judged.result.breakages)
             or any(found.kind is not FindingKind.CONFLICT for found in judged.result.findings),
-            is_branching=has_unordered_query(run.trace),
+            is_branching=has_unordered_query(judged.run.trace),
             conflicts=judged.conflicts,
             value=judged,
         )

@@ -14,8 +14,10 @@ from racegate.explore.features.settings import (
     MROPE,
     OFFLOAD,
     PIECEWISE,
+    ROWS,
     SETTINGS,
     SHARED,
+    SLOTS,
     WIDE_CHUNKS,
     counted,
     happening,
@@ -64,10 +66,18 @@ HAPPENINGS = (
         "what is still in flight for a row belongs to its last tenant",
         steps.changes_hands,
     ),
-    counted("condense move", "condense_moves", "row tables move, results in flight do not"),
-    counted("reorder move", "reorder_moves", "two rows swap under a copy that names them by row"),
+    counted("condense move", "condense_moves", "row tables move, results in flight do not", ROWS),
+    counted(
+        "reorder move", "reorder_moves", "two rows swap under a copy that names them by row", ROWS
+    ),
     happening(
-        "rotation", "three rows move in a circle: a swap in pairs is not enough", lives.rotates
+        "rotation",
+        "three rows move in a circle: a swap in pairs is not enough",
+        lives.rotates,
+        ROWS,
+    ),
+    counted(
+        "slot taken again", "slot_reuses", "what is not staged anew is the last tenant's", SLOTS
     ),
     happening(
         "row entered after a high count",
@@ -121,7 +131,7 @@ HAPPENINGS = (
         "weights of a row that moved",
         "draft_weight_moves",
         "drafts are verified against what another row's were drawn from",
-        DRAWN,
+        DRAWN | ROWS,
     ),
     counted("every draft accepted", "full_accepts", "the last slot is the live state", DRAFTED),
     counted("every draft rejected", "full_rejects", "the first slot is the live state", DRAFTED),
@@ -333,7 +343,9 @@ HAPPENINGS = (
         "a second turn: its prefix was decoded, not computed as a prompt",
         prefixes.is_continuing,
     ),
-    counted("state migration", "migrations", "the running state changes its column", COLUMNS),
+    counted(
+        "state migration", "migrations", "the running state changes its column", COLUMNS | ROWS
+    ),
     counted("save", "saves", "a copy reads blocks that the next step writes", OFFLOAD),
     counted("load", "loads", "a copy writes blocks that the next step reads", OFFLOAD),
     happening(

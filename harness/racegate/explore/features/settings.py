@@ -11,6 +11,8 @@ from racegate.scenario.spec import (
     DraftSampling,
     GraphMode,
     LayerKind,
+    Layout,
+    OutputEvent,
     Planning,
     Scenario,
     Zeroing,
@@ -58,6 +60,8 @@ def settings_of(scenario: Scenario) -> dict[str, str]:
         "graph_mode": str(engine.graph_mode),
         "zeroing": str(engine.zeroing),
         "planning": str(engine.planning),
+        "layout": str(engine.layout),
+        "output_event": str(engine.output_event),
         "positions": COORDINATES if scenario.model.has_mrope else "one-dimensional",
         "layers": kinds,
         "conv_width": str(scenario.model.conv_width),
@@ -97,6 +101,8 @@ def _setting(name: str, value: str, why: str, **needs: str | tuple[str, ...]) ->
 
 DRAFTED = only(k=K_VALUES[1:])
 DRAFTED_MORE = only(k=K_VALUES[2:])
+ROWS = only(layout=str(Layout.ROWS))
+SLOTS = only(layout=str(Layout.SLOTS))
 DRAWN = only(k=K_VALUES[1:], drafter="mtp", draft_sampling="random")
 COLUMNS = only(cache_mode=("align", "offload", "all"))
 SHARED = only(cache_mode=("align", "all"))
@@ -152,7 +158,10 @@ SETTINGS = (
     _setting("cache_mode", "none", "1 + k state slots in place, picked by the accepted count"),
     _setting("cache_mode", "align", "states move between columns; the host decides where"),
     _setting(
-        "cache_mode", "all", "every block keeps a state; anchors say where the last step wrote"
+        "cache_mode",
+        "all",
+        "every block keeps a state; anchors say where the last step wrote",
+        layout=str(Layout.ROWS),
     ),
     _setting("cache_mode", "offload", "prefixes leave and return on streams of their own"),
     _setting("numerics", "exact", "every bit counts"),
@@ -163,6 +172,12 @@ SETTINGS = (
     _setting("graph_mode", "piecewise", "captured and plain launches share a step's buffers"),
     _setting("zeroing", str(Zeroing.FRESH), "a kernel that writes blocks the host just took"),
     _setting("planning", str(Planning.SIDE_STREAM), "positions and slots from another stream"),
+    _setting("layout", str(Layout.SLOTS), "what a request leaves in its slot, the next one finds"),
+    _setting(
+        "output_event",
+        str(OutputEvent.BEFORE_DRAFTER),
+        "the host goes on while the drafter still reads what the step was given",
+    ),
     _setting(
         "positions",
         COORDINATES,
