@@ -64,6 +64,28 @@ class LayerKind(StrEnum):
     ATTENTION = "attention"
 
 
+class ModelPart(StrEnum):
+    """What layers of production's models have beside the bare formulas.
+
+    norm_weights: a weight per element of every norm; biases: of projections and convolutions
+    qk_norm: query and key are normed head by head; output_gate: attention's output is gated
+    gated_norm: Mamba2's gated output is normed, group by group, before its projection
+    """
+
+    NORM_WEIGHTS = "norm_weights"
+    BIASES = "biases"
+    QK_NORM = "qk_norm"
+    OUTPUT_GATE = "output_gate"
+    GATED_NORM = "gated_norm"
+
+
+class StateLife(StrEnum):
+    """How long recurrent states last in float: long, for hundreds of tokens, as trained ones do."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
 class DrafterKind(StrEnum):
     NONE = "none"
     SCRIPTED = "scripted"
@@ -156,6 +178,10 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
 
     mrope_section: rotary pairs that turn with time, height and width; empty, all turn with the
         position
+    kv_heads: keys and values of attention, each for some heads; key_heads: queries and keys of
+        gated_delta, likewise; by default there are as many as heads
+    groups: of heads that share B and C in mamba2; rotary_size: the elements of a head that turn
+    mlp_size: inner size of the gated MLP behind every layer, 0 for none; parts: what layers have
     """
 
     numerics: Numerics = Numerics.EXACT
@@ -172,6 +198,28 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     state_size: int = 4
     conv_width: int = 4
     mrope_section: tuple[int, ...] = ()
+    kv_heads: int | None = None
+    key_heads: int | None = None
+    groups: int = 1
+    rotary_size: int | None = None
+    mlp_size: int = 0
+    parts: tuple[ModelPart, ...] = ()
+    state_life: StateLife = StateLife.SHORT
+
+    @property
+    def kv_head_count(self) -> int:
+        """Heads of attention's keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def key_head_count(self) -> int:
+        """Heads of gated_delta's queries and keys."""
+        return self.heads if self.key_heads is None else self.key_heads
+
+    @property
+    def rotary_width(self) -> int:
+        """The elements of a head that turn with positions."""
+        return self.head_size if self.rotary_size is None else self.rotary_size
 
     @property
     def has_mrope(self) -> bool:
