@@ -61,7 +61,9 @@ def rounded(model: Model) -> Model:
     """With weights that float32 holds."""
 
     def round_all(weights: Any) -> dict[str, Array]:
-        return {name: value.astype(np.float32).astype(np.float64) for name, value in weights.items()}
+        return {
+            name: value.astype(np.float32).astype(np.float64) for name, value in weights.items()
+        }
 
     layers = tuple(Layer(layer.kind, round_all(layer.weights)) for layer in model.layers)
     return Model(model.spec, model.numerics, layers, round_all(model.ends), model.draft)
