@@ -35,7 +35,6 @@ def conv_update_eager(
     accepted: Array,
     computed: Array,
     is_decode: Array,
-    *,
     bias: Array | None = None,
 ) -> Array:
     """The convolved inputs; rolls every row's window forward.
@@ -116,7 +115,6 @@ def conv_update_triton(
     accepted: Array,
     computed: Array,
     is_decode: Array,
-    *,
     bias: Array | None = None,
 ) -> Array:
     """The same on torch tensors."""

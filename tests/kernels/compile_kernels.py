@@ -142,6 +142,30 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "migrate_windows", [window, row, row, row], {"width": n.width}
 
 
+def shared_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
+    """Those of heads that share, with weights and biases: kernels that are compiled otherwise."""
+
+    def model(*shape: int) -> torch.Tensor:
+        return tensor(*shape, dtype=dtype)
+
+    row, token = tensor(n.rows), tensor(n.tokens)
+    counts, per_head = [tensor(n.rows + 1), row, row, row], [model(n.heads)] * 3
+    inner, dt = n.heads * n.head_size, model(n.tokens, n.heads)
+    x, half = model(n.tokens, n.heads, n.head_size), n.heads // 2
+    yield "norm", [model(n.tokens, inner), model(inner)], {"groups": half}
+    yield "rotary", [x, token], {"width": n.head_size // 4}
+    window = model(BLOCKS, inner, n.width - 1 + n.drafts)
+    convolved = [model(n.tokens, inner), model(inner, n.width), window, row, *counts, model(inner)]
+    yield "conv_update", convolved, {}
+    state = model(BLOCKS, n.heads, n.head_size, n.state_size)
+    behind = [state, tensor(n.rows, n.drafts + 1), *counts]
+    b, q = model(n.tokens, half * n.state_size), model(n.tokens, half, n.state_size)
+    yield "mamba2_update", [x, b, b, dt, *per_head, *behind], {}
+    yield "gated_delta_update", [q, q, x, dt, dt, *per_head[:2], *behind], {}
+    cache, table = model(BLOCKS, BLOCK_SIZE, half * 2 * n.head_size), tensor(n.rows, n.table)
+    yield "paged_attention", [x, cache, table, counts[0], row, token], {}
+
+
 def index_launches(n: Sizes) -> Iterator[Launch]:
     """The kernels of counts, positions, tokens and tables."""
     row, token, query_start = tensor(n.rows), tensor(n.tokens), tensor(n.rows + 1)
@@ -191,6 +215,8 @@ def main(dtype: str) -> None:
     backend, launched = triton_backend(), set()
     for sizes in SIZES:
         launches = list(model_launches(sizes, getattr(torch, dtype)))
+        if dtype == "float32" and sizes.heads > 1:
+            launches += shared_launches(sizes, torch.float32)
         if dtype == "int32":
             launches += index_launches(sizes)
         for name, args, options in launches:
