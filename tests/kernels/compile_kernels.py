@@ -142,28 +142,20 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "migrate_windows", [window, row, row, row], {"width": n.width}
 
 
-def shared_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
-    """Those of heads that share, with weights and biases: kernels that are compiled otherwise."""
+def weighted_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
+    """With weights, biases and heads that turn in part: kernels that are compiled otherwise."""
 
     def model(*shape: int) -> torch.Tensor:
         return tensor(*shape, dtype=dtype)
 
-    row, token = tensor(n.rows), tensor(n.tokens)
-    counts, per_head = [tensor(n.rows + 1), row, row, row], [model(n.heads)] * 3
-    inner, dt = n.heads * n.head_size, model(n.tokens, n.heads)
-    x, half = model(n.tokens, n.heads, n.head_size), n.heads // 2
-    yield "norm", [model(n.tokens, inner), model(inner)], {"groups": half}
-    yield "rotary", [x, token], {"width": n.head_size // 4}
+    row, inner = tensor(n.rows), n.heads * n.head_size
+    yield "norm", [model(n.tokens, inner), model(inner)], {"groups": n.heads}
+    x = model(n.tokens, n.heads, n.head_size)
+    yield "rotary", [x, tensor(n.tokens)], {"width": n.head_size // 4}
     window = model(BLOCKS, inner, n.width - 1 + n.drafts)
+    counts = [tensor(n.rows + 1), row, row, row]
     convolved = [model(n.tokens, inner), model(inner, n.width), window, row, *counts, model(inner)]
     yield "conv_update", convolved, {}
-    state = model(BLOCKS, n.heads, n.head_size, n.state_size)
-    behind = [state, tensor(n.rows, n.drafts + 1), *counts]
-    b, q = model(n.tokens, half * n.state_size), model(n.tokens, half, n.state_size)
-    yield "mamba2_update", [x, b, b, dt, *per_head, *behind], {}
-    yield "gated_delta_update", [q, q, x, dt, dt, *per_head[:2], *behind], {}
-    cache, table = model(BLOCKS, BLOCK_SIZE, half * 2 * n.head_size), tensor(n.rows, n.table)
-    yield "paged_attention", [x, cache, table, counts[0], row, token], {}
 
 
 def index_launches(n: Sizes) -> Iterator[Launch]:
@@ -216,7 +208,7 @@ def main(dtype: str) -> None:
     for sizes in SIZES:
         launches = list(model_launches(sizes, getattr(torch, dtype)))
         if dtype == "float32" and sizes.heads > 1:
-            launches += shared_launches(sizes, torch.float32)
+            launches += weighted_launches(sizes, torch.float32)
         if dtype == "int32":
             launches += index_launches(sizes)
         for name, args, options in launches:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from kernel_batches import BLOCKS, Rows, decode_rows
 from kernel_twins import (
@@ -22,7 +21,8 @@ from kernel_twins import (
     values,
 )
 
-HEADS, SIZE, STATE = 4, 3, 5
+# Two things are shared by two heads each.
+HEADS, SHARED, SIZE, STATE = 4, 2, 3, 5
 
 
 def rows() -> Rows:
@@ -40,54 +40,51 @@ def assert_close(found: Array, expected: Array) -> None:
 
 
 @DTYPES
-@pytest.mark.parametrize("groups", [2, 4])
-def test_mamba2_groups(dtype: Any, groups: int) -> None:
+def test_mamba2_groups(dtype: Any) -> None:
     batch = rows()
     x, dt = draw(dtype, batch.tokens, HEADS, SIZE), draw(dtype, batch.tokens, HEADS)
     parameters = [draw(dtype, HEADS) for _ in range(3)]
-    shared = [draw(dtype, batch.tokens, groups, STATE) for _ in "bc"]
+    shared = [draw(dtype, batch.tokens, SHARED, STATE) for _ in "bc"]
     state = draw(dtype, BLOCKS, HEADS, SIZE, STATE)
     behind = (dt, *parameters, state, batch.table, *batch.counts)
     found = compare("mamba2_update", x, *(sliced(b.reshape(len(b), -1)) for b in shared), *behind)
-    repeated = (b.repeat(HEADS // groups, axis=1).reshape(len(b), -1) for b in shared)
+    repeated = (b.repeat(HEADS // SHARED, axis=1).reshape(len(b), -1) for b in shared)
     expected = run_eager("mamba2_update", x, *repeated, *behind)
     assert_close(found.args[7], expected.args[7])
     assert_close(found.returned, expected.returned)
 
 
 @DTYPES
-@pytest.mark.parametrize("keys", [1, 2])
-def test_gated_delta_shared_keys(dtype: Any, keys: int) -> None:
+def test_gated_delta_shared_keys(dtype: Any) -> None:
     batch = rows()
-    shared = [draw(dtype, batch.tokens, keys, STATE) for _ in "qk"]
+    shared = [draw(dtype, batch.tokens, SHARED, STATE) for _ in "qk"]
     v, b = draw(dtype, batch.tokens, HEADS, SIZE), draw(dtype, batch.tokens, HEADS)
     state = draw(dtype, BLOCKS, HEADS, SIZE, STATE)
     behind = (v, b, b, draw(dtype, HEADS), draw(dtype, HEADS), state, batch.table, *batch.counts)
     found = compare("gated_delta_update", *map(sliced, shared), *behind)
-    repeated = (x.repeat(HEADS // keys, axis=1) for x in shared)
+    repeated = (x.repeat(HEADS // SHARED, axis=1) for x in shared)
     expected = run_eager("gated_delta_update", *repeated, *behind)
     assert_close(found.returned, expected.returned)
 
 
 @DTYPES
-@pytest.mark.parametrize("keys", [1, 2])
-def test_attention_shared_keys(dtype: Any, keys: int) -> None:
+def test_attention_shared_keys(dtype: Any) -> None:
     lengths, computed, block = [3, 1], [0, 6], 4
     query_start, table = starts(lengths), int32(1, 2, 3, 4, 5, 6).reshape(2, 3)
     positions = int32(0, 1, 2, 6)
     q = sliced(draw(dtype, 4, HEADS, SIZE))
-    kept = draw(dtype, BLOCKS, block, 2, keys, SIZE)
+    kept = draw(dtype, BLOCKS, block, 2, SHARED, SIZE)
     behind = (table, query_start, int32(*computed) + int32(*lengths), positions)
     cache = kept.reshape(BLOCKS, block, -1)
     found = compare("paged_attention", q, cache, *behind)
-    repeated = kept.repeat(HEADS // keys, axis=3).reshape(BLOCKS, block, -1)
+    repeated = kept.repeat(HEADS // SHARED, axis=3).reshape(BLOCKS, block, -1)
     expected = run_eager("paged_attention", q, repeated, *behind)
     assert_close(found.returned, expected.returned)
 
 
 @DTYPES
-@pytest.mark.parametrize("width", [2, 4])
-def test_partial_rotary_leaves_the_rest(dtype: Any, width: int) -> None:
+def test_partial_rotary_leaves_the_rest(dtype: Any) -> None:
+    width = 4
     x, positions = draw(dtype, 4, 2, 6), int32(0, 1, 31, 131_071)
     turned = compare("rotary", sliced(x), positions, width=width).returned
     np.testing.assert_array_equal(turned[..., width:], x[..., width:])
