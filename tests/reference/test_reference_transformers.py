@@ -6,8 +6,8 @@ in chunks, and token by token behind it, from the states that the prompt left.
 
 from __future__ import annotations
 
-import os
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -49,12 +49,12 @@ PROMPT = 21  # more than two chunks
 
 
 @pytest.fixture(scope="module")
-def transformers() -> Any:
+def transformers() -> Iterator[Any]:
     """Looks nothing up: only its layers are used."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    with warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv("HF_HUB_OFFLINE", "1")
         warnings.simplefilter("ignore")
-        return pytest.importorskip("transformers", reason="transformers is in the test extra")
+        yield pytest.importorskip("transformers", reason="transformers is in the test extra")
 
 
 def rounded(model: Model) -> Model:
