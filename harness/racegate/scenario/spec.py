@@ -65,12 +65,7 @@ class LayerKind(StrEnum):
 
 
 class ModelPart(StrEnum):
-    """What layers of production's models have beside the bare formulas.
-
-    norm_weights: a weight per element of every norm; biases: of projections and convolutions
-    qk_norm: query and key are normed head by head; output_gate: attention's output is gated
-    gated_norm: Mamba2's gated output is normed, group by group, before its projection
-    """
+    """What layers of production's models have beside the bare formulas (DEFINITION section 2)."""
 
     NORM_WEIGHTS = "norm_weights"
     BIASES = "biases"
@@ -176,10 +171,9 @@ class OutputEvent(StrEnum):
 class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     """Sizes and seed of the hybrid decoder (DEFINITION section 2).
 
-    mrope_section: rotary pairs that turn with time, height and width; empty, all turn with the
-        position
-    kv_heads: keys and values of attention, each for some heads; key_heads: queries and keys of
-        gated_delta, likewise; by default there are as many as heads
+    mrope_section: rotary pairs that turn with time, height and width; none: all by position
+    kv_heads: of attention's keys and values, by default as many as heads
+    key_heads: of gated_delta's queries and keys, likewise
     groups: of heads that share B and C in mamba2; rotary_size: the elements of a head that turn
     mlp_size: inner size of the gated MLP behind every layer, 0 for none; parts: what layers have
     """
