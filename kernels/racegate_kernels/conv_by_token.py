@@ -39,6 +39,7 @@ def conv_by_token_eager(
     window_table: Array,
     query_start: Array,
     computed: Array,
+    bias: Array | None = None,
 ) -> Array:
     """The convolved inputs; keeps the history behind every token that has a block.
 
@@ -49,12 +50,13 @@ def conv_by_token_eager(
         one it starts from. Null or outside the pool: poison in, nothing written
     query_start: [R + 1] int32, read; a row without tokens changes nothing
     computed: [R] int32, read; 0 means the history is zeros
+    bias: [C] same dtype, read; added before the activation
     returns [T, C]; 0 for tokens behind the last row, which no window gets to see
     """
     used = int(query_start[-1])
     if used < len(x):
         rows = window_table, query_start, computed
-        return zeros_behind(conv_by_token_eager(x[:used], weight, window, *rows), len(x))
+        return zeros_behind(conv_by_token_eager(x[:used], weight, window, *rows, bias), len(x))
     width = weight.shape[1]
     lengths = np.diff(query_start)
     longest = int(lengths.max(initial=0))
@@ -67,6 +69,8 @@ def conv_by_token_eager(
     convolved = inputs[:, :, :longest] * weight[:, 0, None]
     for tap in range(1, width):
         convolved += inputs[:, :, tap : tap + longest] * weight[:, tap, None]
+    if bias is not None:
+        convolved += bias[:, None]
     taps = index[:, None] + 1 + np.arange(width - 1)
     behind = inputs[row_of[:, None], :, taps].transpose(0, 2, 1)
     store_states(window, behind, window_table, query_start, np.ones_like(computed))
@@ -80,10 +84,11 @@ def conv_by_token_triton(
     window_table: Array,
     query_start: Array,
     computed: Array,
+    bias: Array | None = None,
 ) -> Array:
     """The same on torch tensors."""
     assert_row_major(x, window_table)
-    assert_dense(weight, window, query_start, computed)
+    assert_dense(weight, window, query_start, computed, weight if bias is None else bias)
     (tokens, channels), width, rows = x.shape, weight.shape[1], len(window_table)
     convolved = output_of(x, (tokens, channels), rows=rows)
     # A token's block may be the one that its row starts from: all that is read is read before.
@@ -96,6 +101,7 @@ def conv_by_token_triton(
     _conv_by_token_kernel[grid](
         x,
         weight,
+        weight if bias is None else bias,
         window,
         *table,
         query_start,
@@ -104,6 +110,7 @@ def conv_by_token_triton(
         x.stride(0),
         tokens,
         BLOCK_T=BLOCK_T,
+        BIASED=bias is not None,
         **sizes,
     )
     return convolved
@@ -142,6 +149,7 @@ def _history_kernel(
 def _conv_by_token_kernel(
     p_x,  # [T, C], read
     p_weight,  # [C, W], read
+    p_bias,  # [C], read if biased
     p_window,  # [B, C, W - 1], written
     p_table,  # [R, 1 + N] int32, read
     stride_table,
@@ -157,6 +165,7 @@ def _conv_by_token_kernel(
     BLOCK_C: tl.constexpr,
     EXACT: tl.constexpr,
     BLOCK_T: tl.constexpr,
+    BIASED: tl.constexpr,
 ):
     """One program per row and block of channels. No autotune: a trial run would write windows."""
     i_row = tl.program_id(0)
@@ -184,6 +193,8 @@ def _conv_by_token_kernel(
             if tap > 0:
                 p_kept = p_window + (b_block[:, None] * CHANNELS + o_c) * (WIDTH - 1) + tap - 1
                 tl.store(p_kept, b_inputs, mask=m_kept[:, None] & m_c)
+        if BIASED:
+            b_sum += widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
         p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
         tl.store(p_out, act(b_sum, EXACT), mask=m_t[:, None] & m_c)
         i_first += BLOCK_T

@@ -35,6 +35,7 @@ def conv_update_eager(
     accepted: Array,
     computed: Array,
     is_decode: Array,
+    bias: Array | None = None,
 ) -> Array:
     """The convolved inputs; rolls every row's window forward.
 
@@ -46,12 +47,13 @@ def conv_update_eager(
     accepted: [R] int32, read; the count of the row's last step, 1 after prefill
     computed: [R] int32, read; 0 means the history is zeros
     is_decode: [R] int32, read; a prefill row keeps its last W - 1 inputs at offset 0
+    bias: [C] same dtype, read; added before the activation
     returns [T, C]; 0 for tokens behind the last row, which no window gets to see
     """
     used = int(query_start[-1])
     if used < len(x):
         counts = query_start, accepted, computed, is_decode
-        convolved = conv_update_eager(x[:used], weight, window, window_block, *counts)
+        convolved = conv_update_eager(x[:used], weight, window, window_block, *counts, bias=bias)
         return zeros_behind(convolved, len(x))
     width = weight.shape[1]
     lengths = np.diff(query_start)
@@ -63,6 +65,8 @@ def conv_update_eager(
     convolved = inputs[:, :longest] * weight[:, 0]
     for tap in range(1, width):
         convolved += inputs[:, tap : tap + longest] * weight[:, tap]
+    if bias is not None:
+        convolved += bias
     _roll(window, window_block, inputs, lengths, is_decode, width=width)
     return act_eager(convolved[row_of, index])
 
@@ -111,9 +115,12 @@ def conv_update_triton(
     accepted: Array,
     computed: Array,
     is_decode: Array,
+    bias: Array | None = None,
 ) -> Array:
     """The same on torch tensors."""
     assert_row_major(x)
+    if bias is not None:
+        assert_dense(bias)
     assert_dense(weight, window, query_start, accepted, computed, is_decode)
     (tokens, channels), width, capacity = x.shape, weight.shape[1], window.shape[2]
     convolved = output_of(x, (tokens, channels), rows=len(window_block))
@@ -121,6 +128,7 @@ def conv_update_triton(
     _conv_update_kernel[(len(window_block), cdiv(channels, block_c))](
         x,
         weight,
+        weight if bias is None else bias,
         window,
         window_block,
         query_start,
@@ -135,6 +143,7 @@ def conv_update_triton(
         CHANNELS=channels,
         WIDTH=width,
         CAPACITY=capacity,
+        BIASED=bias is not None,
         BLOCK_T=BLOCK_T,
         BLOCK_C=block_c,
         BLOCK_W=block_of(capacity),
@@ -147,6 +156,7 @@ def conv_update_triton(
 def _conv_update_kernel(
     p_x,  # [T, C], read
     p_weight,  # [C, W], read
+    p_bias,  # [C], read if biased
     p_window,  # [B, C, W - 1 + K], read and written
     p_window_block,  # [R] int32, read; a column of a table
     p_query_start,  # [R + 1] int32, read
@@ -161,6 +171,7 @@ def _conv_update_kernel(
     CHANNELS: tl.constexpr,
     WIDTH: tl.constexpr,
     CAPACITY: tl.constexpr,
+    BIASED: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_C: tl.constexpr,
     BLOCK_W: tl.constexpr,
@@ -200,6 +211,8 @@ def _conv_update_kernel(
                 EXACT,
             )
             b_sum += b_inputs * widen(b_weight, EXACT)
+        if BIASED:
+            b_sum += widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
         p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
         tl.store(p_out, act(b_sum, EXACT), mask=(o_t < length)[:, None] & m_c)
         i_first += BLOCK_T

@@ -63,7 +63,8 @@ def gated_delta_update_eager(
 ) -> Array:
     """Outputs of the recurrence from state column accepted - 1; decode tokens store a state each.
 
-    q, k: [T, H, N]; v: [T, H, P] uint32 or float32, read (as they leave the convolution)
+    q, k: [T, Q, N]; v: [T, H, P] uint32 or float32, read (as they leave the convolution); each of
+        Q keys shared by consecutive heads
     b, g: [T, H]; dt_bias, a_log: [H] same dtype, read
     state: [B, H, P, N] same dtype, read and written
     state_table: [R, 1 + K] int32, read; null or outside the pool: poison in, nothing written
@@ -77,6 +78,8 @@ def gated_delta_update_eager(
         counts = query_start, accepted, computed, is_decode
         return zeros_behind(gated_delta_update_eager(*inputs, state, state_table, *counts), len(v))
     q, k, beta, decay = _gates(q, k, b, g + dt_bias, a_log)
+    if q.shape[1] < v.shape[1]:
+        q, k = (x.repeat(v.shape[1] // x.shape[1], axis=1) for x in (q, k))
     added = (beta[..., None] * v)[..., None] * k[:, :, None, :]
     removed = beta[..., None] * k
     poison = poison_of(state.dtype)
@@ -97,7 +100,7 @@ def gated_delta_update_eager(
 def _gates(q: Array, k: Array, b: Array, g: Array, a_log: Array) -> tuple[Array, ...]:
     """q, k as the rule uses them, beta [T, H] and decay [T, H].
 
-    q, k: [T, H, N]; b, g: [T, H]; a_log: [H]; uint32 or float32, all the same
+    q, k: [T, Q, N]; b, g: [T, H]; a_log: [H]; uint32 or float32, all the same
     """
     if is_exact(q):
         # beta even and the decay odd keep the update a bijection of the state: a corrupted state
@@ -158,6 +161,7 @@ def gated_delta_update_triton(
         state_table.shape[1],
         HEAD_SIZE=head_size,
         STATE_SIZE=state_size,
+        KEY_HEADS=heads // q.shape[1],
         BLOCK_P=tile.block_p,
         BLOCK_N=tile.block_n,
         BLOCK_COLUMNS=power_of_two(state_table.shape[1]),
@@ -171,8 +175,8 @@ def gated_delta_update_triton(
 
 @triton.jit(do_not_specialize=["tokens"])
 def _gated_delta_update_kernel(
-    p_q,  # [T, H, N], read
-    p_k,  # [T, H, N], read
+    p_q,  # [T, Q, N], read
+    p_k,  # [T, Q, N], read
     p_v,  # [T, H, P], read
     p_b,  # [T, H], read
     p_g,  # [T, H], read
@@ -200,6 +204,7 @@ def _gated_delta_update_kernel(
     columns,
     HEAD_SIZE: tl.constexpr,
     STATE_SIZE: tl.constexpr,
+    KEY_HEADS: tl.constexpr,  # heads that share a key
     BLOCK_P: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -232,8 +237,8 @@ def _gated_delta_update_kernel(
         i_zero += 1
 
     p_inputs = (
-        p_q + i_head * stride_q_h + o_n,
-        p_k + i_head * stride_k_h + o_n,
+        p_q + i_head // KEY_HEADS * stride_q_h + o_n,
+        p_k + i_head // KEY_HEADS * stride_k_h + o_n,
         p_v + i_head * stride_v_h + o_p,
         p_b + i_head,
         p_g + i_head,

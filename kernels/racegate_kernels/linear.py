@@ -1,4 +1,4 @@
-"""Linear map without bias."""
+"""Linear map, with a bias if there is one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,29 @@ from racegate_kernels.launch import (
 from racegate_kernels.numerics import Array, widen
 
 
-def linear_eager(x: Array, weight: Array) -> Array:
-    """x times the transposed weight; modulo 2^32 in exact.
+def linear_eager(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """x times the transposed weight, plus a bias; modulo 2^32 in exact.
 
     Tokens behind the last row are multiplied like any other. In float the vendor chooses the order
     of the sums by the number of tokens, so that padding may change the last bits of all of them.
 
     x: [..., D_in] uint32 or float32, read
-    weight: [D_out, D_in] same dtype, read
+    weight: [D_out, D_in]; bias: [D_out] same dtype, read
     returns [..., D_out]
     """
-    return np.matmul(x, weight.T)
+    product = np.matmul(x, weight.T)
+    return product if bias is None else product + bias
 
 
-def linear_triton(x: Array, weight: Array) -> Array:
+def linear_triton(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """The same on torch tensors; floats go to the vendor's matrix multiplication."""
+    product = _product(x, weight)
+    # Bits of uint32 in int32 add up to the same bits.
+    return product if bias is None else product + bias
+
+
+def _product(x: Array, weight: Array) -> Array:
+    """[..., D_out]: x times the transposed weight. x: [..., D_in]; weight: [D_out, D_in]"""
     if not is_exact_tensor(x):
         return x @ weight.T
     size_out, size_in = weight.shape

@@ -58,7 +58,7 @@ def mamba2_update_eager(
     """Outputs of the recurrence from state column accepted - 1; decode tokens store a state each.
 
     x: [T, H, P] uint32 or float32, read
-    b, c: [T, N] same dtype, read; shared by all heads
+    b, c: [T, G * N] same dtype, read; each of G groups shared by consecutive heads
     dt: [T, H]; dt_bias, a_log, skip: [H] same dtype, read
     state: [B, H, P, N] same dtype, read and written
     state_table: [R, 1 + K] int32, read; null or outside the pool: poison in, nothing written
@@ -72,7 +72,8 @@ def mamba2_update_eager(
         counts = query_start, accepted, computed, is_decode
         return zeros_behind(mamba2_update_eager(*inputs, state, state_table, *counts), len(x))
     decay, scale = _decay(dt + dt_bias, a_log)
-    update = x[..., None] * b[:, None, None, :]
+    b, c = _of_heads(b, state), _of_heads(c, state)
+    update = x[..., None] * b[:, :, None, :]
     if scale is not None:
         update *= scale[..., None, None]
     poison = poison_of(state.dtype)
@@ -86,7 +87,17 @@ def mamba2_update_eager(
             decay[tokens, :, None, None] * current[rows] + update[tokens]
         )
     store_states(state, stepped, state_table, query_start, is_decode)
-    return (stepped * c[:, None, None, :]).sum(axis=-1, dtype=x.dtype) + skip[:, None] * x
+    return (stepped * c[:, :, None, :]).sum(axis=-1, dtype=x.dtype) + skip[:, None] * x
+
+
+def _of_heads(shared: Array, state: Array) -> Array:
+    """[T, 1 or H, N] of what groups share, [T, G * N]: a single group is left to broadcasting.
+
+    shared: uint32 or float32; state: [B, H, P, N]
+    """
+    _, heads, _, size = state.shape
+    groups = shared.reshape(len(shared), shared.shape[1] // size, size)
+    return groups if groups.shape[1] == 1 else groups.repeat(heads // groups.shape[1], axis=1)
 
 
 def _decay(dt: Array, a_log: Array) -> tuple[Array, Array | None]:
@@ -120,7 +131,7 @@ def mamba2_update_triton(
     assert_row_major(x, b, c, dt, state_table)
     assert_dense(dt_bias, a_log, skip, state[0], query_start, accepted, computed, is_decode)
     tokens, heads, head_size = x.shape
-    state_size = b.shape[1]
+    state_size = state.shape[3]
     y = output_of(x, x.shape, rows=len(state_table))
     tile = state_tile(state, state_table)
     _mamba2_update_kernel[(cdiv(head_size, tile.block_p), heads, len(state_table))](
@@ -150,6 +161,7 @@ def mamba2_update_triton(
         state_table.shape[1],
         HEAD_SIZE=head_size,
         STATE_SIZE=state_size,
+        GROUP_HEADS=heads // (b.shape[1] // state_size),
         BLOCK_P=tile.block_p,
         BLOCK_N=tile.block_n,
         BLOCK_COLUMNS=power_of_two(state_table.shape[1]),
@@ -164,8 +176,8 @@ def mamba2_update_triton(
 @triton.jit(do_not_specialize=["tokens"])
 def _mamba2_update_kernel(
     p_x,  # [T, H, P], read
-    p_b,  # [T, N], read
-    p_c,  # [T, N], read
+    p_b,  # [T, G * N], read
+    p_c,  # [T, G * N], read
     p_dt,  # [T, H], read
     p_dt_bias,  # [H], read
     p_a_log,  # [H], read
@@ -189,6 +201,7 @@ def _mamba2_update_kernel(
     columns,
     HEAD_SIZE: tl.constexpr,
     STATE_SIZE: tl.constexpr,
+    GROUP_HEADS: tl.constexpr,
     BLOCK_P: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
@@ -223,8 +236,8 @@ def _mamba2_update_kernel(
 
     p_inputs = (
         p_x + i_head * stride_x_h + o_p,
-        p_b + o_n,
-        p_c + o_n,
+        p_b + i_head // GROUP_HEADS * STATE_SIZE + o_n,
+        p_c + i_head // GROUP_HEADS * STATE_SIZE + o_n,
         p_dt + i_head,
     )
     strides = (stride_x_t, stride_b, stride_c, stride_dt)

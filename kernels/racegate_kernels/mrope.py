@@ -14,7 +14,7 @@ from racegate_kernels.launch import (
     is_exact_tensor,
 )
 from racegate_kernels.numerics import POSITION, T_POSITION, Array, is_exact, mix, mix_eager, widen
-from racegate_kernels.rotary import angles_eager, head_blocks, turn_of, turned_eager
+from racegate_kernels.rotary import angles_eager, first_elements, head_blocks, turn_of, turned_eager
 
 # Rotary pairs that turn with time, height and width.
 Section = tuple[int, ...]
@@ -25,21 +25,24 @@ def mrope_eager(x: Array, mrope_positions: Array, *, section: Section) -> Array:
 
     x: [T, H, P] uint32 or float32, read
     mrope_positions: [T, 3] int32, read
-    section: three counts that make P / 2
+    section: three counts of pairs; they make the first elements of a head, which are encoded
     returns [T, H, P]
     """
+    width = 2 * sum(section)
+    if width < x.shape[-1]:
+        return first_elements(x, mrope_eager(x[..., :width], mrope_positions, section=section))
     of_pair = np.repeat(mrope_positions, section, axis=1)
     if is_exact(x):
         turns = np.repeat(of_pair.astype(np.uint32) * POSITION, 2, axis=1)
         return mix_eager(x + turns[:, None, :])
-    return turned_eager(x, angles_eager(of_pair, head_size=x.shape[-1]))
+    return turned_eager(x, angles_eager(of_pair, width=width))
 
 
 def mrope_triton(x: Array, mrope_positions: Array, *, section: Section) -> Array:
     """The same on torch tensors."""
     tokens, heads, head_size = x.shape
     time, height, width = section
-    assert time + height + width == head_size // 2, f"{section=} {head_size=}"
+    assert time + height + width <= head_size // 2, f"{section=} {head_size=}"
     assert_row_major(x)
     assert_dense(mrope_positions)
     turned = x.new_empty(x.shape)
@@ -52,6 +55,7 @@ def mrope_triton(x: Array, mrope_positions: Array, *, section: Section) -> Array
         x.stride(1),
         HEADS=heads,
         HEAD_SIZE=head_size,
+        WIDTH=2 * sum(section),
         TIME=time,
         HEIGHT=height,
         BLOCK_H=block_h,
@@ -70,6 +74,7 @@ def _mrope_kernel(
     stride_x_h,
     HEADS: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
     TIME: tl.constexpr,
     HEIGHT: tl.constexpr,
     BLOCK_H: tl.constexpr,
@@ -88,10 +93,12 @@ def _mrope_kernel(
         b_turned = mix(b_x + position.to(tl.uint32, bitcast=True) * T_POSITION)
     else:
         o_j = tl.arange(0, BLOCK_P // 2)
-        cos, sin = turn_of(_coordinate(p_place, o_j, TIME, HEIGHT), o_j, HEAD_SIZE)
+        cos, sin = turn_of(_coordinate(p_place, o_j, TIME, HEIGHT), o_j, WIDTH)
         b_even, b_odd = tl.split(tl.reshape(b_x, [BLOCK_H, BLOCK_P // 2, 2]))
         b_pair = tl.join(b_even * cos - b_odd * sin, b_even * sin + b_odd * cos)
         b_turned = tl.reshape(b_pair, [BLOCK_H, BLOCK_P])
+    if WIDTH < HEAD_SIZE:
+        b_turned = tl.where(o_p < WIDTH, b_turned, b_x)
     tl.store(p_turned + (i_t * HEADS + o_h) * HEAD_SIZE + o_p, b_turned, mask=m)
 
 

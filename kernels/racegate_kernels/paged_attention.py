@@ -31,7 +31,8 @@ def paged_attention_eager(
     """Causal attention of every token over its own request's cache entries.
 
     q: [T, H, P] uint32 or float32, read; position-encoded
-    cache: [B, S, 2 * H * P] same dtype, read; encoded key, then value
+    cache: [B, S, 2 * G * P] same dtype, read; encoded keys, then values; each of G shared by
+        consecutive heads
     block_table: [R, M] int32, read; a null block or one outside the pool reads poison
     query_start: [R + 1]; seq_lens: [R]; positions: [T] int32, read
     returns [T, H, P]; 0 for tokens behind the last row
@@ -45,8 +46,10 @@ def paged_attention_eager(
     if tokens == 0 or context <= 0:
         return np.zeros_like(q)
     entries = gather_entries(cache, block_table, context)
-    keys = entries[..., : heads * size].reshape(-1, context, heads, size)
-    values = entries[..., heads * size :].reshape(-1, context, heads, size)
+    kept = entries.reshape(-1, context, 2, entries.shape[2] // (2 * size), size)
+    if kept.shape[3] < heads:
+        kept = kept.repeat(heads // kept.shape[3], axis=3)
+    keys, values = kept[:, :, 0], kept[:, :, 1]
     row_of, _ = token_rows(query_start)
     place = np.arange(context)
     seen = (place <= positions[:, None]) & (place < seq_lens[row_of, None])
@@ -115,6 +118,7 @@ def paged_attention_triton(
         block_table.shape[1] * cache.shape[1],
         len(seq_lens),
         HEADS=heads,
+        KV_HEADS=cache.shape[2] // (2 * head_size),
         HEAD_SIZE=head_size,
         BLOCK_SIZE=cache.shape[1],
         BLOCK_J=min(64, max(1, BLOCK_ELEMENTS // block_p)),
@@ -128,7 +132,7 @@ def paged_attention_triton(
 @triton.jit(do_not_specialize=["rows"])
 def _paged_attention_kernel(
     p_q,  # [T, H, P], read
-    p_cache,  # [B, S, 2 * H * P], read
+    p_cache,  # [B, S, 2 * G * P], read
     p_block_table,  # [R, M] int32, read
     p_query_start,  # [R + 1] int32, read
     p_seq_lens,  # [R] int32, read
@@ -141,6 +145,7 @@ def _paged_attention_kernel(
     context_max,  # M * S
     rows,
     HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     BLOCK_J: tl.constexpr,
@@ -149,6 +154,7 @@ def _paged_attention_kernel(
     EXACT: tl.constexpr,
 ):
     i_t, i_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    i_kv_head = i_head // (HEADS // KV_HEADS)
     # Behind the last row there is nothing to see, and the sum stays 0.
     i_row = row_of_token(p_query_start, tl.program_id(0), rows)
     seq_len = tl.load(p_seq_lens + i_row, mask=i_row < rows, other=0)
@@ -168,11 +174,11 @@ def _paged_attention_kernel(
         m_j = o_j < seen
         b_block = tl.load(p_table_row + o_j // BLOCK_SIZE, mask=m_j, other=0).to(tl.int64)
         m_inside = ((b_block > 0) & (b_block < blocks))[:, None]
-        o_entry = (b_block * BLOCK_SIZE + o_j % BLOCK_SIZE) * (2 * HEADS * HEAD_SIZE)
-        p_key = p_cache + o_entry[:, None] + i_head * HEAD_SIZE + o_p[None, :]
+        o_entry = (b_block * BLOCK_SIZE + o_j % BLOCK_SIZE) * (2 * KV_HEADS * HEAD_SIZE)
+        p_key = p_cache + o_entry[:, None] + i_kv_head * HEAD_SIZE + o_p[None, :]
         m_tile = m_j[:, None] & m_p[None, :]
         b_key = tl.load(p_key, mask=m_tile & m_inside, other=0)
-        b_value = tl.load(p_key + HEADS * HEAD_SIZE, mask=m_tile & m_inside, other=0)
+        b_value = tl.load(p_key + KV_HEADS * HEAD_SIZE, mask=m_tile & m_inside, other=0)
         b_key = tl.where(m_tile, poisoned(widen(b_key, EXACT), m_inside, EXACT), 0)
         b_value = tl.where(m_tile, poisoned(widen(b_value, EXACT), m_inside, EXACT), 0)
         b_score = tl.sum(b_q[None, :] * b_key, 1)

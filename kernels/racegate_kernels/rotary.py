@@ -33,25 +33,35 @@ T_BASE_LOG2 = tl.constexpr(math.log2(BASE))
 T_TURN = tl.constexpr(2 * math.pi)
 
 
-def rotary_eager(x: Array, positions: Array) -> Array:
+def rotary_eager(x: Array, positions: Array, *, width: int | None = None) -> Array:
     """x encoded with the position of its token; tokens behind the last row like any other.
 
     x: [T, H, P] uint32 or float32, read
     positions: [T] int32, read
+    width: the first elements of a head, which are encoded; all by default
     returns [T, H, P]
     """
+    if width is not None and width < x.shape[-1]:
+        return first_elements(x, rotary_eager(x[..., :width], positions))
     if is_exact(x):
         return mix_eager(x + (positions.astype(np.uint32) * POSITION)[:, None, None])
-    return turned_eager(x, angles_eager(positions[:, None], head_size=x.shape[-1]))
+    return turned_eager(x, angles_eager(positions[:, None], width=x.shape[-1]))
+
+
+def first_elements(x: Array, encoded: Array) -> Array:
+    """[T, H, P]: x with its first elements replaced. x: [T, H, P]; encoded: [T, H, R]"""
+    whole = x.copy()
+    whole[..., : encoded.shape[-1]] = encoded
+    return whole
 
 
 def angles_eager(
-    positions: Array,  # [T, 1] or [T, P / 2] int32, of all pairs or of each
+    positions: Array,  # [T, 1] or [T, R / 2] int32, of all pairs or of each
     *,
-    head_size: int,
+    width: int,
 ) -> Array:
-    """[T, P / 2] float64"""
-    frequency = BASE ** (-2.0 * np.arange(head_size // 2) / head_size)
+    """[T, R / 2] float64"""
+    frequency = BASE ** (-2.0 * np.arange(width // 2) / width)
     return np.asarray(positions * frequency)
 
 
@@ -69,11 +79,12 @@ def turned_eager(
     return turned
 
 
-def rotary_triton(x: Array, positions: Array) -> Array:
+def rotary_triton(x: Array, positions: Array, *, width: int | None = None) -> Array:
     """The same on torch tensors."""
     tokens, heads, head_size = x.shape
+    width = head_size if width is None else width
     exact = is_exact_tensor(x)
-    assert exact or head_size % 2 == 0, f"{head_size=}"
+    assert exact or head_size % 2 == 0 == width % 2, f"{head_size=} {width=}"
     assert_row_major(x)
     assert_dense(positions)
     turned = x.new_empty(x.shape)
@@ -86,6 +97,7 @@ def rotary_triton(x: Array, positions: Array) -> Array:
         x.stride(1),
         HEADS=heads,
         HEAD_SIZE=head_size,
+        WIDTH=width,
         BLOCK_H=block_h,
         BLOCK_P=block_p,
         EXACT=exact,
@@ -108,6 +120,7 @@ def _rotary_kernel(
     stride_x_h,
     HEADS: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
     BLOCK_H: tl.constexpr,
     BLOCK_P: tl.constexpr,
     EXACT: tl.constexpr,
@@ -122,20 +135,22 @@ def _rotary_kernel(
     if EXACT:
         b_turned = mix(b_x + position.to(tl.uint32, bitcast=True) * T_POSITION)
     else:
-        cos, sin = turn_of(position, tl.arange(0, BLOCK_P // 2), HEAD_SIZE)
+        cos, sin = turn_of(position, tl.arange(0, BLOCK_P // 2), WIDTH)
         b_even, b_odd = tl.split(tl.reshape(b_x, [BLOCK_H, BLOCK_P // 2, 2]))
         b_pair = tl.join(b_even * cos - b_odd * sin, b_even * sin + b_odd * cos)
         b_turned = tl.reshape(b_pair, [BLOCK_H, BLOCK_P])
+    if WIDTH < HEAD_SIZE:
+        b_turned = tl.where(o_p < WIDTH, b_turned, b_x)
     tl.store(p_turned + (i_t * HEADS + o_h) * HEAD_SIZE + o_p, b_turned, mask=m)
 
 
 @triton.jit
-def turn_of(position, o_j, HEAD_SIZE: tl.constexpr):
+def turn_of(position, o_j, WIDTH: tl.constexpr):
     """Cosine and sine [1, P / 2] of a token's angles. position: of all pairs, or [P / 2] of each
 
     Whole turns are taken off in float64: at position 100,000 a float32 angle is off by 0.004.
     """
-    turns_per_position = tl.exp2(o_j.to(tl.float64) * (-2.0 * T_BASE_LOG2 / HEAD_SIZE)) / T_TURN
+    turns_per_position = tl.exp2(o_j.to(tl.float64) * (-2.0 * T_BASE_LOG2 / WIDTH)) / T_TURN
     turns = position.to(tl.float64) * turns_per_position
     angle = ((turns - tl.floor(turns)) * T_TURN).to(tl.float32)[None, :]
     return tl.cos(angle), tl.sin(angle)

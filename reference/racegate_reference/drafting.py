@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from racegate.scenario.spec import DrafterKind, EngineSpec
-from racegate_reference.model import Model, attention, empty_cache, head
+from racegate_reference.model import Model, attention, empty_cache, head, normed
 from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix, mix_word
 from racegate_reference.paths import Path
 from racegate_reference.places import place_of
@@ -127,10 +127,12 @@ class Mtp:
     def _pass(self, token: int, hidden: Array, kv: Array) -> tuple[Array, Array]:
         """One pass at position len(kv): its h' [D], and kv with its entry."""
         model = self._model
-        norm = model.numerics.norm
-        e = model.draft["fc"] @ np.concatenate([norm(model.embed[token]), norm(hidden)])
+        weights = model.draft
+        embedded = normed(model, model.ends["embed"][token], weights.get("token_norm"))
+        before = normed(model, hidden, weights.get("hidden_norm"))
+        e = weights["fc"] @ np.concatenate([embedded, before])
         place = place_of(self._path.request, len(kv))
-        f, kv = attention(model, model.draft, kv, norm(e), place)
+        f, kv = attention(model, weights, kv, normed(model, e, weights.get("norm")), place)
         return e + f, kv
 
 

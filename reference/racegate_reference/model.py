@@ -16,6 +16,7 @@ from racegate_reference.parameters import (
     draw_parameters,
     embedding_shapes,
     layer_shapes,
+    mlp_shapes,
 )
 
 
@@ -29,13 +30,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Everything that does not depend on tokens. `draft` holds the mtp drafter's parameters."""
+    """Everything that does not depend on tokens. `ends` holds the parameters before and behind the
+    layers, `draft` those of the mtp drafter.
+    """
 
     spec: ModelSpec
     numerics: Numerics
     layers: tuple[Layer, ...]
-    embed: Array
-    lm_head: Array
+    ends: Mapping[str, Array]
     draft: Mapping[str, Array]
 
 
@@ -49,7 +51,7 @@ class Recurrent:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """An attention layer after n tokens: rot(k) and v of each position, kv [n, 2HP]."""
+    """An attention layer after n tokens: rot(k) and v of each position, kv [n, 2KP]."""
 
     kv: Array
 
@@ -74,18 +76,16 @@ def build_model(spec: ModelSpec) -> Model:
     numerics: Numerics = Exact() if spec.numerics is NumericsKind.EXACT else Float()
 
     def draw(shapes: Shapes, prefix: str) -> Mapping[str, Array]:
-        return draw_parameters(shapes, seed=spec.seed, prefix=prefix, numerics=numerics)
+        return draw_parameters(shapes, spec=spec, prefix=prefix, numerics=numerics)
 
-    ends = draw(embedding_shapes(spec), "")
     return Model(
         spec=spec,
         numerics=numerics,
         layers=tuple(
-            Layer(kind, draw(layer_shapes(spec, kind), f"layer.{index}."))
+            Layer(kind, draw({**layer_shapes(spec, kind), **mlp_shapes(spec)}, f"layer.{index}."))
             for index, kind in enumerate(spec.layers)
         ),
-        embed=ends["embed"],
-        lm_head=ends["lm_head"],
+        ends=draw(embedding_shapes(spec), ""),
         draft=draw(draft_shapes(spec), "draft."),
     )
 
@@ -96,8 +96,8 @@ def initial_state(model: Model) -> ModelState:
 
 
 def empty_cache(model: Model) -> Array:
-    """The cache of an attention layer before the first token, [0, 2HP]."""
-    width = 2 * model.spec.heads * model.spec.head_size
+    """The cache of an attention layer before the first token, [0, 2KP]."""
+    width = 2 * model.spec.kv_head_count * model.spec.head_size
     return np.zeros((0, width), dtype=model.numerics.dtype)
 
 
@@ -114,19 +114,71 @@ def _initial_layer_state(model: Model, layer: Layer) -> LayerState:
 
 def forward(model: Model, state: ModelState, token: int, place: Array) -> Output:
     """One token after the tokens that `state` stands for. place: [3], its coordinates"""
-    h = model.embed[token]
+    h = model.ends["embed"][token]
     after: list[LayerState] = []
     for layer, before in zip(model.layers, state, strict=True):
-        x = model.numerics.norm(h)
+        x = normed(model, h, layer.weights.get("norm"))
         f, layer_state = _layer(model, layer, before, x, place)
         h = h + f
+        h = h + mlp(model, layer.weights, h)
         after.append(layer_state)
     return Output(hidden=h, logits=head(model, h), state=tuple(after))
 
 
 def head(model: Model, hidden: Array) -> Array:
-    """Logits [V] from a hidden state [D]."""
-    return np.asarray(model.lm_head @ model.numerics.norm(hidden))
+    """Logits [V] from a hidden state [D], or of several."""
+    return normed(model, hidden, model.ends.get("final_norm")) @ model.ends["lm_head"].T
+
+
+def normed(model: Model, x: Array, weight: Array | None) -> Array:
+    """The norm over the last axis, weighted if there is a weight."""
+    plain = model.numerics.norm(x)
+    return plain if weight is None else plain * weight
+
+
+def projected(weights: Mapping[str, Array], name: str, x: Array) -> Array:
+    """x [..., D_in] through the projection `name`, with its bias if there is one."""
+    product = x @ weights[f"{name}_proj"].T
+    return product + weights[f"{name}_bias"] if f"{name}_bias" in weights else product
+
+
+def mlp(model: Model, weights: Mapping[str, Array], h: Array) -> Array:
+    """What the gated MLP behind a layer adds to h [..., D]: nothing where there is none."""
+    if not model.spec.mlp_size:
+        return np.zeros_like(h)
+    inner = normed(model, h, weights.get("mlp_norm")) @ weights["mlp_in"].T
+    gate, up = np.split(inner, 2, axis=-1)
+    return np.asarray(model.numerics.gate(up, gate) @ weights["mlp_out"].T)
+
+
+def gated(model: Model, weights: Mapping[str, Array], y: Array, z: Array) -> Array:
+    """What mamba2's output projection is applied to; y, z: [..., HP]."""
+    o = model.numerics.gate(y, z)
+    if "gated_norm" not in weights:
+        return o
+    groups = o.reshape(*o.shape[:-1], model.spec.groups, -1)
+    return model.numerics.norm(groups).reshape(o.shape) * weights["gated_norm"]
+
+
+def each_head(model: Model, shared: Array, axis: int) -> Array:
+    """What heads share, by head: consecutive heads share one."""
+    return np.repeat(shared, model.spec.heads // shared.shape[axis], axis=axis)
+
+
+def split_attention(
+    model: Model, weights: Mapping[str, Array], x: Array
+) -> tuple[Array, Array, Array, Array | None]:
+    """Query [..., H, P], key and value [..., K, P], and what gates the output [..., H, P].
+
+    x: [..., D]
+    """
+    spec, size = model.spec, model.spec.head_size
+    hp, kp = spec.heads * size, spec.kv_head_count * size
+    parts = np.split(projected(weights, "qkv", x), [hp, hp + kp, hp + 2 * kp], axis=-1)
+    q, k, v, gate = (part.reshape(*part.shape[:-1], -1, size) for part in parts)
+    if "q_norm" in weights:
+        q, k = normed(model, q, weights["q_norm"]), normed(model, k, weights["k_norm"])
+    return q, k, v, gate if gate.size else None
 
 
 def _layer(
@@ -144,7 +196,10 @@ def _convolve(
 ) -> tuple[Array, Array]:
     """The causal convolution of the raw inputs [C], and the conv state behind them."""
     window = np.concatenate([before.conv, raw[:, None]], axis=1)
-    return model.numerics.act(np.einsum("cw,cw->c", weights["conv"], window)), window[:, 1:]
+    convolved = np.einsum("cw,cw->c", weights["conv"], window)
+    if "conv_bias" in weights:
+        convolved = convolved + weights["conv_bias"]
+    return model.numerics.act(convolved), window[:, 1:]
 
 
 def mamba2(
@@ -152,15 +207,19 @@ def mamba2(
 ) -> tuple[Array, Recurrent]:
     """One token of an SSD layer (Dao and Gu 2024): x [D] -> [D]."""
     spec, numerics = model.spec, model.numerics
-    hp, n = spec.heads * spec.head_size, spec.state_size
-    z, xbc, dt = np.split(weights["in_proj"] @ x, [hp, 2 * hp + 2 * n])
+    hp, gn = spec.heads * spec.head_size, spec.groups * spec.state_size
+    z, xbc, dt = np.split(projected(weights, "in", x), [hp, 2 * hp + 2 * gn])
     convolved, conv = _convolve(model, weights, before, xbc)
-    value, b, c = np.split(convolved, [hp, hp + n])
+    value, b, c = np.split(convolved, [hp, hp + gn])
     value = value.reshape(spec.heads, spec.head_size)
+    b = each_head(model, b.reshape(spec.groups, -1), 0)
+    c = each_head(model, c.reshape(spec.groups, -1), 0)
     decay, scale = numerics.mamba2_rates(dt, weights["dt_bias"], weights["a_log"])
-    state = decay[:, None, None] * before.state + (scale[:, None] * value)[:, :, None] * b
-    y = state @ c + weights["skip"][:, None] * value
-    return weights["out_proj"] @ numerics.gate(y.ravel(), z), Recurrent(conv, state)
+    written = (scale[:, None] * value)[:, :, None] * b[:, None, :]
+    state = decay[:, None, None] * before.state + written
+    y = np.einsum("hpn,hn->hp", state, c) + weights["skip"][:, None] * value
+    f = projected(weights, "out", gated(model, weights, y.ravel(), z))
+    return f, Recurrent(conv, state)
 
 
 def gated_delta(
@@ -168,13 +227,15 @@ def gated_delta(
 ) -> tuple[Array, Recurrent]:
     """One token of a gated delta rule layer (Yang et al. 2024): x [D] -> [D]."""
     spec, numerics = model.spec, model.numerics
-    hp, hn = spec.heads * spec.head_size, spec.heads * spec.state_size
+    keys, hp = spec.key_head_count, spec.heads * spec.head_size
+    kn = keys * spec.state_size
     qkv, z, b, g = np.split(
-        weights["in_proj"] @ x, [2 * hn + hp, 2 * hn + 2 * hp, 2 * hn + 2 * hp + spec.heads]
+        projected(weights, "in", x), [2 * kn + hp, 2 * kn + 2 * hp, 2 * kn + 2 * hp + spec.heads]
     )
     convolved, conv = _convolve(model, weights, before, qkv)
-    q, k, v = np.split(convolved, [hn, 2 * hn])
-    q, k = numerics.directions(q.reshape(spec.heads, -1), k.reshape(spec.heads, -1))
+    q, k, v = np.split(convolved, [kn, 2 * kn])
+    q, k = numerics.directions(q.reshape(keys, -1), k.reshape(keys, -1))
+    q, k = each_head(model, q, 0), each_head(model, k, 0)
     v = v.reshape(spec.heads, spec.head_size)
     decay, beta = numerics.gated_delta_rates(b, g, weights["dt_bias"], weights["a_log"])
     recalled = np.einsum("hpn,hn->hp", before.state, k)
@@ -182,7 +243,10 @@ def gated_delta(
     written = (beta[:, None] * v)[:, :, None] * k[:, None, :]
     state = decay[:, None, None] * forgotten + written
     o = numerics.head_norm(np.einsum("hpn,hn->hp", state, q))
-    return weights["out_proj"] @ numerics.gate(o.ravel(), z), Recurrent(conv, state)
+    if "head_norm" in weights:
+        o = o * weights["head_norm"]
+    f = projected(weights, "out", numerics.gate(o.ravel(), z))
+    return f, Recurrent(conv, state)
 
 
 def attention(
@@ -192,17 +256,25 @@ def attention(
 
     place: [3], the token's coordinates
     """
-    spec, numerics = model.spec, model.numerics
-    hp = spec.heads * spec.head_size
-    q, k, v = (weights["qkv_proj"] @ x).reshape(3, spec.heads, spec.head_size)
-    q, k = numerics.rot(np.stack([q, k]), pair_positions(spec, np.stack([place, place])))
+    numerics, kp = model.numerics, kv.shape[1] // 2
+    q, k, v, gate = split_attention(model, weights, x)
+    turned_by = pair_positions(model.spec, place[None])
+    q, k = numerics.rot(q[None], turned_by)[0], numerics.rot(k[None], turned_by)[0]
     kv = np.concatenate([kv, np.concatenate([k.ravel(), v.ravel()])[None]])
-    shape = (len(kv), spec.heads, spec.head_size)
-    o = numerics.attend(q, kv[:, :hp].reshape(shape), kv[:, hp:].reshape(shape))
-    return weights["out_proj"] @ numerics.attended(o).ravel(), kv
+    keys, values = (
+        each_head(model, part.reshape(len(kv), *k.shape), 1) for part in (kv[:, :kp], kv[:, kp:])
+    )
+    o = gate_output(model, numerics.attend(q, keys, values), gate)
+    return projected(weights, "out", o.ravel()), kv
+
+
+def gate_output(model: Model, o: Array, gate: Array | None) -> Array:
+    """What attention's output projection is applied to; o, gate: [..., H, P]."""
+    numerics = model.numerics
+    return numerics.attended(o) if gate is None else numerics.output_gate(o, gate)
 
 
 def pair_positions(spec: ModelSpec, places: Array) -> Array:
-    """[n, P / 2]: the coordinate that each pair of a head turns with, of places [n, 3]."""
-    section = spec.mrope_section or (spec.head_size // 2, 0, 0)
+    """[n, R / 2]: the coordinate that each pair of a head turns with, of places [n, 3]."""
+    section = spec.mrope_section or (spec.rotary_width // 2, 0, 0)
     return np.repeat(places, section, axis=1)

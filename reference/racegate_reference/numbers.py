@@ -78,6 +78,12 @@ class Numerics(Protocol):
     def parameter(self, words: Array, fan_in: int) -> Array:
         """Parameter values from the words of their stream."""
 
+    def norm_weight(self, words: Array, fan_in: int) -> Array:
+        """Values that a norm is multiplied with, from the words of their stream."""
+
+    def slowed(self, time_bias: Array, by: float) -> Array:
+        """The bias of time steps, moved in float."""
+
     def norm(self, x: Array) -> Array:
         """Over the last axis."""
 
@@ -89,13 +95,16 @@ class Numerics(Protocol):
     def gate(self, y: Array, z: Array) -> Array: ...
 
     def rot(self, x: Array, positions: Array) -> Array:
-        """Position encoding of [n, H, P]; positions: [n, P / 2], of each pair."""
+        """Position encoding of [n, H, P]; positions: [n, R / 2], of each pair of the first R."""
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
         """One query [H, P] over n keys and values [n, H, P]: [H, P]."""
 
     def attended(self, o: Array) -> Array:
         """What attention's output projection is applied to."""
+
+    def output_gate(self, o: Array, z: Array) -> Array:
+        """The same where attention's output is gated."""
 
     def mamba2_rates(self, dt: Array, dt_bias: Array, a_log: Array) -> tuple[Array, Array]:
         """The decay and the input scale of each head, [..., H]."""
@@ -117,6 +126,12 @@ class Exact:
     def parameter(self, words: Array, fan_in: int) -> Array:
         return words
 
+    def norm_weight(self, words: Array, fan_in: int) -> Array:
+        return words | 1
+
+    def slowed(self, time_bias: Array, by: float) -> Array:
+        return time_bias
+
     def norm(self, x: Array) -> Array:
         return mix(x)
 
@@ -131,7 +146,10 @@ class Exact:
 
     def rot(self, x: Array, positions: Array) -> Array:
         turns = np.repeat(positions.astype(np.uint32) * ROTATION, 2, axis=1)
-        return mix(x + turns[:, None, :])
+        turning = turns.shape[1]
+        encoded = x.copy()
+        encoded[..., :turning] = mix(x[..., :turning] + turns[:, None, :])
+        return encoded
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
         scores = np.einsum("hp,nhp->nh", q, k)
@@ -139,6 +157,9 @@ class Exact:
 
     def attended(self, o: Array) -> Array:
         return mix(o)
+
+    def output_gate(self, o: Array, z: Array) -> Array:
+        return self.gate(o, z)
 
     def mamba2_rates(self, dt: Array, dt_bias: Array, a_log: Array) -> tuple[Array, Array]:
         return mix(dt + dt_bias) | 1, np.ones_like(dt)
@@ -160,6 +181,12 @@ class Float:
     def parameter(self, words: Array, fan_in: int) -> Array:
         return np.asarray((words / 2**31 - 1.0) * math.sqrt(3 / fan_in))
 
+    def norm_weight(self, words: Array, fan_in: int) -> Array:
+        return 1.0 + self.parameter(words, fan_in)
+
+    def slowed(self, time_bias: Array, by: float) -> Array:
+        return time_bias + by
+
     def norm(self, x: Array) -> Array:
         return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + EPSILON))
 
@@ -173,13 +200,13 @@ class Float:
         return y * z * sigmoid(z)
 
     def rot(self, x: Array, positions: Array) -> Array:
-        head_size = x.shape[-1]
-        frequencies = 10000.0 ** (-np.arange(0, head_size, 2) / head_size)
+        turning = 2 * positions.shape[1]
+        frequencies = 10000.0 ** (-np.arange(0, turning, 2) / turning)
         angles = positions[:, None, :] * frequencies
-        even, odd = x[..., 0::2], x[..., 1::2]
-        turned = np.empty_like(x)
-        turned[..., 0::2] = even * np.cos(angles) - odd * np.sin(angles)
-        turned[..., 1::2] = even * np.sin(angles) + odd * np.cos(angles)
+        even, odd = x[..., 0:turning:2], x[..., 1:turning:2]
+        turned = x.copy()
+        turned[..., 0:turning:2] = even * np.cos(angles) - odd * np.sin(angles)
+        turned[..., 1:turning:2] = even * np.sin(angles) + odd * np.cos(angles)
         return turned
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
@@ -188,6 +215,9 @@ class Float:
 
     def attended(self, o: Array) -> Array:
         return o
+
+    def output_gate(self, o: Array, z: Array) -> Array:
+        return o * sigmoid(z)
 
     def mamba2_rates(self, dt: Array, dt_bias: Array, a_log: Array) -> tuple[Array, Array]:
         time = softplus(dt + dt_bias)

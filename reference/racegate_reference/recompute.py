@@ -14,7 +14,21 @@ from functools import partial
 import numpy as np
 
 from racegate.scenario.spec import LayerKind
-from racegate_reference.model import Cache, LayerState, Model, Recurrent, pair_positions
+from racegate_reference.model import (
+    Cache,
+    LayerState,
+    Model,
+    Recurrent,
+    each_head,
+    gate_output,
+    gated,
+    head,
+    mlp,
+    normed,
+    pair_positions,
+    projected,
+    split_attention,
+)
 from racegate_reference.numbers import Array
 
 LayerFunction = Callable[[Model, Mapping[str, Array], Array], tuple[Array, LayerState]]
@@ -36,13 +50,15 @@ def recompute(model: Model, tokens: Sequence[int], places: Array | None = None) 
         LayerKind.GATED_DELTA: _gated_delta,
         LayerKind.ATTENTION: partial(attention, places=places),
     }
-    h = model.embed[np.asarray(tokens)]
+    h = model.ends["embed"][np.asarray(tokens)]
     states: list[LayerState] = []
     for layer in model.layers:
-        f, state = layer_functions[layer.kind](model, layer.weights, model.numerics.norm(h))
+        x = normed(model, h, layer.weights.get("norm"))
+        f, state = layer_functions[layer.kind](model, layer.weights, x)
         h = h + f
+        h = h + mlp(model, layer.weights, h)
         states.append(state)
-    return Sequential(h, model.numerics.norm(h) @ model.lm_head.T, tuple(states))
+    return Sequential(h, head(model, h), tuple(states))
 
 
 def _convolve(model: Model, weights: Mapping[str, Array], raw: Array) -> tuple[Array, Array]:
@@ -50,10 +66,10 @@ def _convolve(model: Model, weights: Mapping[str, Array], raw: Array) -> tuple[A
     width = weights["conv"].shape[1]
     padded = np.concatenate([np.zeros((width - 1, raw.shape[1]), dtype=raw.dtype), raw])
     windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=0)
-    return (
-        model.numerics.act(np.einsum("tcw,cw->tc", windows, weights["conv"])),
-        padded[len(padded) - (width - 1) :].T,
-    )
+    convolved = np.einsum("tcw,cw->tc", windows, weights["conv"])
+    if "conv_bias" in weights:
+        convolved = convolved + weights["conv_bias"]
+    return model.numerics.act(convolved), padded[len(padded) - (width - 1) :].T
 
 
 def _unrolled(transitions: Array, updates: Array) -> Array:
@@ -75,37 +91,44 @@ def _unrolled(transitions: Array, updates: Array) -> Array:
 
 def _mamba2(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[Array, Recurrent]:
     spec, numerics = model.spec, model.numerics
-    hp, n = spec.heads * spec.head_size, spec.state_size
-    z, xbc, dt = np.split(x @ weights["in_proj"].T, [hp, 2 * hp + 2 * n], axis=1)
+    n, groups, hp = spec.state_size, spec.groups, spec.heads * spec.head_size
+    ends = [hp, 2 * hp + 2 * groups * n]
+    z, xbc, dt = np.split(projected(weights, "in", x), ends, axis=1)
     convolved, conv = _convolve(model, weights, xbc)
-    value, b, c = np.split(convolved, [hp, hp + n], axis=1)
+    value, b, c = np.split(convolved, [hp, hp + groups * n], axis=1)
     value = value.reshape(len(x), spec.heads, spec.head_size)
+    b = each_head(model, b.reshape(len(x), groups, n), 1)
+    c = each_head(model, c.reshape(len(x), groups, n), 1)
     decay, scale = numerics.mamba2_rates(dt, weights["dt_bias"], weights["a_log"])
-    updates = np.einsum("th,thp,tn->thpn", scale, value, b)
+    updates = np.einsum("th,thp,thn->thpn", scale, value, b)
     states = _unrolled(decay[:, :, None, None] * np.eye(n, dtype=decay.dtype), updates)
-    y = np.einsum("thpn,tn->thp", states, c) + weights["skip"][:, None] * value
-    f = numerics.gate(y.reshape(len(x), hp), z) @ weights["out_proj"].T
+    y = np.einsum("thpn,thn->thp", states, c) + weights["skip"][:, None] * value
+    f = projected(weights, "out", gated(model, weights, y.reshape(len(x), hp), z))
     return f, Recurrent(conv, states[-1])
 
 
 def _gated_delta(model: Model, weights: Mapping[str, Array], x: Array) -> tuple[Array, Recurrent]:
     spec, numerics = model.spec, model.numerics
-    heads, hp, hn = spec.heads, spec.heads * spec.head_size, spec.heads * spec.state_size
-    u = x @ weights["in_proj"].T
-    qkv, z = u[:, : 2 * hn + hp], u[:, 2 * hn + hp : 2 * hn + 2 * hp]
+    heads, keys, hp = spec.heads, spec.key_head_count, spec.heads * spec.head_size
+    kn = keys * spec.state_size
+    u = projected(weights, "in", x)
+    qkv, z = u[:, : 2 * kn + hp], u[:, 2 * kn + hp : 2 * kn + 2 * hp]
     b, g = u[:, -2 * heads : -heads], u[:, -heads:]
     convolved, conv = _convolve(model, weights, qkv)
     q, k = numerics.directions(
-        convolved[:, :hn].reshape(len(x), heads, -1),
-        convolved[:, hn : 2 * hn].reshape(len(x), heads, -1),
+        convolved[:, :kn].reshape(len(x), keys, -1),
+        convolved[:, kn : 2 * kn].reshape(len(x), keys, -1),
     )
-    v = convolved[:, 2 * hn :].reshape(len(x), heads, -1)
+    q, k = each_head(model, q, 1), each_head(model, k, 1)
+    v = convolved[:, 2 * kn :].reshape(len(x), heads, -1)
     decay, beta = numerics.gated_delta_rates(b, g, weights["dt_bias"], weights["a_log"])
     erased = np.einsum("th,thm,thn->thmn", beta, k, k)
     transitions = decay[:, :, None, None] * (np.eye(spec.state_size, dtype=k.dtype) - erased)
     states = _unrolled(transitions, np.einsum("th,thp,thn->thpn", beta, v, k))
     o = numerics.head_norm(np.einsum("thpn,thn->thp", states, q))
-    f = numerics.gate(o.reshape(len(x), hp), z) @ weights["out_proj"].T
+    if "head_norm" in weights:
+        o = o * weights["head_norm"]
+    f = projected(weights, "out", numerics.gate(o.reshape(len(x), hp), z))
     return f, Recurrent(conv, states[-1])
 
 
@@ -116,15 +139,14 @@ def attention(
 
     places: [T, 3], those of text if None
     """
-    spec, numerics = model.spec, model.numerics
-    length = len(x)
-    qkv = (x @ weights["qkv_proj"].T).reshape(length, 3, spec.heads, spec.head_size)
+    numerics, length = model.numerics, len(x)
+    q, k, v, gate = split_attention(model, weights, x)
     positions = np.arange(length)
     if places is None:
         places = np.repeat(positions[:, None], 3, axis=1)
-    turned_by = pair_positions(spec, places)
-    q, k = numerics.rot(qkv[:, 0], turned_by), numerics.rot(qkv[:, 1], turned_by)
-    v = qkv[:, 2]
-    o = np.stack([numerics.attend(q[t], k[: t + 1], v[: t + 1]) for t in positions])
-    f = numerics.attended(o).reshape(length, -1) @ weights["out_proj"].T
+    turned_by = pair_positions(model.spec, places)
+    q, k = numerics.rot(q, turned_by), numerics.rot(k, turned_by)
+    keys, values = each_head(model, k, 1), each_head(model, v, 1)
+    o = np.stack([numerics.attend(q[t], keys[: t + 1], values[: t + 1]) for t in positions])
+    f = projected(weights, "out", gate_output(model, o, gate).reshape(length, -1))
     return f, Cache(np.concatenate([k.reshape(length, -1), v.reshape(length, -1)], axis=1))

@@ -18,7 +18,18 @@ from racegate_kernels.backend import EAGER, Backend
 
 QUANTITIES = frozenset(
     ("x", "y", "z", "o", "q", "k", "v", "b", "c", "g", "dt", "dt_bias", "a_log", "skip", "weight"),
-) | {"embed", "logits", "state", "window", "entries", "cache", "seed", "truth_digest", "pool"}
+) | {
+    "bias",
+    "embed",
+    "logits",
+    "state",
+    "window",
+    "entries",
+    "cache",
+    "seed",
+    "truth_digest",
+    "pool",
+}
 
 
 def numpy_backend() -> Backend:
@@ -30,18 +41,23 @@ def numpy_backend() -> Backend:
 def _on_tensors(twin: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(twin).parameters)
 
-    def kernel(*tensors: torch.Tensor, **scalars: Any) -> torch.Tensor | None:
-        arrays = [
-            _bits(tensor) if name in QUANTITIES else tensor.numpy()
-            for name, tensor in zip(parameters, tensors, strict=False)
-        ]
-        returned = twin(*arrays, **scalars)
+    def kernel(*tensors: torch.Tensor | None, **options: Any) -> torch.Tensor | None:
+        named = dict(zip(parameters, tensors, strict=False))
+        arrays = [_array(name, tensor) for name, tensor in named.items()]
+        returned = twin(*arrays, **{name: _array(name, x) for name, x in options.items()})
         if returned is None:
             return None
         bits = returned.view(np.int32) if returned.dtype == np.uint32 else returned
         return torch.from_numpy(np.ascontiguousarray(bits))
 
     return kernel
+
+
+def _array(name: str, value: Any) -> Any:
+    """Tensors as the twins have them; numbers, and what is left out, as they are."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return _bits(value) if name in QUANTITIES else value.numpy()
 
 
 def _bits(tensor: torch.Tensor) -> np.ndarray:

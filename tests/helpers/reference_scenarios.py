@@ -21,6 +21,7 @@ from racegate.scenario.spec import (
     Gap,
     GraphMode,
     LayerKind,
+    ModelPart,
     ModelSpec,
     Planning,
     Preempt,
@@ -82,12 +83,22 @@ def model_specs(**fixed: Any) -> SearchStrategy[ModelSpec]:
         "vocab_size": st.integers(2, 12),
         "hidden_size": st.integers(1, 5),
         "heads": st.integers(1, 2),
+        "kv_heads": st.sampled_from((None, 1)),
+        "key_heads": st.sampled_from((None, 1)),
         "head_size": st.sampled_from((2, 4)),
+        "rotary_size": st.sampled_from((None, 2)),
+        "mlp_size": st.sampled_from((0, 3)),
+        "parts": st.lists(st.sampled_from(ModelPart), unique=True).map(tuple),
         "state_size": st.integers(1, 3),
         "conv_width": st.integers(2, 4),
     }
     fields.update({name: st.just(value) for name, value in fixed.items()})
-    return st.builds(ModelSpec, **fields)
+    return st.builds(ModelSpec, **fields).map(_with_groups)
+
+
+def _with_groups(spec: ModelSpec) -> ModelSpec:
+    """A group of B and C for each key head, which divide the heads alike."""
+    return msgspec.structs.replace(spec, groups=spec.key_head_count)
 
 
 def scenarios() -> SearchStrategy[Scenario]:

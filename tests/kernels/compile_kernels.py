@@ -142,6 +142,22 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "migrate_windows", [window, row, row, row], {"width": n.width}
 
 
+def weighted_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
+    """With weights, biases and heads that turn in part: kernels that are compiled otherwise."""
+
+    def model(*shape: int) -> torch.Tensor:
+        return tensor(*shape, dtype=dtype)
+
+    row, inner = tensor(n.rows), n.heads * n.head_size
+    yield "norm", [model(n.tokens, inner), model(inner)], {"groups": n.heads}
+    x = model(n.tokens, n.heads, n.head_size)
+    yield "rotary", [x, tensor(n.tokens)], {"width": n.head_size // 4}
+    window = model(BLOCKS, inner, n.width - 1 + n.drafts)
+    counts = [tensor(n.rows + 1), row, row, row]
+    convolved = [model(n.tokens, inner), model(inner, n.width), window, row, *counts, model(inner)]
+    yield "conv_update", convolved, {}
+
+
 def index_launches(n: Sizes) -> Iterator[Launch]:
     """The kernels of counts, positions, tokens and tables."""
     row, token, query_start = tensor(n.rows), tensor(n.tokens), tensor(n.rows + 1)
@@ -191,6 +207,8 @@ def main(dtype: str) -> None:
     backend, launched = triton_backend(), set()
     for sizes in SIZES:
         launches = list(model_launches(sizes, getattr(torch, dtype)))
+        if dtype == "float32" and sizes.heads > 1:
+            launches += weighted_launches(sizes, torch.float32)
         if dtype == "int32":
             launches += index_launches(sizes)
         for name, args, options in launches:

@@ -11,7 +11,7 @@ import reference_literal as literal
 from racegate.scenario.spec import DrafterKind, EngineSpec, ModelSpec, Numerics
 from racegate_reference import recompute
 from racegate_reference.drafting import Drafter, Sampled, make_drafter
-from racegate_reference.model import Model, build_model
+from racegate_reference.model import Model, build_model, head, normed
 from racegate_reference.numbers import Array
 from racegate_reference.paths import Path
 from reference_scenarios import SMALL, model_specs, request, scenario
@@ -30,16 +30,17 @@ def mtp_from_scratch(
     model: Model, path: Path, *, position: int, drafts: int
 ) -> tuple[list[int], Array]:
     """The drafts and the cache, by recomputing the whole drafter layer for every pass."""
-    norm = model.numerics.norm
+    weights = model.draft
     tokens = [path.token(j + 1) for j in range(position + 1)]
     hidden = [path.hidden(j) for j in range(position + 1)]
     found: list[int] = []
     while True:
-        pairs = np.concatenate([norm(model.embed[tokens]), norm(np.stack(hidden))], axis=1)
-        e = pairs @ model.draft["fc"].T
-        f, cache = recompute.attention(model, model.draft, norm(e))
+        embedded = normed(model, model.ends["embed"][tokens], weights.get("token_norm"))
+        before = normed(model, np.stack(hidden), weights.get("hidden_norm"))
+        e = np.concatenate([embedded, before], axis=1) @ weights["fc"].T
+        f, cache = recompute.attention(model, weights, normed(model, e, weights.get("norm")))
         last = e[-1] + f[-1]
-        found.append(int(np.argmax(model.lm_head @ norm(last))))
+        found.append(int(np.argmax(head(model, last))))
         if len(found) == drafts:
             return found, cache.kv
         tokens.append(found[-1])

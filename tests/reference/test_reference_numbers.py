@@ -47,8 +47,12 @@ def test_bits_are_the_literal_ones(seed: int, name: str, count: int) -> None:
 def test_float_parameters_spread_by_fan_in() -> None:
     spec = ModelSpec(numerics=Numerics.FLOAT32, hidden_size=16, vocab_size=200)
     model = build_model(spec)
-    assert model.embed.dtype == np.float64
-    for values, fan_in in ((model.embed, 1), (model.lm_head, 16), (model.draft["fc"], 32)):
+    assert model.ends["embed"].dtype == np.float64
+    for values, fan_in in (
+        (model.ends["embed"], 1),
+        (model.ends["lm_head"], 16),
+        (model.draft["fc"], 32),
+    ):
         bound = math.sqrt(3 / fan_in)
         assert 0.95 * bound < np.abs(values).max() <= bound
         assert abs(values.mean()) < 0.1 * bound

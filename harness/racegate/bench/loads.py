@@ -172,12 +172,14 @@ def device_bytes(scenario: Scenario) -> int:
     """
     model, engine = scenario.model, scenario.engine
     inner, item = model.heads * model.head_size, np.dtype(quantity_of(model.numerics)).itemsize
-    pools = [0]
+    entry, pools = 2 * model.kv_head_count * model.head_size, [0]
     for kind in model.layers:
         if kind is LayerKind.ATTENTION:
-            pools.append(engine.blocks * engine.block_size * 2 * inner * item)
+            pools.append(engine.blocks * engine.block_size * entry * item)
             continue
-        keys = model.state_size * (1 if kind is LayerKind.MAMBA2 else model.heads)
-        window = (inner + 2 * keys) * (model.conv_width - 1 + engine.draft_len_max)
+        shared = model.groups if kind is LayerKind.MAMBA2 else model.key_head_count
+        window = (inner + 2 * shared * model.state_size) * (
+            model.conv_width - 1 + engine.draft_len_max
+        )
         pools.append(4 * engine.state_blocks * (inner * model.state_size + window))
     return int(item * parameter_count(model) + sum(pools) + max(pools))

@@ -24,12 +24,14 @@ from racegate.scenario.spec import (
     GraphMode,
     LayerKind,
     Layout,
+    ModelPart,
     ModelSpec,
     Numerics,
     OutputEvent,
     Planning,
     Request,
     Scenario,
+    StateLife,
     Zeroing,
 )
 
@@ -73,6 +75,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     requests = _with_images(pick, model, requests)
     engine = _with_layout(pick, themes, engine)
     engine = _with_every_block(pick, engine)
+    model = _with_real_shapes(pick, model)
     return Scenario(
         name=name,
         title="generated",
@@ -169,6 +172,24 @@ def _with_coordinates(pick: Pick, model: ModelSpec) -> ModelSpec:
         return model
     section = one_of(pick, ((), (), (1, 1, 0), (0, 1, 1)))
     return msgspec.structs.replace(model, mrope_section=section)
+
+
+def _with_real_shapes(pick: Pick, model: ModelSpec) -> ModelSpec:
+    """Picked last: shared heads and parts of real models; floats have states that last."""
+    if model.numerics is Numerics.FLOAT32:
+        model = msgspec.structs.replace(model, state_size=16, state_life=StateLife.LONG)
+    if pick(3) < 2:
+        return model
+    return msgspec.structs.replace(
+        model,
+        heads=4,
+        kv_heads=one_of(pick, (None, 2, 1)),
+        key_heads=one_of(pick, (None, 2)),
+        groups=one_of(pick, (1, 2)),
+        rotary_size=None if model.has_mrope else one_of(pick, (None, 2)),
+        mlp_size=one_of(pick, (0, 4)),
+        parts=tuple(part for part in ModelPart if pick(2)),
+    )
 
 
 def _with_images(

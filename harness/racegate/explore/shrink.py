@@ -20,6 +20,7 @@ from racegate.scenario.spec import (
     Expect,
     GraphMode,
     Layout,
+    ModelSpec,
     OutputEvent,
     Planning,
     Request,
@@ -108,6 +109,16 @@ def _simpler_scenarios(scenario: Scenario) -> Iterator[Scenario]:
     if scenario.model.has_mrope:
         model = msgspec.structs.replace(scenario.model, mrope_section=())
         yield msgspec.structs.replace(scenario, model=model)
+    plain = msgspec.structs.replace(scenario.model, **_PLAIN)
+    if plain != scenario.model:
+        yield msgspec.structs.replace(scenario, model=plain)
+
+
+# Layers without what those of real models have beside the bare formulas.
+_PLAIN = {
+    name: getattr(ModelSpec(), name)
+    for name in ("kv_heads", "key_heads", "groups", "rotary_size", "mlp_size", "parts")
+}
 
 
 def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:

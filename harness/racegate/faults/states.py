@@ -40,10 +40,10 @@ def _column_zero(accepted: Array, query_start: Array) -> Array:
 def _with_counts(kernel: Kernel) -> Kernel:
     """A state update that reads state column 0 for rows without drafts."""
 
-    def update(*arrays: Array) -> Array:
+    def update(*arrays: Array, **options: Array | None) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
         count = _column_zero(accepted, query_start)
-        return kernel(*front, query_start, count, computed, is_decode)
+        return kernel(*front, query_start, count, computed, is_decode, **options)
 
     return update
 
@@ -51,10 +51,10 @@ def _with_counts(kernel: Kernel) -> Kernel:
 def _with_tenant(kernel: Kernel) -> Kernel:
     """A state update that takes what is in the block for the state of a fresh request."""
 
-    def update(*arrays: Array) -> Array:
+    def update(*arrays: Array, **options: Array | None) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
         has_state = computed + (computed == 0)
-        return kernel(*front, query_start, accepted, has_state, is_decode)
+        return kernel(*front, query_start, accepted, has_state, is_decode, **options)
 
     return update
 
@@ -62,11 +62,11 @@ def _with_tenant(kernel: Kernel) -> Kernel:
 def _with_tenant_if_single(kernel: Kernel) -> Kernel:
     """The same where the first chunk is one token: it passes for a decode step."""
 
-    def update(*arrays: Array) -> Array:
+    def update(*arrays: Array, **options: Array | None) -> Array:
         *front, query_start, accepted, computed, is_decode = arrays
         is_single = query_start[1:] - query_start[:-1] == 1
         has_state = computed + (computed == 0) * is_single
-        return kernel(*front, query_start, accepted, has_state, is_decode)
+        return kernel(*front, query_start, accepted, has_state, is_decode, **options)
 
     return update
 

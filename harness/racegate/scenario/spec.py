@@ -64,6 +64,23 @@ class LayerKind(StrEnum):
     ATTENTION = "attention"
 
 
+class ModelPart(StrEnum):
+    """What layers of production's models have beside the bare formulas (DEFINITION section 2)."""
+
+    NORM_WEIGHTS = "norm_weights"
+    BIASES = "biases"
+    QK_NORM = "qk_norm"
+    OUTPUT_GATE = "output_gate"
+    GATED_NORM = "gated_norm"
+
+
+class StateLife(StrEnum):
+    """How long recurrent states last in float: long, for hundreds of tokens, as trained ones do."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
 class DrafterKind(StrEnum):
     NONE = "none"
     SCRIPTED = "scripted"
@@ -154,8 +171,11 @@ class OutputEvent(StrEnum):
 class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     """Sizes and seed of the hybrid decoder (DEFINITION section 2).
 
-    mrope_section: rotary pairs that turn with time, height and width; empty, all turn with the
-        position
+    mrope_section: rotary pairs that turn with time, height and width; none: all by position
+    kv_heads: of attention's keys and values, by default as many as heads
+    key_heads: of gated_delta's queries and keys, likewise
+    groups: of heads that share B and C in mamba2; rotary_size: the elements of a head that turn
+    mlp_size: inner size of the gated MLP behind every layer, 0 for none; parts: what layers have
     """
 
     numerics: Numerics = Numerics.EXACT
@@ -172,6 +192,28 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
     state_size: int = 4
     conv_width: int = 4
     mrope_section: tuple[int, ...] = ()
+    kv_heads: int | None = None
+    key_heads: int | None = None
+    groups: int = 1
+    rotary_size: int | None = None
+    mlp_size: int = 0
+    parts: tuple[ModelPart, ...] = ()
+    state_life: StateLife = StateLife.SHORT
+
+    @property
+    def kv_head_count(self) -> int:
+        """Heads of attention's keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def key_head_count(self) -> int:
+        """Heads of gated_delta's queries and keys."""
+        return self.heads if self.key_heads is None else self.key_heads
+
+    @property
+    def rotary_width(self) -> int:
+        """The elements of a head that turn with positions."""
+        return self.head_size if self.rotary_size is None else self.rotary_size
 
     @property
     def has_mrope(self) -> bool:

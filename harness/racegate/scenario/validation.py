@@ -75,12 +75,35 @@ def _validate_model(model: ModelSpec, require: Require) -> None:
         require(1 <= value <= 256, f"$.model.{name}", "must be 1..256")
     require(model.head_size % 2 == 0, "$.model.head_size", "must be even (rotary pairs)")
     require(2 <= model.conv_width <= 8, "$.model.conv_width", "must be 2..8")
-    section, pairs = model.mrope_section, model.head_size // 2
+    _validate_shapes(model, require)
+    section, pairs = model.mrope_section, model.rotary_width // 2
     require(
         not section or (len(section) == 3 and min(section) >= 0 and sum(section) == pairs),
         "$.model.mrope_section",
         f"must be three counts that make {pairs}, the rotary pairs of a head",
     )
+
+
+def _validate_shapes(model: ModelSpec, require: Require) -> None:
+    """Groups of heads are of one size, and what turns are pairs."""
+    shared = {
+        "kv_heads": model.kv_head_count,
+        "key_heads": model.key_head_count,
+        "groups": model.groups,
+    }
+    for name, count in shared.items():
+        require(
+            1 <= count <= model.heads and model.heads % count == 0,
+            f"$.model.{name}",
+            f"must divide the {model.heads} heads",
+        )
+    require(
+        2 <= model.rotary_width <= model.head_size and model.rotary_width % 2 == 0,
+        "$.model.rotary_size",
+        f"must be even and 2..{model.head_size}, the size of a head",
+    )
+    require(0 <= model.mlp_size <= 1024, "$.model.mlp_size", "must be 0..1024")
+    require(len(set(model.parts)) == len(model.parts), "$.model.parts", "must not stand twice")
 
 
 def _validate_engine(engine: EngineSpec, require: Require) -> None:

@@ -12,9 +12,12 @@ from racegate.engine.decode.drafter import no_targets, shift_inputs
 from racegate.engine.model.layers import (
     AttentionShape,
     AttentionWeights,
+    HeadWeights,
     PagedRows,
     attention_layer,
+    attention_shape,
     inside,
+    logits_of,
 )
 from racegate.engine.model.model import Model, mrope_uses
 from racegate.engine.state.buffers import StepOutputs
@@ -37,6 +40,24 @@ class DraftLayerWeights(NamedTuple):
     qkv_proj: Array
     out_proj: Array
     lm_head: Array
+    norm: Array | None = None
+    qkv_bias: Array | None = None
+    q_norm: Array | None = None
+    k_norm: Array | None = None
+    out_bias: Array | None = None
+    token_norm: Array | None = None
+    hidden_norm: Array | None = None
+    final_norm: Array | None = None
+
+    @property
+    def attention(self) -> AttentionWeights:
+        """Those of its attention layer."""
+        return AttentionWeights(*(getattr(self, name) for name in AttentionWeights._fields))
+
+    @property
+    def head(self) -> HeadWeights:
+        """Those behind it."""
+        return HeadWeights(self.lm_head, self.final_norm)
 
 
 class DraftInputs(NamedTuple):
@@ -50,7 +71,7 @@ class DraftInputs(NamedTuple):
 class DraftState(NamedTuple):
     """What a pass leaves for the next one."""
 
-    cache: Array  # [B, S, 2HP], read and written
+    cache: Array  # [B, S, 2GP], read and written; G key heads
     draft_hidden: Array  # [R, D], read and written
     drafts: Array  # [R, K] int32, a column per pass
 
@@ -92,15 +113,9 @@ class DraftPass(NamedTuple):
     model_len_max: int
 
 
-# Parameters of the model -> those of the drafter's kernels.
-_WEIGHTS = {
-    "embed": "embed",
-    "draft.fc.token": "fc_token",
-    "draft.fc.hidden": "fc_hidden",
-    "draft.qkv_proj": "qkv_proj",
-    "draft.out_proj": "out_proj",
-    "lm_head": "lm_head",
-}
+# Parameters that are the model's, and those of the drafter that its kernels call otherwise.
+_SHARED = ("embed", "lm_head", "final_norm")
+_FC = {"fc_token": "draft.fc.token", "fc_hidden": "draft.fc.hidden"}
 
 
 class MtpDrafter:
@@ -112,15 +127,15 @@ class MtpDrafter:
         engine, spec, sizes = setup.scenario.engine, setup.scenario.model, setup.sizes
         device = setup.device
         self._setup = setup
-        self._weights = {name: model.parameters[origin] for origin, name in _WEIGHTS.items()}
-        inner = spec.heads * spec.head_size
-        shape = (engine.blocks, engine.block_size, 2 * inner)
+        self._weights = _weights_of(model)
+        entry = 2 * spec.kv_head_count * spec.head_size
+        shape = (engine.blocks, engine.block_size, entry)
         self.cache = device.device_buffer("draft_kv", shape, sizes.quantity, stream=setup.compute)
         starts = np.arange(sizes.rows + 1, dtype=np.int32)
         self._row_starts = [
             device.constant("row_starts", starts[: rows + 1]) for rows in range(sizes.rows + 1)
         ]
-        self._shape = AttentionShape(spec.heads, spec.mrope_section)
+        self._shape = attention_shape(spec)
         self._passes = [
             DraftPass(column, start, self._shape, engine.block_size, engine.model_len_max)
             for column in range(1, sizes.drafts)
@@ -202,6 +217,13 @@ class MtpDrafter:
         )
 
 
+def _weights_of(model: Model) -> dict[str, DeviceBuffer]:
+    """By what the drafter's kernels call them; parts that the model lacks are left out."""
+    named = {name: _FC.get(name, f"draft.{name}") for name in DraftLayerWeights._fields}
+    named |= {name: name for name in _SHARED}
+    return {name: model.parameters[at] for name, at in named.items() if at in model.parameters}
+
+
 def _mtp_first(
     kernels: Backend,
     inputs: DraftInputs,
@@ -251,10 +273,10 @@ def _first_logits(
 ) -> Array:
     """[R, V]"""
     e = _draft_input(kernels, inputs.shifted_ids, inputs.hidden, weights)
-    attention_layer(kernels, e, state.cache, rows, _attention(weights), shape=shape)
+    attention_layer(kernels, e, state.cache, rows, weights.attention, shape=shape)
     last = e[inside(inputs.last_index, e)]
     state.draft_hidden[...] = last
-    return kernels.linear(kernels.norm(last), weights.lm_head)
+    return logits_of(kernels, last, weights.head)
 
 
 def _mtp_next(
@@ -322,19 +344,16 @@ def _next_logits(
         # A row that drafts is behind its prompt's last token: all coordinates grow by 1.
         places = places[inside(base.last_index, places)] + this.column
     rows = PagedRows(base.block_table, base.row_starts, seq_lens, positions, slots, places)
-    attention_layer(kernels, e, state.cache, rows, _attention(weights), shape=this.shape)
+    attention_layer(kernels, e, state.cache, rows, weights.attention, shape=this.shape)
     state.draft_hidden[...] = e
-    return kernels.linear(kernels.norm(e), weights.lm_head)
-
-
-def _attention(weights: DraftLayerWeights) -> AttentionWeights:
-    return AttentionWeights(weights.qkv_proj, weights.out_proj)
+    return logits_of(kernels, e, weights.head)
 
 
 def _draft_input(
     kernels: Backend, tokens: Array, hidden: Array, weights: DraftLayerWeights
 ) -> Array:
     """fc @ concat(norm(embedding), norm(hidden)), as two products."""
-    embedded = kernels.norm(kernels.embedding(tokens, weights.embed))
+    embedded = kernels.norm(kernels.embedding(tokens, weights.embed), weights.token_norm)
     token_part = kernels.linear(embedded, weights.fc_token)
-    return token_part + kernels.linear(kernels.norm(hidden), weights.fc_hidden)
+    before = kernels.norm(hidden, weights.hidden_norm)
+    return token_part + kernels.linear(before, weights.fc_hidden)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from racegate.scenario.spec import ModelSpec
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
@@ -43,10 +44,18 @@ class PagedRows(NamedTuple):
 
 
 class AttentionShape(NamedTuple):
-    """What a layer's arrays do not tell. section: rotary pairs by coordinate, none without those"""
+    """What a layer's arrays do not tell. section: rotary pairs by coordinate, none without those
+    rotary_width: the elements of a head that turn
+    """
 
     heads: int
     section: tuple[int, ...]
+    rotary_width: int
+
+
+def attention_shape(model: ModelSpec) -> AttentionShape:
+    """Of every attention layer of a model."""
+    return AttentionShape(model.heads, model.mrope_section, model.rotary_width)
 
 
 class Drawing(NamedTuple):
@@ -67,7 +76,7 @@ class Drawn(NamedTuple):
 
 
 class Mamba2Weights(NamedTuple):
-    """Parameters of a Mamba2 layer; shapes: model/weights."""
+    """Parameters of a Mamba2 layer; shapes: model/weights. None: a part that the model lacks."""
 
     in_proj: Array
     conv: Array
@@ -75,6 +84,11 @@ class Mamba2Weights(NamedTuple):
     a_log: Array
     skip: Array
     out_proj: Array
+    norm: Array | None = None
+    in_bias: Array | None = None
+    conv_bias: Array | None = None
+    gated_norm: Array | None = None
+    out_bias: Array | None = None
 
 
 class GatedDeltaWeights(NamedTuple):
@@ -85,6 +99,11 @@ class GatedDeltaWeights(NamedTuple):
     dt_bias: Array
     a_log: Array
     out_proj: Array
+    norm: Array | None = None
+    in_bias: Array | None = None
+    conv_bias: Array | None = None
+    head_norm: Array | None = None
+    out_bias: Array | None = None
 
 
 class AttentionWeights(NamedTuple):
@@ -92,6 +111,26 @@ class AttentionWeights(NamedTuple):
 
     qkv_proj: Array
     out_proj: Array
+    norm: Array | None = None
+    qkv_bias: Array | None = None
+    q_norm: Array | None = None
+    k_norm: Array | None = None
+    out_bias: Array | None = None
+
+
+class MlpWeights(NamedTuple):
+    """Parameters of the gated MLP behind a layer; shapes: model/weights."""
+
+    mlp_in: Array
+    mlp_out: Array
+    mlp_norm: Array | None = None
+
+
+class HeadWeights(NamedTuple):
+    """Parameters behind the layers; shapes: model/weights."""
+
+    lm_head: Array
+    final_norm: Array | None = None
 
 
 def reset_counts(
@@ -118,58 +157,61 @@ def mamba2_layer(
     kernels: Backend,
     hidden: Array,  # [T, D], read and written
     state: Array,  # [B, H, P, N], read and written
-    window: Array,  # [B, HP + 2N, W - 1 + K], read and written
+    window: Array,  # [B, HP + 2GN, W - 1 + K], read and written
     rows: RecurrentRows,
     weights: Mamba2Weights,
 ) -> None:
     """hidden += mamba2(norm(hidden)); rolls state and window forward."""
     tokens = hidden.shape[0]
-    _, heads, size, n = state.shape
-    inner = heads * size
-    u = kernels.linear(kernels.norm(hidden), weights.in_proj)
-    z, mixed, dt = u[:, :inner], u[:, inner : 2 * inner + 2 * n], u[:, 2 * inner + 2 * n :]
-    mixed = _convolved(kernels, mixed, weights.conv, window, rows)
+    _, heads, size, _ = state.shape
+    inner, channels = heads * size, window.shape[1]
+    shared = (channels - inner) // 2
+    u = kernels.linear(kernels.norm(hidden, weights.norm), weights.in_proj, weights.in_bias)
+    z, mixed, dt = u[:, :inner], u[:, inner : inner + channels], u[:, inner + channels :]
+    mixed = _convolved(kernels, mixed, window, rows, weights)
     x = mixed[:, :inner].reshape(tokens, heads, size)
-    b, c = mixed[:, inner : inner + n], mixed[:, inner + n :]
+    b, c = mixed[:, inner : inner + shared], mixed[:, inner + shared :]
     y = kernels.mamba2_update(
         x, b, c, dt, weights.dt_bias, weights.a_log, weights.skip, state, *rows
     )
-    hidden += kernels.linear(kernels.gate(y.reshape(tokens, inner), z), weights.out_proj)
+    o = kernels.gate(y.reshape(tokens, inner), z)
+    if weights.gated_norm is not None:
+        o = kernels.norm(o, weights.gated_norm, groups=shared // state.shape[3])
+    hidden += kernels.linear(o, weights.out_proj, weights.out_bias)
 
 
 def gated_delta_layer(
     kernels: Backend,
     hidden: Array,  # [T, D], read and written
     state: Array,  # [B, H, P, N], read and written
-    window: Array,  # [B, 2HN + HP, W - 1 + K], read and written
+    window: Array,  # [B, 2QN + HP, W - 1 + K], read and written
     rows: RecurrentRows,
     weights: GatedDeltaWeights,
 ) -> None:
     """hidden += gated_delta(norm(hidden)); rolls state and window forward."""
     tokens = hidden.shape[0]
     _, heads, size, n = state.shape
-    keys, inner = heads * n, heads * size
-    channels = 2 * keys + inner
-    u = kernels.linear(kernels.norm(hidden), weights.in_proj)
+    inner, channels = heads * size, window.shape[1]
+    keys = (channels - inner) // 2
+    u = kernels.linear(kernels.norm(hidden, weights.norm), weights.in_proj, weights.in_bias)
     z = u[:, channels : channels + inner]
     b, g = u[:, channels + inner : channels + inner + heads], u[:, channels + inner + heads :]
-    mixed = _convolved(kernels, u[:, :channels], weights.conv, window, rows)
-    query = mixed[:, :keys].reshape(tokens, heads, n)
-    key = mixed[:, keys : 2 * keys].reshape(tokens, heads, n)
+    mixed = _convolved(kernels, u[:, :channels], window, rows, weights)
+    query = mixed[:, :keys].reshape(tokens, keys // n, n)
+    key = mixed[:, keys : 2 * keys].reshape(tokens, keys // n, n)
     value = mixed[:, 2 * keys :].reshape(tokens, heads, size)
     o = kernels.gated_delta_update(
         query, key, value, b, g, weights.dt_bias, weights.a_log, state, *rows
     )
-    hidden += kernels.linear(
-        kernels.gate(kernels.head_norm(o).reshape(tokens, inner), z), weights.out_proj
-    )
+    o = kernels.head_norm(o, weights.head_norm).reshape(tokens, inner)
+    hidden += kernels.linear(kernels.gate(o, z), weights.out_proj, weights.out_bias)
 
 
 def mamba2_layer_by_token(
     kernels: Backend,
     hidden: Array,  # [T, D], read and written
     state: Array,  # [B, H, P, N], read and written
-    window: Array,  # [B, HP + 2N, W - 1], read and written
+    window: Array,  # [B, HP + 2GN, W - 1], read and written
     rows: TokenRows,
     weights: Mamba2Weights,
 ) -> None:
@@ -181,7 +223,7 @@ def gated_delta_layer_by_token(
     kernels: Backend,
     hidden: Array,  # [T, D], read and written
     state: Array,  # [B, H, P, N], read and written
-    window: Array,  # [B, 2HN + HP, W - 1], read and written
+    window: Array,  # [B, 2QN + HP, W - 1], read and written
     rows: TokenRows,
     weights: GatedDeltaWeights,
 ) -> None:
@@ -192,24 +234,26 @@ def gated_delta_layer_by_token(
 def _convolved(
     kernels: Backend,
     x: Array,  # [T, C]
-    weight: Array,  # [C, W]
     window: Array,  # [B, C, W - 1 + K] or, by token, [B, C, W - 1], read and written
     rows: RecurrentRows,
+    weights: Mamba2Weights | GatedDeltaWeights,
 ) -> Array:
     """[T, C]: the convolved inputs; windows are rolled forward, or kept by token."""
+    weight, bias = weights.conv, weights.conv_bias
     convolved: Array
     if isinstance(rows, TokenRows):
         where = rows.state_table, rows.query_start, rows.computed
-        convolved = kernels.conv_by_token(x, weight, window, *where)
+        convolved = kernels.conv_by_token(x, weight, window, *where, bias=bias)
     else:
-        convolved = kernels.conv_update(x, weight, window, rows.state_table[:, 0], *rows[1:])
+        table = rows.state_table[:, 0]
+        convolved = kernels.conv_update(x, weight, window, table, *rows[1:], bias=bias)
     return convolved
 
 
 def attention_layer(
     kernels: Backend,
     hidden: Array,  # [T, D], read and written
-    cache: Array,  # [B, S, 2HP], read and written
+    cache: Array,  # [B, S, 2GP], read and written; G key heads
     rows: PagedRows,
     weights: AttentionWeights,
     *,
@@ -217,31 +261,46 @@ def attention_layer(
 ) -> None:
     """hidden += attention(norm(hidden)); writes the cache entries of the tokens first."""
     tokens = hidden.shape[0]
-    inner = weights.out_proj.shape[1]
-    u = kernels.linear(kernels.norm(hidden), weights.qkv_proj)
-    heads, section = shape
-    query = _turned(kernels, u[:, :inner].reshape(tokens, heads, -1), rows, section)
-    key = _turned(kernels, u[:, inner : 2 * inner].reshape(tokens, heads, -1), rows, section)
+    inner, entry = weights.out_proj.shape[1], cache.shape[2]
+    size, keys = inner // shape.heads, entry // 2
+    u = kernels.linear(kernels.norm(hidden, weights.norm), weights.qkv_proj, weights.qkv_bias)
+    query = u[:, :inner].reshape(tokens, shape.heads, size)
+    key = u[:, inner : inner + keys].reshape(tokens, keys // size, size)
+    if weights.q_norm is not None:
+        query, key = kernels.norm(query, weights.q_norm), kernels.norm(key, weights.k_norm)
+    query, key = _turned(kernels, query, rows, shape), _turned(kernels, key, rows, shape)
     # The projection's key part is not needed any more: with the encoded key in it, entry = [key,
     # value].
-    u[:, inner : 2 * inner] = key.reshape(tokens, inner)
-    kernels.cache_write(u[:, inner:], rows.slot_mapping, cache)
-    o = kernels.paged_attention(query, cache, *rows[:4])
-    hidden += kernels.linear(kernels.attention_gate(o.reshape(tokens, inner)), weights.out_proj)
+    u[:, inner : inner + keys] = key.reshape(tokens, keys)
+    kernels.cache_write(u[:, inner : inner + entry], rows.slot_mapping, cache)
+    o = kernels.paged_attention(query, cache, *rows[:4]).reshape(tokens, inner)
+    gate = u[:, inner + entry :] if u.shape[1] > inner + entry else None
+    hidden += kernels.linear(kernels.attention_gate(o, gate), weights.out_proj, weights.out_bias)
 
 
 def _turned(
     kernels: Backend,
     x: Array,  # [T, H, P]
     rows: PagedRows,
-    section: tuple[int, ...],
+    shape: AttentionShape,
 ) -> Array:
     """[T, H, P]: x encoded with where its tokens stand."""
     if rows.mrope_positions is None:
-        turned: Array = kernels.rotary(x, rows.positions)
+        turned: Array = kernels.rotary(x, rows.positions, width=shape.rotary_width)
     else:
-        turned = kernels.mrope(x, rows.mrope_positions, section=section)
+        turned = kernels.mrope(x, rows.mrope_positions, section=shape.section)
     return turned
+
+
+def mlp_layer(
+    kernels: Backend,
+    hidden: Array,  # [T, D], read and written
+    weights: MlpWeights,
+) -> None:
+    """hidden += mlp(norm(hidden))."""
+    u = kernels.linear(kernels.norm(hidden, weights.mlp_norm), weights.mlp_in)
+    size = weights.mlp_out.shape[1]
+    hidden += kernels.linear(kernels.gate(u[:, size:], u[:, :size]), weights.mlp_out)
 
 
 def verify(
@@ -249,10 +308,10 @@ def verify(
     hidden: Array,  # [T, D]
     drawing: Drawing,
     sampled: Array,  # [R, 1 + K] int32, written
-    lm_head: Array,  # [V, D]
+    head: HeadWeights,
 ) -> None:
     """Logits at the drafts' positions, and the tokens that stay."""
-    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    logits = _logits(kernels, hidden, drawing.logit_index, head)
     kernels.rejection_verify(logits, *drawing, sampled)
 
 
@@ -262,10 +321,10 @@ def verify_masked(
     grammar_mask: Array,  # [R, 1 + K, ceil(V / 32)] int32, a bit per token that may be drawn
     drawing: Drawing,
     sampled: Array,  # [R, 1 + K] int32, written
-    lm_head: Array,  # [V, D]
+    head: HeadWeights,
 ) -> None:
     """verify, with forbidden tokens."""
-    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    logits = _logits(kernels, hidden, drawing.logit_index, head)
     kernels.mask_logits(logits, grammar_mask)
     kernels.rejection_verify(logits, *drawing, sampled)
 
@@ -276,10 +335,10 @@ def verify_drawn(
     drawing: Drawing,
     drawn: Drawn,
     sampled: Array,  # [R, 1 + K] int32, written
-    lm_head: Array,  # [V, D]
+    head: HeadWeights,
 ) -> None:
     """verify, with drafts that have weights."""
-    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    logits = _logits(kernels, hidden, drawing.logit_index, head)
     kernels.verify_drawn(logits, *drawing, *drawn, sampled)
 
 
@@ -290,17 +349,23 @@ def verify_drawn_masked(
     drawing: Drawing,
     drawn: Drawn,
     sampled: Array,  # [R, 1 + K] int32, written
-    lm_head: Array,  # [V, D]
+    head: HeadWeights,
 ) -> None:
     """verify_drawn, with forbidden tokens."""
-    logits = _logits(kernels, hidden, drawing.logit_index, lm_head)
+    logits = _logits(kernels, hidden, drawing.logit_index, head)
     kernels.mask_logits(logits, grammar_mask)
     kernels.verify_drawn(logits, *drawing, *drawn, sampled)
 
 
-def _logits(kernels: Backend, hidden: Array, logit_index: Array, lm_head: Array) -> Array:
+def _logits(kernels: Backend, hidden: Array, logit_index: Array, head: HeadWeights) -> Array:
     """[R, 1 + K, V]; behind a row's last draft those of token 0."""
-    return kernels.linear(kernels.norm(hidden[inside(logit_index, hidden)]), lm_head)
+    return logits_of(kernels, hidden[inside(logit_index, hidden)], head)
+
+
+def logits_of(kernels: Backend, hidden: Array, head: HeadWeights) -> Array:
+    """[..., V] of hidden states [..., D]."""
+    logits: Array = kernels.linear(kernels.norm(hidden, head.final_norm), head.lm_head)
+    return logits
 
 
 def inside(

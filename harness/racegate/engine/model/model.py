@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -71,22 +71,28 @@ class Model:
         self._weights: list[dict[str, DeviceBuffer]] = []
         for index, kind in enumerate(spec.layers):
             self._make_pools(index, kind)
-            prefix, (_, names) = f"layer.{index}.", _LAYERS[kind]
-            self._weights.append({name: self.parameters[prefix + name] for name in names})
+            self._weights.append(self._named(f"layer.{index}.", _LAYERS[kind][1]))
+
+    def _named(self, prefix: str, names: Iterable[str]) -> dict[str, DeviceBuffer]:
+        """Those parameters of the names that there are."""
+        found = {name: self.parameters.get(prefix + name) for name in names}
+        return {name: buffer for name, buffer in found.items() if buffer is not None}
 
     def _make_pools(self, index: int, kind: LayerKind) -> None:
         sizes = self._setup.sizes
         model, engine = self._setup.scenario.model, self._setup.scenario.engine
         inner = model.heads * model.head_size
         if kind is LayerKind.ATTENTION:
-            shape: tuple[int, ...] = (engine.blocks, engine.block_size, 2 * inner)
+            entry = 2 * model.kv_head_count * model.head_size
+            shape: tuple[int, ...] = (engine.blocks, engine.block_size, entry)
             self.caches[index] = self._pool(f"kv.{index}", shape, sizes.quantity)
             return
         shape = (engine.state_blocks, model.heads, model.head_size, model.state_size)
         self.states[index] = self._pool(f"state.{index}", shape, sizes.state)
-        keys = model.state_size if kind is LayerKind.MAMBA2 else model.heads * model.state_size
+        shared = model.groups if kind is LayerKind.MAMBA2 else model.key_head_count
+        channels = inner + 2 * shared * model.state_size
         ahead = sizes.drafts if self._by_token is None else 0
-        shape = (engine.state_blocks, inner + 2 * keys, model.conv_width - 1 + ahead)
+        shape = (engine.state_blocks, channels, model.conv_width - 1 + ahead)
         self.conv_windows[index] = self._pool(f"conv.{index}", shape, sizes.state)
 
     def _pool(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceBuffer:
@@ -108,6 +114,8 @@ class Model:
             self._attention(station, shape, bound)
         else:
             self._recurrent(station, kind, shape, bound)
+        if self._setup.scenario.model.mlp_size:
+            self._mlp(station, shape, bound)
 
     def _embed(self, shape: BatchShape, bound: Bound) -> None:
         self._setup.kernels.launch_kernel(
@@ -119,6 +127,15 @@ class Model:
             name="embed",
             step=shape.step,
             constants={"table": self.parameters["embed"]},
+        )
+
+    def _mlp(self, index: int, shape: BatchShape, bound: Bound) -> None:
+        self._setup.kernels.launch_kernel(
+            layers.mlp_layer,
+            {"hidden": updates(bound.work.hidden, shape.tokens)},
+            name=f"mlp.{index}",
+            step=shape.step,
+            constants=self._named(f"layer.{index}.", layers.MlpWeights._fields),
         )
 
     def _recurrent(self, index: int, kind: LayerKind, shape: BatchShape, bound: Bound) -> None:
@@ -162,7 +179,7 @@ class Model:
             name=f"layer.{index}",
             step=shape.step,
             constants=self._weights[index],
-            shape=layers.AttentionShape(spec.heads, spec.mrope_section),
+            shape=layers.attention_shape(spec),
         )
 
     def verify(
@@ -197,7 +214,7 @@ class Model:
             uses,
             name="sample",
             step=view.shape.step,
-            constants={"lm_head": self.parameters["lm_head"]},
+            constants=self._named("", layers.HeadWeights._fields),
         )
 
 

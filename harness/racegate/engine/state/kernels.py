@@ -111,7 +111,7 @@ def _parameter(name: str, hint: type | None) -> _Parameter:
 
 
 def _given(parameter: _Parameter, names: tuple[str, ...]) -> _Parameter:
-    """Without the fields that have a default and are not named. They stand behind the others."""
+    """Without the fields that have a default and are not named."""
     optional: Mapping[str, object] = getattr(parameter.group, "_field_defaults", _NOTHING)
     kept = [field for field in parameter.fields if field in names or field not in optional]
     return parameter._replace(fields=tuple(kept))
@@ -152,13 +152,15 @@ def _of_function(
         return kernel
     places = iter(order)
     takers = [
-        (parameter.group, [next(places) for _ in parameter.fields]) for parameter in parameters
+        (parameter.group, {name: next(places) for name in parameter.fields})
+        for parameter in parameters
     ]
 
     def arguments(arrays: tuple[Array, ...]) -> Iterator[object]:
         for group, indices in takers:
-            values = [arrays[index] for index in indices]
-            yield values[0] if group is None else group(*values)
+            values = {name: arrays[index] for name, index in indices.items()}
+            # By name: a field that is left out may stand before one that is not.
+            yield next(iter(values.values())) if group is None else group(**values)
 
     def grouped(kernels: Backend, *arrays: Array, **scalars: object) -> None:
         kernel(kernels, *arguments(arrays), **scalars)
