@@ -44,6 +44,16 @@ def test_what_was_scattered_is_gathered(slots: list[int], count: int) -> None:
     assert (compare("gather_rows", table, index, 0 * rows).args[2] == rows).all()
 
 
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40))
+def test_a_slot_that_stands_twice_takes_the_last_of_its_rows(slots: list[int]) -> None:
+    rows = table_of((len(slots), 3), np.int32)
+    table = compare("scatter_rows", table_of((3, 3), np.int32), int32(*slots), rows).args[0]
+    for slot in set(slots):
+        last = len(slots) - 1 - slots[::-1].index(slot)
+        assert (table[slot] == rows[last]).all()
+
+
 ROWS = st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(-1, 6), st.integers(1, 4))
 
 
