@@ -57,7 +57,7 @@ def _drawn(shard: int) -> set[str]:
     drawn: set[str] = set()
 
     @seed(shard_seed(shard))
-    @settings(max_examples=40)
+    @settings(max_examples=60)
     @given(scenarios())
     def collect(scenario: Scenario) -> None:
         drawn.add(repr(scenario))
