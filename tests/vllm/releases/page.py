@@ -117,6 +117,7 @@ both ways gave the same conflicts, effects, landings and values. `racegate vllm 
 | 3cc925a | 0.24.0 | 139 | 19 s | 1 |
 | with it | 0.22.1 | 162 | 39 s | 11 |
 | c19ce92 | 0.24.0 | 149, 150, 167 | 19 s | 1 |
+| 5218a39, other scenarios by the same seeds | 0.24.0 | 154, 158 | not noted | 1 |
 
 ## By seeds alone
 
