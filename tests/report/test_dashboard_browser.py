@@ -86,7 +86,8 @@ def test_from_the_list_to_the_picture_and_back(browser: Any, url: str) -> None:
     from selenium.webdriver.common.by import By
 
     opened_at(browser, url)
-    browser.find_element(By.CSS_SELECTOR, "tbody th a").click()
+    # In one go: the list is made anew while it is looked at, and a link that was found may be gone.
+    browser.execute_script("document.querySelector('tbody th a').click()")
     wait(browser, "document.querySelector('svg') !== null")
     browser.find_element(By.LINK_TEXT, "All findings").click()
     wait(browser, "document.getElementById('live') !== null")
