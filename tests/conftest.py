@@ -3,6 +3,7 @@
 import gc
 import os
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -16,6 +17,11 @@ if not torch.cuda.is_available():
 # The same examples on every run; `pytest --hypothesis-profile nightly` draws new and many.
 register_profiles()
 settings.load_profile("ci")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, or one process would be left with it when the others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("vllm") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,7 @@ from racegate_kernels.accepted_count import (
 from racegate_kernels.argmax import argmax_eager, argmax_triton
 from racegate_kernels.attention_gate import attention_gate_eager, attention_gate_triton
 from racegate_kernels.cache_write import cache_write_eager, cache_write_triton
+from racegate_kernels.cascade_attention import cascade_attention_eager, cascade_attention_triton
 from racegate_kernels.column_plan import column_plan_eager, column_plan_triton
 from racegate_kernels.conv_by_token import conv_by_token_eager, conv_by_token_triton
 from racegate_kernels.conv_update import conv_update_eager, conv_update_triton
@@ -96,6 +97,7 @@ class Backend:
     gated_delta_update: Kernel
     cache_write: Kernel
     paged_attention: Kernel
+    cascade_attention: Kernel
     positions: Kernel
     slot_mapping: Kernel
     correct_computed: Kernel
@@ -142,6 +144,7 @@ EAGER = Backend(
     gated_delta_update=gated_delta_update_eager,
     cache_write=cache_write_eager,
     paged_attention=paged_attention_eager,
+    cascade_attention=cascade_attention_eager,
     positions=positions_eager,
     slot_mapping=slot_mapping_eager,
     correct_computed=correct_computed_eager,
@@ -192,6 +195,7 @@ def triton_backend() -> Backend:
         gated_delta_update=gated_delta_update_triton,
         cache_write=cache_write_triton,
         paged_attention=paged_attention_triton,
+        cascade_attention=cascade_attention_triton,
         positions=positions_triton,
         slot_mapping=slot_mapping_triton,
         correct_computed=correct_computed_triton,

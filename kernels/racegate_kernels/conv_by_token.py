@@ -9,6 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
+from racegate_kernels.convolution import (
+    T_CHUNK,
+    convolve,
+    load_columns,
+    load_inputs,
+    side_by_side,
+    store_zeros,
+)
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
@@ -17,7 +25,7 @@ from racegate_kernels.launch import (
     is_exact_tensor,
     output_of,
 )
-from racegate_kernels.numerics import Array, act, act_eager, widen
+from racegate_kernels.numerics import Array, act_eager, widen
 from racegate_kernels.poison import poison_of, poisoned
 from racegate_kernels.rows import (
     column_block,
@@ -28,8 +36,6 @@ from racegate_kernels.rows import (
     token_rows,
     zeros_behind,
 )
-
-BLOCK_T = 8
 
 
 def conv_by_token_eager(
@@ -109,7 +115,7 @@ def conv_by_token_triton(
         convolved,
         x.stride(0),
         tokens,
-        BLOCK_T=BLOCK_T,
+        LEVELS=block_of(width - 1).bit_length() - 1,
         BIASED=bias is not None,
         **sizes,
     )
@@ -164,65 +170,40 @@ def _conv_by_token_kernel(
     WIDTH: tl.constexpr,
     BLOCK_C: tl.constexpr,
     EXACT: tl.constexpr,
-    BLOCK_T: tl.constexpr,
+    LEVELS: tl.constexpr,  # 2 ** LEVELS is the least that is not below W - 1
     BIASED: tl.constexpr,
 ):
     """One program per row and block of channels. No autotune: a trial run would write windows."""
     i_row = tl.program_id(0)
-    o_c = (tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C))[None, :]
+    o_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     m_c = o_c < CHANNELS
     start, end = row_span(p_query_start, i_row, tokens)
     length = end - start
     p_x_row = p_x + start.to(tl.int64) * stride_x + o_c
     p_old = p_history + i_row.to(tl.int64) * (WIDTH - 1) * CHANNELS + o_c
+    p_out = p_convolved + start.to(tl.int64) * CHANNELS + o_c
     p_table_row = p_table + i_row.to(tl.int64) * stride_table
+    weights = load_columns(p_weight + o_c * WIDTH, 1, m_c, WIDTH, EXACT)
+    b_bias = widen(tl.zeros([BLOCK_C], p_x.dtype.element_ty), EXACT)
+    if BIASED:
+        b_bias = widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
 
-    i_first = start * 0
-    while i_first < length:
-        o_t = i_first + tl.arange(0, BLOCK_T)
-        m_t = o_t < length
-        b_block = tl.load(p_table_row + o_t, mask=m_t & (o_t < columns), other=0).to(tl.int64)
-        m_kept = m_t & (b_block > 0) & (b_block < blocks)
-        b_sum = widen(tl.zeros([BLOCK_T, BLOCK_C], p_x.dtype.element_ty), EXACT)
-        for tap in tl.static_range(WIDTH):
-            b_weight = tl.load(p_weight + o_c * WIDTH + tap, mask=m_c, other=0)
-            b_inputs = _load_inputs(
-                o_t + tap, p_old, p_x_row, stride_x, length, m_c, CHANNELS, WIDTH, EXACT
-            )
-            b_sum += b_inputs * widen(b_weight, EXACT)
-            if tap > 0:
-                p_kept = p_window + (b_block[:, None] * CHANNELS + o_c) * (WIDTH - 1) + tap - 1
-                tl.store(p_kept, b_inputs, mask=m_kept[:, None] & m_c)
-        if BIASED:
-            b_sum += widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
-        p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
-        tl.store(p_out, act(b_sum, EXACT), mask=m_t[:, None] & m_c)
-        i_first += BLOCK_T
-    i_first = first_behind(i_row, tl.num_programs(0), end, tokens)
-    while i_first < tokens:
-        o_t = i_first + tl.arange(0, BLOCK_T)
-        p_out = p_convolved + o_t.to(tl.int64)[:, None] * CHANNELS + o_c
-        tl.store(p_out, 0, mask=(o_t < tokens)[:, None] & m_c)
-        i_first += BLOCK_T
-
-
-@triton.jit
-def _load_inputs(
-    o_i,  # [I]
-    p_old,  # [1, C] pointers to the oldest entry of the row's history
-    p_x_row,  # [1, C] pointers to the row's first input
-    stride_x,
-    length,
-    m_c,
-    CHANNELS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    EXACT: tl.constexpr,
-):
-    """[I, C]: entries o_i of the row's last W - 1 inputs followed by its new ones, then 0."""
-    m_old = o_i < WIDTH - 1
-    b_old = tl.load(p_old + o_i[:, None] * CHANNELS, mask=m_old[:, None] & m_c, other=0)
-    o_t = o_i - (WIDTH - 1)
-    m_new = (o_t >= 0) & (o_t < length)
-    p_new = p_x_row + o_t.to(tl.int64)[:, None] * stride_x
-    b_new = tl.load(p_new, mask=m_new[:, None] & m_c, other=0)
-    return tl.where(m_new[:, None], widen(b_new, EXACT), widen(b_old, EXACT))
+    before = load_columns(p_old, CHANNELS, m_c, WIDTH - 1, EXACT)
+    i_t = start * 0
+    while i_t < length:
+        inputs = load_inputs(before, p_x_row, stride_x, i_t, length, m_c, T_CHUNK, EXACT)
+        p_chunk, left = p_out + i_t.to(tl.int64) * CHANNELS, length - i_t
+        convolve(inputs, weights, b_bias, p_chunk, CHANNELS, left, m_c, WIDTH, T_CHUNK, EXACT)
+        for place in tl.static_range(T_CHUNK):
+            i_column = tl.where(place < left, i_t + place, -1)
+            i_block = column_block(p_table_row, i_column, columns, blocks)
+            b_tile = side_by_side(inputs, 1 + place, WIDTH - 1, LEVELS)
+            o_w = tl.arange(0, 2**LEVELS)
+            p_kept = p_window + i_block * (CHANNELS * (WIDTH - 1))
+            p_kept = p_kept + o_c[:, None] * (WIDTH - 1) + o_w
+            m_kept = tl.where(i_block > 0, m_c, False)
+            tl.store(p_kept, b_tile, mask=m_kept[:, None] & (o_w < WIDTH - 1))
+        before = inputs[T_CHUNK:]
+        i_t += T_CHUNK
+    i_zero = first_behind(i_row, tl.num_programs(0), end, tokens)
+    store_zeros(p_convolved + o_c, i_zero, tokens, CHANNELS, m_c)

@@ -11,19 +11,30 @@ from __future__ import annotations
 import numpy as np
 
 from racegate_kernels._triton import tl, triton
+from racegate_kernels.convolution import (
+    T_CHUNK,
+    convolve,
+    load_columns,
+    load_inputs,
+    side_by_side,
+    store_zeros,
+)
 from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
     block_of,
     cdiv,
+    early_start,
     is_exact_tensor,
     output_of,
 )
-from racegate_kernels.numerics import Array, act, act_eager, widen
+from racegate_kernels.numerics import Array, act_eager, widen
 from racegate_kernels.poison import poison_of, poisoned
-from racegate_kernels.rows import first_behind, row_span, token_rows, zeros_behind
+from racegate_kernels.rows import begin, first_behind, row_span, token_rows, zeros_behind
 
-BLOCK_T = 8
+# Channels of a program and its warps: two channels a thread. Smaller programs come faster than the
+# device can start them.
+BLOCK_C, WARPS = 256, 4
 
 
 def conv_update_eager(
@@ -124,8 +135,8 @@ def conv_update_triton(
     assert_dense(weight, window, query_start, accepted, computed, is_decode)
     (tokens, channels), width, capacity = x.shape, weight.shape[1], window.shape[2]
     convolved = output_of(x, (tokens, channels), rows=len(window_block))
-    block_c = block_of(channels, most=128)
-    _conv_update_kernel[(len(window_block), cdiv(channels, block_c))](
+    block_c = block_of(channels, most=BLOCK_C)
+    _conv_update_kernel[(cdiv(channels, block_c), len(window_block))](
         x,
         weight,
         weight if bias is None else bias,
@@ -144,10 +155,11 @@ def conv_update_triton(
         WIDTH=width,
         CAPACITY=capacity,
         BIASED=bias is not None,
-        BLOCK_T=BLOCK_T,
         BLOCK_C=block_c,
-        BLOCK_W=block_of(capacity),
+        LEVELS=block_of(capacity).bit_length() - 1,
         EXACT=is_exact_tensor(x),
+        **early_start(x.device),
+        num_warps=WARPS,
     )
     return convolved
 
@@ -172,91 +184,103 @@ def _conv_update_kernel(
     WIDTH: tl.constexpr,
     CAPACITY: tl.constexpr,
     BIASED: tl.constexpr,
-    BLOCK_T: tl.constexpr,
     BLOCK_C: tl.constexpr,
-    BLOCK_W: tl.constexpr,
+    LEVELS: tl.constexpr,  # 2 ** LEVELS is the least that is not below CAPACITY
+    EARLY: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """One program per row and block of channels. No autotune: a trial run would roll the window."""
-    i_row = tl.program_id(0)
-    o_c = (tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C))[None, :]
+    """One program per block of channels and row: programs that start together work on neighbouring
+    memory. No autotune: a trial run would roll the window.
+    """
+    begin(EARLY)
+    i_row = tl.program_id(1)
+    o_c = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     m_c = o_c < CHANNELS
     start, end = row_span(p_query_start, i_row, tokens)
     length = end - start
-    i_block = tl.load(p_window_block + i_row * stride_block).to(tl.int64)
+    i_block = tl.load(p_window_block + i_row.to(tl.int64) * stride_block).to(tl.int64)
     m_block = (i_block > 0) & (i_block < blocks)
-    p_window_row = p_window + (i_block * CHANNELS + o_c) * CAPACITY
+    p_window_row = p_window + i_block * (CHANNELS * CAPACITY) + o_c * CAPACITY
     p_x_row = p_x + start.to(tl.int64) * stride_x + o_c
     offset = tl.load(p_accepted + i_row) - 1
     m_offset = m_block & (offset >= 0) & (offset <= CAPACITY - (WIDTH - 1))
     m_known = tl.load(p_computed + i_row) > 0
-    p_history = p_window_row + offset
-
-    i_first = start * 0
-    while i_first < length:
-        o_t = i_first + tl.arange(0, BLOCK_T)
-        b_sum = widen(tl.zeros([BLOCK_T, BLOCK_C], p_x.dtype.element_ty), EXACT)
-        for tap in tl.static_range(WIDTH):
-            b_weight = tl.load(p_weight + o_c * WIDTH + tap, mask=m_c, other=0)
-            b_inputs = _load_inputs(
-                o_t + tap,
-                p_history,
-                p_x_row,
-                stride_x,
-                length,
-                m_c,
-                m_offset,
-                m_known,
-                WIDTH,
-                EXACT,
-            )
-            b_sum += b_inputs * widen(b_weight, EXACT)
-        if BIASED:
-            b_sum += widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
-        p_out = p_convolved + (start + o_t).to(tl.int64)[:, None] * CHANNELS + o_c
-        tl.store(p_out, act(b_sum, EXACT), mask=(o_t < length)[:, None] & m_c)
-        i_first += BLOCK_T
-    i_first = first_behind(i_row, tl.num_programs(0), end, tokens)
-    while i_first < tokens:
-        o_t = i_first + tl.arange(0, BLOCK_T)
-        p_out = p_convolved + o_t.to(tl.int64)[:, None] * CHANNELS + o_c
-        tl.store(p_out, 0, mask=(o_t < tokens)[:, None] & m_c)
-        i_first += BLOCK_T
-
     m_decode = tl.load(p_is_decode + i_row) != 0
-    dropped = tl.where(m_decode, 1, length)
-    kept = tl.where(m_decode, tl.minimum(WIDTH - 2 + length, CAPACITY), WIDTH - 1)
-    o_w = tl.arange(0, BLOCK_W)
-    b_kept = _load_inputs(
-        o_w + dropped, p_history, p_x_row, stride_x, length, m_c, m_offset, m_known, WIDTH, EXACT
-    )
+
+    m_load = tl.where(m_offset & m_known, m_c, False)
+    loaded = load_columns(p_window_row + offset, 1, m_load, WIDTH - 1, EXACT)
+    history = ()
+    for tap in tl.static_range(WIDTH - 1):
+        b_old = tl.where(m_known, poisoned(loaded[tap], m_offset, EXACT), 0)
+        history = history + (b_old,)  # noqa: RUF005
+    # As many tokens as there is room for in the window, and then those of a longer row.
+    ROOM: tl.constexpr = CAPACITY - WIDTH + 2
+    i_t = start * 0
+    inputs = load_inputs(history, p_x_row, stride_x, i_t, length, m_c, ROOM, EXACT)
+    weights = load_columns(p_weight + o_c * WIDTH, 1, m_c, WIDTH, EXACT)
+    b_bias = widen(tl.zeros([BLOCK_C], p_x.dtype.element_ty), EXACT)
+    if BIASED:
+        b_bias = widen(tl.load(p_bias + o_c, mask=m_c, other=0), EXACT)
     # The window shifts within itself: every warp has read before any warp writes.
     tl.debug_barrier()
-    m_kept = tl.where((length > 0) & m_block, o_w < kept, False)
-    tl.store(p_window_row + o_w[:, None], b_kept, mask=m_kept[:, None] & m_c)
+    m_roll = m_block & (length > 0)
+    if m_roll & m_decode:
+        kept = tl.minimum(WIDTH - 2 + length, CAPACITY)
+        _roll_decode(p_window_row, inputs, kept, m_c, CAPACITY, LEVELS)
+    if m_roll & (m_decode == 0):
+        _roll_prefill(p_window_row, history, p_x_row, stride_x, length, m_c, WIDTH, EXACT)
+
+    p_out = p_convolved + start.to(tl.int64) * CHANNELS + o_c
+    convolve(inputs, weights, b_bias, p_out, CHANNELS, length, m_c, WIDTH, ROOM, EXACT)
+    i_t += ROOM
+    before = inputs[ROOM:]
+    while i_t < length:
+        later = load_inputs(before, p_x_row, stride_x, i_t, length, m_c, T_CHUNK, EXACT)
+        p_later = p_out + i_t.to(tl.int64) * CHANNELS
+        left = length - i_t
+        convolve(later, weights, b_bias, p_later, CHANNELS, left, m_c, WIDTH, T_CHUNK, EXACT)
+        before = later[T_CHUNK:]
+        i_t += T_CHUNK
+    i_zero = first_behind(i_row, tl.num_programs(1), end, tokens)
+    store_zeros(p_convolved + o_c, i_zero, tokens, CHANNELS, m_c)
 
 
 @triton.jit
-def _load_inputs(
-    o_i,  # [I]
-    p_history,  # [1, C] pointers to the oldest entry of the history in the window
-    p_x_row,  # [1, C] pointers to the row's first input
+def _roll_decode(
+    p_window_row,  # [C] pointers to the oldest entry
+    inputs,  # tuple of [C], what the row's history and its tokens are
+    kept,
+    m_c,
+    CAPACITY: tl.constexpr,
+    LEVELS: tl.constexpr,
+):
+    """The window is everything behind the oldest input."""
+    b_tile = side_by_side(inputs, 1, CAPACITY, LEVELS)
+    o_w = tl.arange(0, 2**LEVELS)
+    p_tile = p_window_row[:, None] + o_w
+    if kept == CAPACITY:
+        # The same with a mask that the compiler knows, which makes for wider stores.
+        tl.store(p_tile, b_tile, mask=m_c[:, None] & (o_w < CAPACITY))
+    else:
+        tl.store(p_tile, b_tile, mask=m_c[:, None] & (o_w < kept))
+
+
+@triton.jit
+def _roll_prefill(
+    p_window_row,  # [C] pointers to the oldest entry
+    history,  # tuple of W - 1 [C]
+    p_x_row,  # [C] pointers to the row's first input
     stride_x,
     length,
     m_c,
-    m_offset,
-    m_known,
     WIDTH: tl.constexpr,
     EXACT: tl.constexpr,
 ):
-    """[I, C]: entries o_i of the row's last W - 1 inputs followed by its new ones, then 0."""
-    m_old = tl.where(m_known, o_i < WIDTH - 1, False)
-    m_load = tl.where(m_offset, m_old, False)
-    p_old = p_history + o_i[:, None]
-    b_old = tl.load(p_old, mask=m_load[:, None] & m_c, other=0)
-    b_old = tl.where(m_old[:, None], poisoned(widen(b_old, EXACT), m_offset, EXACT), 0)
-    o_t = o_i - (WIDTH - 1)
-    m_new = (o_t >= 0) & (o_t < length)
-    p_new = p_x_row + o_t.to(tl.int64)[:, None] * stride_x
-    b_new = tl.load(p_new, mask=m_new[:, None] & m_c, other=0)
-    return tl.where(m_new[:, None], widen(b_new, EXACT), b_old)
+    """The window begins with the last W - 1 inputs."""
+    for place in tl.static_range(WIDTH - 1):
+        i_t = length + place - (WIDTH - 1)
+        p_input = p_x_row + i_t.to(tl.int64) * stride_x
+        b_input = widen(tl.load(p_input, mask=tl.where(i_t >= 0, m_c, False), other=0), EXACT)
+        for old in tl.static_range(WIDTH - 1):
+            b_input = tl.where(i_t == old - (WIDTH - 1), history[old], b_input)
+        tl.store(p_window_row + place, b_input, mask=m_c)

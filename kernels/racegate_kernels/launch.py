@@ -7,6 +7,8 @@ specialise (`do_not_specialize`): a batch of another size must not compile in th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from racegate_kernels.numerics import Array
 
@@ -25,6 +27,20 @@ SHORT_TILE_ROWS_MIN = 4
 def is_exact_tensor(x: Array) -> bool:
     """Whether a torch tensor holds exact quantities (uint32 bits in int32) rather than floats."""
     return not x.is_floating_point()
+
+
+@cache
+def early_start(device: Any) -> dict[str, bool]:
+    """Options of a launch whose programs may stand ready while the kernel before still runs, on
+    devices that know this. They begin with `rows.begin`.
+    """
+    if device.type == "cuda":
+        import torch
+
+        early = torch.version.hip is None and torch.cuda.get_device_capability(device) >= (9, 0)
+    else:
+        early = device.type == "meta"  # which tests compile for
+    return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
 
 def cdiv(size: int, block: int) -> int:

@@ -12,6 +12,7 @@ from racegate_kernels.launch import (
     assert_dense,
     assert_row_major,
     cdiv,
+    early_start,
     is_exact_tensor,
     output_of,
     power_of_two,
@@ -28,6 +29,7 @@ from racegate_kernels.numerics import (
 )
 from racegate_kernels.poison import poison_of
 from racegate_kernels.rows import (
+    begin,
     first_behind,
     kept_block,
     live_block,
@@ -168,6 +170,7 @@ def mamba2_update_triton(
         EVICTION=tile.eviction,
         num_warps=tile.warps,
         maxnreg=tile.registers,
+        **early_start(state.device),
         EXACT=is_exact_tensor(x),
     )
     return y
@@ -206,6 +209,7 @@ def _mamba2_update_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
     EVICTION: tl.constexpr,
+    EARLY: tl.constexpr,
     EXACT: tl.constexpr,
 ):
     """One program per (tile of P, head, row): programs that start together work on neighbouring
@@ -214,6 +218,7 @@ def _mamba2_update_kernel(
     The tile stays in registers while the row's tokens pass. No autotune: a trial run would
     overwrite the state.
     """
+    begin(EARLY)
     i_row, i_head = tl.program_id(2), tl.program_id(1)
     o_p = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     o_n = tl.arange(0, BLOCK_N)
@@ -244,7 +249,10 @@ def _mamba2_update_kernel(
     masks = (m_p, m_n)
     i_first = i_t
     b_x, b_b, b_c, dt = _token_inputs(p_inputs, strides, masks, i_t, end, EXACT)
-    b_state = load_live_state(p_tile, m_tile, i_live, stride_state, computed, EVICTION, EXACT)
+    WHOLE: tl.constexpr = STATE_SIZE == BLOCK_N
+    b_state = load_live_state(
+        p_tile, m_tile, i_live, stride_state, computed, WHOLE, EVICTION, EXACT
+    )
     # The live column may be among those written: every warp has read before any warp writes.
     tl.debug_barrier()
     i_block = kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks)

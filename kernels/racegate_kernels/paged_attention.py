@@ -172,15 +172,19 @@ def _paged_attention_kernel(
     while i_first < seen:
         o_j = i_first + tl.arange(0, BLOCK_J)
         m_j = o_j < seen
-        b_block = tl.load(p_table_row + o_j // BLOCK_SIZE, mask=m_j, other=0).to(tl.int64)
-        m_inside = ((b_block > 0) & (b_block < blocks))[:, None]
-        o_entry = (b_block * BLOCK_SIZE + o_j % BLOCK_SIZE) * (2 * KV_HEADS * HEAD_SIZE)
-        p_key = p_cache + o_entry[:, None] + i_kv_head * HEAD_SIZE + o_p[None, :]
-        m_tile = m_j[:, None] & m_p[None, :]
-        b_key = tl.load(p_key, mask=m_tile & m_inside, other=0)
-        b_value = tl.load(p_key + KV_HEADS * HEAD_SIZE, mask=m_tile & m_inside, other=0)
-        b_key = tl.where(m_tile, poisoned(widen(b_key, EXACT), m_inside, EXACT), 0)
-        b_value = tl.where(m_tile, poisoned(widen(b_value, EXACT), m_inside, EXACT), 0)
+        b_key, b_value = load_entries(
+            p_cache,
+            p_table_row,
+            o_j,
+            m_j,
+            i_kv_head,
+            blocks,
+            KV_HEADS,
+            HEAD_SIZE,
+            BLOCK_SIZE,
+            BLOCK_P,
+            EXACT,
+        )
         b_score = tl.sum(b_q[None, :] * b_key, 1)
         if EXACT:
             b_sum += tl.sum(b_score[:, None] * b_value, 0)
@@ -196,3 +200,31 @@ def _paged_attention_kernel(
     if not EXACT:
         b_sum = b_sum / tl.where(total > 0, total, 1.0)
     tl.store(p_out + (i_t * HEADS + i_head) * HEAD_SIZE + o_p, b_sum, mask=m_p)
+
+
+@triton.jit
+def load_entries(
+    p_cache,  # [B, S, 2 * G * P], read
+    p_table_row,  # [M] int32, read
+    o_j,
+    m_j,
+    i_kv_head,
+    blocks,
+    KV_HEADS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    """Keys and values [J, P] of the positions o_j of a row; poison where it has no block."""
+    o_p = tl.arange(0, BLOCK_P)
+    b_block = tl.load(p_table_row + o_j // BLOCK_SIZE, mask=m_j, other=0).to(tl.int64)
+    m_inside = ((b_block > 0) & (b_block < blocks))[:, None]
+    o_entry = (b_block * BLOCK_SIZE + o_j % BLOCK_SIZE) * (2 * KV_HEADS * HEAD_SIZE)
+    p_key = p_cache + o_entry[:, None] + i_kv_head * HEAD_SIZE + o_p[None, :]
+    m_tile = m_j[:, None] & (o_p < HEAD_SIZE)[None, :]
+    b_key = tl.load(p_key, mask=m_tile & m_inside, other=0)
+    b_value = tl.load(p_key + KV_HEADS * HEAD_SIZE, mask=m_tile & m_inside, other=0)
+    b_key = tl.where(m_tile, poisoned(widen(b_key, EXACT), m_inside, EXACT), 0)
+    b_value = tl.where(m_tile, poisoned(widen(b_value, EXACT), m_inside, EXACT), 0)
+    return b_key, b_value

@@ -10,7 +10,7 @@ import numpy as np
 
 from racegate_kernels._triton import tl, triton
 from racegate_kernels.numerics import widen
-from racegate_kernels.poison import poison_of, poisoned
+from racegate_kernels.poison import T_POISON_U32, poison_of
 
 # Rows a token looks at together when it looks for its own; a constant, so that no batch size
 # compiles a new kernel.
@@ -95,6 +95,16 @@ def store_states(
 
 
 @triton.jit
+def begin(EARLY: tl.constexpr):
+    """Waits for the kernel before, with all that it wrote, and lets the next one take its place in
+    the same way: what a launch takes is then hidden.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
 def row_span(p_query_start, i_row, tokens):
     """First token and end of a row, never outside buffers of this many tokens."""
     start = tl.maximum(tl.load(p_query_start + i_row), 0)
@@ -152,11 +162,20 @@ def kept_block(p_table_row, i_t, i_first, end, m_decode, columns, blocks):
 
 @triton.jit
 def load_live_state(
-    p_tile, m_tile, i_block, stride_block, computed, EVICTION: tl.constexpr, EXACT: tl.constexpr
+    p_tile,
+    m_tile,
+    i_block,
+    stride_block,
+    computed,
+    WHOLE: tl.constexpr,  # whether the tile has no columns beside the state
+    EVICTION: tl.constexpr,
+    EXACT: tl.constexpr,
 ):
     """The tile a row starts from: poison without a block, zeros where nothing is computed."""
-    m_load = tl.where(i_block > 0, m_tile, False)
+    m_load = tl.where((i_block > 0) & (computed > 0), m_tile, False)
+    # What is not loaded costs nothing so; a row beside the state is never added to another.
+    poison = tl.where(computed > 0, T_POISON_U32 if EXACT else float("nan"), 0)
     p_load = p_tile + i_block * stride_block
-    b_state = tl.load(p_load, mask=m_load, other=0, eviction_policy=EVICTION)
-    b_state = poisoned(widen(b_state, EXACT), i_block > 0, EXACT)
-    return tl.where(tl.where(computed > 0, m_tile, False), b_state, 0)
+    b_state = tl.load(p_load, mask=m_load, other=poison, eviction_policy=EVICTION)
+    b_state = widen(b_state, EXACT)
+    return b_state if WHOLE else tl.where(m_tile, b_state, 0)

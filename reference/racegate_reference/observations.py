@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, Numerics, Scenario, Zeroing
+from racegate.scenario.spec import (
+    CacheMode,
+    Cascade,
+    DrafterKind,
+    LayerKind,
+    Numerics,
+    Scenario,
+    Zeroing,
+)
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model
@@ -85,6 +93,8 @@ class StepObserver:
         }
         if self._model.spec.has_mrope:
             values["mrope_positions"] = self._mrope_positions(results)
+        if self._engine.cascade is Cascade.ON:
+            values["common_prefix"] = _ints([self._common_prefix(results, requests)])
         for layer in self._layers(recurrent=True):
             before = [self._path(r).recurrent(layer, r.start) for r in results]
             values[f"state.{layer}"] = np.stack([state.state for state in before])
@@ -94,6 +104,19 @@ class StepObserver:
         if self._engine.cache_mode is CacheMode.OFFLOAD:
             self._add_loaded(values, results)
         return Observation(step=step, boundary=Boundary.INPUTS, values=values)
+
+    def _common_prefix(self, results: Sequence[Result], requests: Tracking) -> int:
+        """Positions that stand in the same block of all requests and that each has computed."""
+        size, first = self._engine.block_size, requests[results[0].entry.request].tables.attention
+        length = 0
+        while all(
+            length + size <= result.start
+            and requests[result.entry.request].tables.attention[length // size]
+            == first[length // size]
+            for result in results
+        ):
+            length += size
+        return length
 
     def _mrope_positions(self, results: Sequence[Result]) -> Array:
         """The coordinates of all tokens, [T, 3]."""

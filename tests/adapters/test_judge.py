@@ -15,7 +15,8 @@ from racegate.adapters.process import Limits
 from racegate.adapters.wire import DropEdge
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
-from racegate.scenario.spec import Abort, Expect, Request, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Request, Scenario
 from scripted_engine import buffer, host, observation, op, record, scripted, use, wait
 
 SCENARIO = Scenario(

@@ -22,13 +22,15 @@ from racegate.bench.beside import (
     relative_error,
 )
 from racegate.bench.cuda import peer_jobs
-from racegate.bench.kernels import UpdateInputs, UpdateSizes, mamba2_bytes
+from racegate.bench.kernels import UpdateInputs, UpdateSizes, convolution_inputs, mamba2_bytes
 from racegate.bench.peers import (
     Contender,
     MissingPeer,
     Peer,
     Prepared,
     Update,
+    WindowLayout,
+    _vllm_convolution,
     find_peers,
     own_contender,
 )
@@ -133,6 +135,24 @@ def test_the_kernels_here_are_right_with_states_of_either_size(
     assert relative_error(one, sizes, device=DEVICE) <= TOLERANCES[item_bytes]
 
 
+@pytest.mark.parametrize("layout", WindowLayout)
+def test_windows_in_either_layout_are_those_of_the_table(layout: WindowLayout) -> None:
+    """vLLM's kernel gets the same numbers in both, and what it writes is what is compared."""
+    inputs = convolution_inputs(SMALL, device="cpu")
+    table = inputs.tables[0].long()
+    before = inputs.state[table].clone()
+
+    def negated(x: torch.Tensor, windows: torch.Tensor, *_: Any, **named: Any) -> torch.Tensor:
+        assert torch.equal(windows[table], before)
+        windows[table] = -windows[table]
+        found: torch.Tensor = named["out"].copy_(x)
+        return found
+
+    prepared = _vllm_convolution(negated, layout, inputs)
+    assert torch.equal(prepared.launch(0)[0], inputs.streamed[0])
+    assert torch.equal(prepared.states(0), -before)
+
+
 def test_launches_go_over_tables_until_the_cache_is_left() -> None:
     base = msgspec.structs.replace(SMALL, rows=2)
     comparison = Comparison(update=Update.MAMBA2, item_bytes=2, drafts=2)
@@ -199,7 +219,7 @@ def test_peers_are_the_installed_ones(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_every_update_is_compared_with_both_dtypes_and_with_and_without_drafts() -> None:
     names = [comparison.name for comparison in comparisons()]
-    assert len(set(names)) == 8
+    assert len(set(names)) == 4 * len(Update)
     assert {"mamba2_update_bfloat16_k0", "gated_delta_update_float32_k3"} < set(names)
 
 

@@ -14,15 +14,17 @@ from racegate.check.checker import Checker
 from racegate.check.checkpoint import CheckpointError
 from racegate.check.forking import ForkedRuns, left_the_same
 from racegate.check.judge import Judged
+from racegate.check.known import NotRepeatedError
 from racegate.check.sharing import SharingWarning, agree
-from racegate.device.stepping import PathStepper, Stepper, Transition
+from racegate.device.stepping import Stepper, Transition
+from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo
 from racegate.explore.dpor import BlockedError, explore
 from racegate.explore.ladder import Noting
 from racegate.explore.samplers.random_walk import RandomStepper
-from racegate.faults.catalogue import find_fault
-from racegate.faults.fault import Fault
-from support import checker
+from racegate.faults.catalogue import FAULTS, find_fault
+from racegate.faults.fault import Fault, FaultKind
+from support import IS_NIGHTLY, checker
 
 # In rows and in slots; the second goes wrong in most schedules.
 CASES = [
@@ -31,6 +33,8 @@ CASES = [
     ("slots-steady", "pool-guard-too-narrow"),
 ]
 CLASSES = 4
+RACES = [fault for fault in FAULTS if fault.kind is FaultKind.ORDERING]
+SAMPLE = RACES if IS_NIGHTLY else RACES[::8]
 
 
 def whole_runs(subject: Checker, fault: Fault, memo: OpMemo) -> Callable[[Stepper], Judged]:
@@ -53,15 +57,67 @@ def same(one: Judged, other: Judged) -> bool:
 
 @pytest.mark.parametrize(("name", "fault"), CASES)
 def test_forking_changes_nothing(name: str, fault: str) -> None:
-    subject, seeded = checker(name), find_fault(fault)
-    forks = ForkedRuns(subject, seeded, OpMemo())
-    found = explore(forks.run, classes_max=CLASSES)
-    wanted = explore(whole_runs(subject, seeded, OpMemo()), classes_max=CLASSES)
+    forks = explored_both_ways(checker(name), find_fault(fault), CLASSES)
+    assert forks.forked > 0
+
+
+@pytest.mark.parametrize("fault", SAMPLE, ids=lambda fault: fault.name)
+def test_no_seeded_race_looks_different(fault: Fault) -> None:
+    explored_both_ways(checker(fault.scenarios[0]), fault, 24 if IS_NIGHTLY else CLASSES)
+
+
+def explored_both_ways(subject: Checker, fault: Fault, classes: int) -> ForkedRuns:
+    """What is known of others was taken for what it is, run by run."""
+    forks = ForkedRuns(subject, fault, OpMemo())
+    found = explore(forks.run, classes_max=classes)
+    wanted = explore(whole_runs(subject, fault, OpMemo()), classes_max=classes)
     assert found.progress == wanted.progress
-    assert len(found.results) > 2 and forks.forked > 0
     # All of them afterwards: going back spoils no run that was made before.
     for one, other in zip(found.results, wanted.results, strict=True):
         assert same(one, other)
+    return forks
+
+
+def test_most_classes_meet_a_run_before_them() -> None:
+    forks = explored_both_ways(checker("slots-steady"), find_fault("pool-guard-too-narrow"), 16)
+    assert forks.shared > 8
+
+
+def test_a_step_that_leads_elsewhere_the_second_time_is_no_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject, fault = checker("finish-and-condense"), find_fault(CASES[1][1])
+    forks = ForkedRuns(subject, fault, OpMemo())
+    explore(forks.run, classes_max=1)
+    monkeypatch.setattr(VirtualDevice, "standing", lambda device: (object(),))
+    with pytest.raises(NotRepeatedError, match="did not lead"):
+        explore(forks.run, classes_max=2)
+
+
+@pytest.mark.parametrize("what", ["owner", "content", "pending", "shown", "query"])
+def test_states_are_told_apart(what: str) -> None:
+    def stand(changed: str) -> tuple[object, object]:
+        device = VirtualDevice(("compute",), chooser=RandomStepper(1), memo=memo)
+        stream, event = device.stream("compute"), device.event("done")
+        source, target = (device.host_buffer(name, (2,), np.int32) for name in "ab")
+        gpu = device.device_buffer("c", (2,), np.int32, stream=stream)
+        source.storage.array[:], source.storage.content = 0, 1
+        if changed == "owner":
+            source.storage.owners[0] = ("A", 1)
+        elif changed == "content":
+            source.storage.changed(0, 1)
+        elif changed == "pending":
+            device.upload(stream, gpu, source, step=0, rows=1)
+        elif changed == "shown":
+            device.snapshot(stream, ((gpu, None),))
+        elif changed == "query":
+            device.record(stream, event)
+            device.query(event, step=0)
+        return device.standing(), (device.shown, tuple(device.reads), target.name)
+
+    memo = OpMemo()
+    assert stand("") == stand("")
+    assert stand(what) != stand("")
 
 
 def test_what_leaves_the_same_behind_is_judged_once() -> None:
@@ -69,32 +125,26 @@ def test_what_leaves_the_same_behind_is_judged_once() -> None:
     found = explore(forks.run, classes_max=CLASSES)
     assert len(found.results) > forks.judged == 1
     wrong = ForkedRuns(checker("finish-and-condense"), find_fault(CASES[1][1]), OpMemo())
-    explore(wrong.run, classes_max=2)
-    assert wrong.judged == 2, "what went wrong is no pattern for others"
+    found = explore(wrong.run, classes_max=12)
+    assert len({id(judged) for judged in found.results}) < len(found.results) == 12
+    assert 1 < wrong.judged < 12 and wrong.shared > 0
 
 
-class Stopping(PathStepper):
-    """Goes where another does, and breaks off behind its path."""
+class Stopping:
+    """Goes where another does, then so many steps where the host would not, and breaks off."""
 
-    partings = ()
-
-    def __init__(self, path: Sequence[Transition]) -> None:
-        self._path = path
-        self._count = 0
-
-    @property
-    def known(self) -> Sequence[Transition]:
-        return self._path
-
-    def skip(self, taken: Sequence[Transition]) -> None:
-        self._count = len(taken)
+    def __init__(self, path: Sequence[Transition], more: int) -> None:
+        self._left = [step.process for step in path]
+        self._more = more
 
     def choose(self, enabled: Sequence[Transition]) -> int:
-        if self._count == len(self.known):
+        if self._left:
+            wanted = self._left.pop(0)
+            return next(i for i, step in enumerate(enabled) if step.process == wanted)
+        if self._more == 0:
             raise BlockedError
-        wanted = self.known[self._count].process
-        self._count += 1
-        return next(i for i, step in enumerate(enabled) if step.process == wanted)
+        self._more -= 1
+        return len(enabled) - 1
 
 
 def test_a_stepper_that_breaks_off_or_shares_nothing_spoils_nothing() -> None:
@@ -102,12 +152,13 @@ def test_a_stepper_that_breaks_off_or_shares_nothing_spoils_nothing() -> None:
     forks = ForkedRuns(subject, fault, OpMemo())
     noting = Noting(RandomStepper(1))
     first = forks.run(noting)
-    for share in (0.9, 0.8, 0.9):
+    for share, more in ((0.9, 0), (0.9, 25), (0.8, 25), (0.9, 30)):
         with pytest.raises(BlockedError):
-            forks.run(Stopping(noting.steps[: int(len(noting.steps) * share)]))
-    assert forks.forked == 1
+            forks.run(Stopping(noting.steps[: int(len(noting.steps) * share)], more))
+    assert forks.shared == 0
     again = forks.run(RandomStepper(1))
     assert same(first, again)
+    assert forks.shared == forks.judged == 1
 
 
 @pytest.mark.parametrize("hindrance", ["size", "state"])

@@ -94,6 +94,7 @@ def test_a_step_that_an_oracle_speaks_of_is_no_meeting(
 ) -> None:
     runs, start, here = again
     _repeat(runs, start)
+    here = here._replace(shown=here.shown + 1)
     assert runs._is_silent(start, here)
     for observations in (_one_less, _counted_wrongly):
         with monkeypatch.context() as patch:
@@ -104,6 +105,18 @@ def test_a_step_that_an_oracle_speaks_of_is_no_meeting(
     foreign = Misowned("host:process@3", 3, "sampled_cpu", 0, ("A", 3), ("B", 3))
     runs._device.recorder.events.append(foreign)
     assert not runs._is_silent(start, here)
+
+
+def test_oracles_are_not_asked_about_what_was_shown_before(
+    again: tuple[SharedRuns, _Mark, _Mark], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, start, here = again
+    _repeat(runs, start)
+    assert runs._device.shown == here.shown
+    monkeypatch.setattr(runs._probe, "observations", None)
+    assert runs._is_silent(start, here)
+    with pytest.raises(TypeError):
+        runs._is_silent(start, here._replace(shown=here.shown + 1))
 
 
 def _one_less(seen: Sequence[Observation]) -> list[Observation]:

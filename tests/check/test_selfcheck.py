@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import racegate.check.judge
 import racegate.jobs.gate
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
@@ -50,11 +49,11 @@ FINISH = "finish-and-condense"
 
 # What each oracle says when it is broken so that it never says anything.
 ORACLES: dict[str, Callable[..., Any]] = {
-    "find_conflicts": lambda *_: [],
-    "find_misowned": lambda *_: [],
-    "find_divergence": lambda *_: None,
-    "find_violations": lambda *_: [],
-    "find_losses": lambda *_: [],
+    "racegate.oracles.recall.find_conflicts": lambda *_: [],
+    "racegate.check.judge.find_misowned": lambda *_: [],
+    "racegate.oracles.recall.find_divergence": lambda *_, **__: None,
+    "racegate.oracles.recall.find_violations": lambda *_: [],
+    "racegate.check.judge.find_losses": lambda *_: [],
 }
 
 
@@ -91,7 +90,7 @@ class TestCanaries:
     def test_a_broken_oracle_is_exit_code_3(
         self, oracle: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(racegate.check.judge, oracle, ORACLES[oracle])
+        monkeypatch.setattr(oracle, ORACLES[oracle])
         (tmp_path / "s.toml").write_text((SCENARIOS / "finish_and_condense.toml").read_text())
         result = CliRunner().invoke(app, ["gate", "--scenarios", str(tmp_path), "--json", "-"])
         assert result.exit_code == 3
@@ -103,7 +102,8 @@ class TestCanaries:
     def test_it_outweighs_a_finding(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fault = "correction-partial-fields"
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 1
-        monkeypatch.setattr(racegate.check.judge, "find_conflicts", ORACLES["find_conflicts"])
+        oracle = "racegate.oracles.recall.find_conflicts"
+        monkeypatch.setattr(oracle, ORACLES[oracle])
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
 
     def test_a_look_that_does_not_look_is_noticed(self) -> None:
@@ -264,8 +264,8 @@ class TestCampaigns:
     def test_a_broken_oracle_ends_it_with_exit_code_3(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        broken = ORACLES["find_divergence"]
-        monkeypatch.setattr(racegate.check.judge, "find_divergence", broken)
+        oracle = "racegate.oracles.recall.find_divergence"
+        monkeypatch.setattr(oracle, ORACLES[oracle])
         result = self.fuzz(tmp_path, "--fault", "correction-partial-fields")
         assert result.exit_code == 3
         shown = json.loads(result.stdout)

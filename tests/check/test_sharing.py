@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import count
 from random import Random
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from racegate.check.sharing import SharedRuns, SharingWarning, agree
+from racegate.device.virtual.memo import OpMemo
 from racegate.explore.generate import generate_holds
 from racegate.faults.catalogue import find_fault
 from racegate.history.schedule import LATE, Schedule, lane_late, parse_schedule
@@ -85,9 +86,16 @@ def test_holds_by_lane_by_pattern_and_until_what_has_passed(hold: str) -> None:
     assert not runs.holds_all(parse_schedule(["nothing:*@3 until forced"]))
 
 
-def test_oracles_are_asked_about_what_was_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracles_are_asked_where_other_contents_were_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where one speaks, the schedule gets a run of its own."""
     runs = SharedRuns(checker("finish-and-condense"))
+    number, others = OpMemo.number, count(1 << 40)
+
+    def never_shown(memo: OpMemo, *key: Hashable) -> int:
+        return next(others) if key[0] == "shown" else number(memo, *key)
+
     asked: list[tuple[int, int]] = []
 
     def speaks(observed: Sequence[object], expected: Sequence[object]) -> object:
@@ -96,9 +104,12 @@ def test_oracles_are_asked_about_what_was_run_again(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("racegate.check.sharing.find_divergence", speaks)
     runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
+    assert not asked and runs.own == 0, "the same contents were shown"
+    monkeypatch.setattr(OpMemo, "number", never_shown)
+    runs.run(parse_schedule(["d2h:sampled@2 until host:process@3"]))
     ((observed, expected),) = asked
     assert observed == expected > 0
-    assert (runs.shared, runs.own) == (0, 1)
+    assert (runs.shared, runs.own) == (1, 1)
 
 
 def test_the_order_of_schedules_does_not_matter() -> None:

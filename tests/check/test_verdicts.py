@@ -22,7 +22,8 @@ from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.stats import cut_off
 from racegate.repro.search import search
-from racegate.scenario.spec import CacheMode, Expect, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import CacheMode, Scenario
 from support import checker, scenario
 
 FINISH = "finish-and-condense"

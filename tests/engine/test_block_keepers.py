@@ -15,7 +15,8 @@ from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary
 from racegate.history.schedule import LATE, parse_schedule
 from racegate.history.trace import OpRecord
-from racegate.scenario.spec import Budget, CacheMode, Dummy, Expect, Planning, Scenario, Zeroing
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Budget, CacheMode, Dummy, Planning, Scenario, Zeroing
 from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")

@@ -10,11 +10,11 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.history.schedule import LATE
 from racegate.scenario.config import resolve
+from racegate.scenario.expect import Expect
 from racegate.scenario.spec import (
     CacheMode,
     DrafterKind,
     DraftSampling,
-    Expect,
     GraphMode,
     Numerics,
     Preempt,
@@ -79,7 +79,7 @@ def test_greedy_requests_deliver_what_plain_decoding_gives() -> None:
 def test_other_drafters_draw_nothing() -> None:
     resolved = resolve(turned(engine={"drafter": DrafterKind.SCRIPTED}))
     assert resolved.scenario.engine.draft_sampling is DraftSampling.GREEDY
-    assert "draws nothing" in resolved.warnings[0]
+    assert "draws nothing" in resolved.changes[0].text
 
 
 def test_a_vocabulary_whose_products_do_not_fit_is_refused() -> None:

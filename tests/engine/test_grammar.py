@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from racegate.check.checker import Checker
 from racegate.engine.decode.grammar import allowed, packed
 from racegate.history.schedule import LATE
-from racegate.scenario.spec import DrafterKind, Expect
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import DrafterKind
 from racegate_kernels.backend import EAGER
 from support import checker, scenario
 

@@ -23,10 +23,10 @@ from racegate.history.observe import Observation
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.history.trace import OpRecord, Trace, rows_of
 from racegate.oracles.stepwise import find_divergence
+from racegate.scenario.expect import Expect
 from racegate.scenario.spec import (
     DrafterKind,
     EngineSpec,
-    Expect,
     GraphMode,
     LayerKind,
     Numerics,

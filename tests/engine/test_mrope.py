@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from racegate.check.checker import Checker
 from racegate.engine.rows.mrope import coordinates
 from racegate.history.schedule import LATE
+from racegate.scenario.expect import Expect
 from racegate.scenario.spec import (
     CacheMode,
     DrafterKind,
     DraftSampling,
-    Expect,
     GraphMode,
     Image,
     Numerics,

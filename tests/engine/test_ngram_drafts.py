@@ -9,7 +9,8 @@ import pytest
 
 from racegate.check.checker import Checker
 from racegate.history.schedule import LATE
-from racegate.scenario.spec import CacheMode, Expect, GraphMode, Preempt
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import CacheMode, GraphMode, Preempt
 from support import scenario
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from racegate.explore.shrink import Case, shrink
 from racegate.history.schedule import FORCED, Hold, Schedule
+from racegate.scenario.expect import Expect
 from racegate.scenario.spec import (
     Abort,
     CacheMode,
     DrafterKind,
     DraftSampling,
     EngineSpec,
-    Expect,
     Gap,
     GraphMode,
     Layout,

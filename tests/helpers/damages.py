@@ -309,5 +309,22 @@ def optimistic_coordinate(seen: Seen) -> None:
     seen.values["mrope_positions"] = places
 
 
+def longer_prefix(by: int) -> Damage:
+    """A common prefix that is longer than the shortest row."""
+
+    def damage(seen: Seen) -> None:
+        seen.need("common_prefix" in seen.values)
+        seen.values["common_prefix"] = seen.values["common_prefix"] + by
+
+    return damage
+
+
+def other_first_block(seen: Seen) -> None:
+    seen.need("common_prefix" in seen.values and seen.values["common_prefix"][0] > 0)
+    tables = list(seen.detail["block_tables"])
+    seen.need(len(tables) > 1)
+    seen.detail["block_tables"] = [*tables[:-1], (tables[-1][0] + 1, *tables[-1][1:])]
+
+
 def plus(difference: int) -> Callable[[Any], Any]:
     return lambda old: old + difference

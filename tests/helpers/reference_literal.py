@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from racegate.scenario.spec import LayerKind, ModelSpec, Numerics
+from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
 
 Vector = list[Any]
 MODULUS = 2**32
@@ -63,6 +63,26 @@ class Literal:
             for r in range(rows)
         ]
 
+    def projected(self, index: int, name: str, rows: int, x: Vector) -> Vector:
+        return self.biased(index, name, self.matvec(f"layer.{index}.{name}_proj", rows, x))
+
+    def biased(self, index: int, name: str, x: Vector) -> Vector:
+        if ModelPart.BIASES not in self.spec.parts:
+            return x
+        bias = f"layer.{index}.{name}_bias"
+        return [self.wrap(value + self.weight(bias, i, 0, 1, 12)) for i, value in enumerate(x)]
+
+    def weighted(self, part: ModelPart, name: str, x: Vector) -> Vector:
+        """What a norm made, times its weight if the model has that part."""
+        if part not in self.spec.parts:
+            return x
+        own = [self.weight(name, i, 0, 1, 12) for i in range(len(x))]
+        own = [word | 1 if self.exact else 1 + word for word in own]
+        return [self.wrap(value * weight) for value, weight in zip(x, own, strict=True)]
+
+    def normed(self, name: str, x: Vector) -> Vector:
+        return self.weighted(ModelPart.NORM_WEIGHTS, name, self.norm(x))
+
     def norm(self, x: Vector) -> Vector:
         if self.exact:
             return [mix(value) for value in x]
@@ -88,12 +108,21 @@ class Literal:
                 LayerKind.GATED_DELTA: self.gated_delta,
                 LayerKind.ATTENTION: self.attention,
             }[kind]
-            f = layer(index, [self.norm(x) for x in h])
-            h = [
-                [self.wrap(a + b) for a, b in zip(x, y, strict=True)]
-                for x, y in zip(h, f, strict=True)
-            ]
-        return h, [self.matvec("lm_head", spec.vocab_size, self.norm(x)) for x in h]
+            h = self.added(h, layer(index, [self.normed(f"layer.{index}.norm", x) for x in h]))
+            if spec.mlp_size:
+                h = self.added(h, [self.mlp(index, x) for x in h])
+        ends = [self.normed("final_norm", x) for x in h]
+        return h, [self.matvec("lm_head", spec.vocab_size, x) for x in ends]
+
+    def added(self, h: list[Vector], f: list[Vector]) -> list[Vector]:
+        return [
+            [self.wrap(a + b) for a, b in zip(x, y, strict=True)] for x, y in zip(h, f, strict=True)
+        ]
+
+    def mlp(self, index: int, h: Vector) -> Vector:
+        size, name = self.spec.mlp_size, f"layer.{index}.mlp"
+        inner = self.matvec(f"{name}_in", 2 * size, self.normed(f"{name}_norm", h))
+        return self.matvec(f"{name}_out", len(h), self.gate(inner[size:], inner[:size]))
 
     def convolve(self, index: int, raw: list[Vector]) -> list[Vector]:
         width, channels = self.spec.conv_width, len(raw[0])
@@ -103,29 +132,33 @@ class Literal:
         ]
         name = f"layer.{index}.conv"
         taps = [[self.weight(name, ch, t, width) for t in range(width)] for ch in range(channels)]
-        return [
+        sums = [
             [
-                self.act(self.wrap(sum(taps[ch][t] * padded[n + t][ch] for t in range(width))))
+                self.wrap(sum(taps[ch][t] * padded[n + t][ch] for t in range(width)))
                 for ch in range(channels)
             ]
             for n in range(len(raw))
         ]
+        return [[self.act(x) for x in self.biased(index, "conv", row)] for row in sums]
 
     def head_weight(self, index: int, name: str, head: int) -> Any:
-        return self.weight(f"layer.{index}.{name}", head, 0, 1, 3)
+        value = self.weight(f"layer.{index}.{name}", head, 0, 1, 3)
+        is_slowed = name == "dt_bias" and self.spec.state_life is StateLife.LONG
+        return value - 6 if is_slowed and not self.exact else value
 
     def mamba2(self, index: int, xs: list[Vector]) -> list[Vector]:
         s = self.spec
-        hp, n_range = s.heads * s.head_size, range(s.state_size)
-        size = 2 * hp + 2 * s.state_size + s.heads
-        u = [self.matvec(f"layer.{index}.in_proj", size, x) for x in xs]
-        mixed = self.convolve(index, [row[hp : 2 * hp + 2 * s.state_size] for row in u])
+        hp, gn, n_range = s.heads * s.head_size, s.groups * s.state_size, range(s.state_size)
+        u = [self.projected(index, "in", 2 * hp + 2 * gn + s.heads, x) for x in xs]
+        mixed = self.convolve(index, [row[hp : 2 * hp + 2 * gn] for row in u])
         state = [[[0] * s.state_size for _ in range(s.head_size)] for _ in range(s.heads)]
         out = []
         for row, values in zip(u, mixed, strict=True):
-            b, c = values[hp : hp + s.state_size], values[hp + s.state_size :]
             y = []
             for h in range(s.heads):
+                group = h // (s.heads // s.groups)
+                b = values[hp + group * s.state_size :][: s.state_size]
+                c = values[hp + gn + group * s.state_size :][: s.state_size]
                 dt = self.wrap(row[-s.heads + h] + self.head_weight(index, "dt_bias", h))
                 if self.exact:
                     a, t = mix(dt) | 1, 1
@@ -138,28 +171,32 @@ class Literal:
                         state[h][p][n] = self.wrap(a * state[h][p][n] + t * x * b[n])
                     skipped = self.head_weight(index, "skip", h) * x
                     y.append(self.wrap(sum(state[h][p][n] * c[n] for n in n_range) + skipped))
-            out.append(
-                self.matvec(f"layer.{index}.out_proj", s.hidden_size, self.gate(y, row[:hp]))
-            )
+            o = self.gate(y, row[:hp])
+            if ModelPart.GATED_NORM in s.parts:
+                size = hp // s.groups
+                o = [x for g in range(s.groups) for x in self.norm(o[g * size : (g + 1) * size])]
+                o = self.weighted(ModelPart.GATED_NORM, f"layer.{index}.gated_norm", o)
+            out.append(self.projected(index, "out", s.hidden_size, o))
         self.state[index] = state
         return out
 
     def gated_delta(self, index: int, xs: list[Vector]) -> list[Vector]:
         s = self.spec
-        hp, hn, n_range = s.heads * s.head_size, s.heads * s.state_size, range(s.state_size)
-        size = 2 * hn + 2 * hp + 2 * s.heads
-        u = [self.matvec(f"layer.{index}.in_proj", size, x) for x in xs]
-        mixed = self.convolve(index, [row[: 2 * hn + hp] for row in u])
+        keys, hp, n_range = s.key_head_count, s.heads * s.head_size, range(s.state_size)
+        qn = keys * s.state_size
+        u = [self.projected(index, "in", 2 * qn + 2 * hp + 2 * s.heads, x) for x in xs]
+        mixed = self.convolve(index, [row[: 2 * qn + hp] for row in u])
         state = [[[0] * s.state_size for _ in range(s.head_size)] for _ in range(s.heads)]
         out = []
         for row, values in zip(u, mixed, strict=True):
             y: Vector = []
             for h in range(s.heads):
-                q = values[h * s.state_size : (h + 1) * s.state_size]
-                k = values[hn + h * s.state_size : hn + (h + 1) * s.state_size]
-                v = values[2 * hn + h * s.head_size : 2 * hn + (h + 1) * s.head_size]
-                b = row[2 * hn + 2 * hp + h]
-                g = row[2 * hn + 2 * hp + s.heads + h] + self.head_weight(index, "dt_bias", h)
+                key = h // (s.heads // keys)
+                q = values[key * s.state_size : (key + 1) * s.state_size]
+                k = values[qn + key * s.state_size : qn + (key + 1) * s.state_size]
+                v = values[2 * qn + h * s.head_size : 2 * qn + (h + 1) * s.head_size]
+                b = row[2 * qn + 2 * hp + h]
+                g = row[2 * qn + 2 * hp + s.heads + h] + self.head_weight(index, "dt_bias", h)
                 if self.exact:
                     a, beta = mix(g % MODULUS) | 1, 2 * mix(b) % MODULUS
                 else:
@@ -179,47 +216,72 @@ class Literal:
                         for n in n_range
                     ]
                     o.append(self.wrap(sum(state[h][p][n] * q[n] for n in n_range)))
-                y += o if self.exact else self.norm(o)
-            z = row[2 * hn + hp : 2 * hn + 2 * hp]
-            out.append(self.matvec(f"layer.{index}.out_proj", s.hidden_size, self.gate(y, z)))
+                o = o if self.exact else self.norm(o)
+                y += self.weighted(ModelPart.NORM_WEIGHTS, f"layer.{index}.head_norm", o)
+            z = row[2 * qn + hp : 2 * qn + 2 * hp]
+            out.append(self.projected(index, "out", s.hidden_size, self.gate(y, z)))
         self.state[index] = state
         return out
 
     def rot(self, x: Vector, position: int) -> Vector:
+        """The first elements turn, the others stay."""
+        turning = self.spec.rotary_width
         if self.exact:
-            return [mix((value + position * 0x85EBCA6B) % MODULUS) for value in x]
+            turned = [mix((value + position * 0x85EBCA6B) % MODULUS) for value in x[:turning]]
+            return turned + x[turning:]
         out: Vector = []
-        for j in range(len(x) // 2):
-            angle = position * 10000 ** (-2 * j / len(x))
+        for j in range(turning // 2):
+            angle = position * 10000 ** (-2 * j / turning)
             x0, x1 = x[2 * j], x[2 * j + 1]
             out.append(x0 * math.cos(angle) - x1 * math.sin(angle))
             out.append(x0 * math.sin(angle) + x1 * math.cos(angle))
-        return out
+        return out + x[turning:]
+
+    def head_of(self, index: int, name: str, x: Vector, position: int) -> Vector:
+        """A query's or a key's head, as it is compared."""
+        if ModelPart.QK_NORM in self.spec.parts:
+            name = f"layer.{index}.{name}_norm"
+            x = self.weighted(ModelPart.QK_NORM, name, self.norm(x))
+        return self.rot(x, position)
 
     def attention(self, index: int, xs: list[Vector]) -> list[Vector]:
-        s = self.spec
-        size, hp = s.head_size, s.heads * s.head_size
+        s, size, keys = self.spec, self.spec.head_size, self.spec.kv_head_count
+        gates = s.heads if ModelPart.OUTPUT_GATE in s.parts else 0
         kv: list[Vector] = []
         out = []
         for position, x in enumerate(xs):
-            qkv = self.matvec(f"layer.{index}.qkv_proj", 3 * hp, x)
-            heads = [qkv[i * size : (i + 1) * size] for i in range(3 * s.heads)]
-            keys = [self.rot(k, position) for k in heads[s.heads : 2 * s.heads]]
-            kv.append([value for head in keys + heads[2 * s.heads :] for value in head])
+            qkv = self.projected(index, "qkv", (s.heads + 2 * keys + gates) * size, x)
+            heads = [qkv[i * size : (i + 1) * size] for i in range(len(qkv) // size)]
+            entry = [self.head_of(index, "k", k, position) for k in heads[s.heads :][:keys]]
+            entry += heads[s.heads + keys :][:keys]
+            kv.append([value for head in entry for value in head])
             o: Vector = []
             for h in range(s.heads):
-                q = self.rot(heads[h], position)
-                scores = [
-                    sum(a * b for a, b in zip(q, entry[h * size : (h + 1) * size], strict=True))
-                    for entry in kv
-                ]
-                if not self.exact:
-                    powers = [math.exp(score / math.sqrt(size)) for score in scores]
-                    scores = [power / sum(powers) for power in powers]
-                for p in range(size):
-                    column = [entry[hp + h * size + p] for entry in kv]
-                    value = self.wrap(sum(w * v for w, v in zip(scores, column, strict=True)))
-                    o.append(mix(value) if self.exact else value)
-            out.append(self.matvec(f"layer.{index}.out_proj", s.hidden_size, o))
+                q = self.head_of(index, "q", heads[h], position)
+                o += self.attended(q, kv, h // (s.heads // keys))
+            o = self.gated(o, [value for head in heads[s.heads + 2 * keys :] for value in head])
+            out.append(self.projected(index, "out", s.hidden_size, o))
         self.kv[index] = kv
         return out
+
+    def attended(self, q: Vector, kv: list[Vector], head: int) -> Vector:
+        """One query over all entries. head: of keys and values"""
+        size, keys = len(q), self.spec.kv_head_count
+        scores = [
+            sum(a * b for a, b in zip(q, entry[head * size :][:size], strict=True)) for entry in kv
+        ]
+        if not self.exact:
+            powers = [math.exp(score / math.sqrt(size)) for score in scores]
+            scores = [power / sum(powers) for power in powers]
+        columns = ([entry[(keys + head) * size + p] for entry in kv] for p in range(size))
+        return [
+            self.wrap(sum(w * v for w, v in zip(scores, column, strict=True))) for column in columns
+        ]
+
+    def gated(self, o: Vector, z: Vector) -> Vector:
+        """What attention's output projection is applied to."""
+        if not z:
+            return [mix(value) for value in o] if self.exact else o
+        if self.exact:
+            return self.gate(o, z)
+        return [a * sigmoid(b) for a, b in zip(o, z, strict=True)]

@@ -5,6 +5,7 @@ accepted counts to the host, a moved row, an upload of counts. It needs no torch
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from enum import StrEnum
 
 from racegate.interpose.device.queue import Hold, Queue
@@ -31,13 +32,17 @@ class Wait(StrEnum):
 
 
 class SmallEngine:
-    """One step: counts come down, row 1 moves to row 0, its count is used."""
+    """One step: counts come down, row 1 moves to row 0, its count is used.
+
+    on_session: given each run's session, before its step
+    """
 
     def __init__(self, wait: Wait, *, true: int = 1, last: int = 4) -> None:
         self.wait = wait
         self.true, self.last = true, last
         self.host = [9, 9]
         self.device = [last, true]
+        self.on_session: Callable[[EngineSession], None] = lambda session: None
 
     def run(self, plan: Plan) -> Told:
         """As a real engine answers a task."""
@@ -48,6 +53,7 @@ class SmallEngine:
         session.memory_added(DEVICE, 64, Place.DEVICE)
         session.name_buffers([(HOST, HOST + 64, "counts.cpu"), (DEVICE, DEVICE + 64, "counts")])
         self.host = [9, 9]
+        self.on_session(session)
         used = self._step(session)
         session.queue.force_all()
         wrong = (

@@ -22,7 +22,8 @@ from racegate.history.stats import (
 )
 from racegate.history.trace import Access, HostAccess, OpRecord, Trace
 from racegate.history.witness import file_of, load_witnesses
-from racegate.scenario.spec import Expect, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Scenario
 
 SCENARIO = Scenario(name="s", title="", requests=())
 

@@ -1,11 +1,19 @@
-"""Grids that are functions, as Triton asks them: with all arguments by name, before the launch."""
+"""Kernels of others: grids that are functions, names of their own, masks of integers."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from racegate.interpose.kernels.triton_kernels import settle_grid
+import numpy as np
+
+from racegate.interpose.kernels.triton_kernels import (
+    as_compiled,
+    noted_addresses,
+    ranges_of,
+    settle_grid,
+)
 
 
 def kernel(source: Any, table: Any, count: int, BLOCK: int = 4) -> None:
@@ -29,3 +37,41 @@ def test_a_grid_of_numbers_leaves_the_arguments_as_they_are() -> None:
     given = ((1, 2, 3), {"num_warps": 8})
     assert settle_grid(executor, *given) == given
     assert executor.grid == (2,)
+
+
+class Scope:
+    def set_attr(self, owner: Any, name: str, value: Any) -> None:
+        setattr(owner, name, value)
+
+
+def test_a_kernel_may_call_the_language_by_names_of_its_own_and_convert_what_it_counts(
+    monkeypatch: Any,
+) -> None:
+    def exp(value: int) -> str:
+        raise AssertionError("only the interpreter's own can be called")
+
+    language = SimpleNamespace(
+        core=SimpleNamespace(is_builtin=lambda value: value is exp),
+        exp=exp,
+        full=lambda shape, value, dtype: (shape, value, dtype),
+    )
+    module = ModuleType("kernels_of_others")
+    module.power = exp  # type: ignore[attr-defined]
+    source = "def kernel():\n    return power(1), [i.to('int64') for i in range(1, 3)]\n"
+    exec(source, vars(module))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    interpreter = SimpleNamespace(tl=language, _patch_lang=lambda fn: Scope())
+    as_compiled(interpreter)(module.kernel)
+    language.exp = lambda value: f"interpreted {value}"
+    assert module.kernel() == ("interpreted 1", [((), 1, "int64"), ((), 2, "int64")])
+
+
+def test_a_mask_of_integers_chooses_as_one_of_booleans_does() -> None:
+    """The interpreter's `&` gives integers; as an index they would name elements 0 and 1."""
+    pointers = SimpleNamespace(
+        data=np.arange(100, 116, 4, dtype=np.uint64),
+        get_element_ty=lambda: SimpleNamespace(primitive_bitwidth=32),
+    )
+    mask = SimpleNamespace(data=np.array([1, 0, 1, 1], dtype=np.int32))
+    noted = noted_addresses(pointers, mask, is_write=True)
+    assert ranges_of([noted], is_write=True) == ((100, 104), (108, 116))

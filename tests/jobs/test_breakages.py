@@ -84,7 +84,7 @@ class TestGate:
     def test_an_oracle_that_raises_leaves_what_the_others_say(
         self, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("racegate.check.judge.find_divergence", breaking(error))
+        monkeypatch.setattr("racegate.oracles.recall.find_divergence", breaking(error))
         result, written = gate(tmp_path)
         assert is_broken(result, f"oracle stepwise: {type(error).__name__}")
         assert len(written["scenarios"]) == 2
@@ -95,10 +95,16 @@ class TestGate:
             assert breakage["command"].endswith(f"--fault {LOGIC}")
 
     @pytest.mark.parametrize(
-        "name", ["find_conflicts", "find_misowned", "find_violations", "find_losses"]
+        "name",
+        [
+            "oracles.recall.find_conflicts",
+            "check.judge.find_misowned",
+            "oracles.recall.find_violations",
+            "check.judge.find_losses",
+        ],
     )
     def test_each_oracle(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(f"racegate.check.judge.{name}", breaking(ERRORS[0]))
+        monkeypatch.setattr(f"racegate.{name}", breaking(ERRORS[0]))
         result, written = gate(tmp_path)
         assert is_broken(result, "planted")
         assert all("divergence" in kinds_of(run) for run in written["scenarios"])
@@ -217,7 +223,7 @@ class TestRunAndReplay:
         assert len(load_witness(file).scenario.requests) == len(scenario(NAMES[0]).requests)
 
     def test_a_replay(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("racegate.check.judge.find_violations", breaking(RecursionError()))
+        monkeypatch.setattr("racegate.oracles.recall.find_violations", breaking(RecursionError()))
         assert is_broken(racegate("replay", WITNESS), "RecursionError")
 
     @pytest.mark.parametrize("option", ["--json", "--witness"])

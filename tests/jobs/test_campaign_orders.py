@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +20,10 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.history.witness import load_witness
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
-from racegate.jobs.generated import CampaignSpec, Found, Report, ScenarioWorker
-from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
-from racegate.jobs.pools.pool import Task
+from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.jobs.pools.driver import DrivenPool
 from racegate.jobs.stores.records import WorkerState
+from shuffled import Shuffled
 
 SPEC = CampaignSpec(seed=5)
 ROOT = Path(__file__).parents[2]
@@ -62,63 +61,6 @@ def found_in(index: int, signature: str) -> Found:
     scenario = msgspec.structs.replace(WITNESS.scenario, name=f"generated-5-{index}")
     witness = msgspec.structs.replace(WITNESS, scenario=scenario, seed=5, signature=signature)
     return Found(signature=signature, index=index, witness=witness, runs=0, is_minimal=False)
-
-
-class Handle:
-    """See driver.Handle. losses: workers lost with a task, at most three, or at their end, at most
-    two
-    """
-
-    def __init__(self, worker: ScenarioWorker, luck: random.Random, losses: Counter[str]) -> None:
-        self._worker = worker
-        self._luck = luck
-        self._losses = losses
-        self._task: Task[Any] | None = None
-        self._is_ready = False
-
-    def send(self, task: Task[Any] | None) -> None:
-        self._task = task
-
-    def hear(self) -> object:
-        task = self._task
-        if not self._is_ready:
-            self._is_ready = True
-            return Ready()
-        self._live_on("its end" if task is None else task.name, most=2 if task is None else 3)
-        if task is None:
-            return said_of(self._worker.end)
-        return said_of(lambda: self._worker.work(task.content))
-
-    def _live_on(self, doing: str, *, most: int) -> None:
-        if self._losses[doing] < most and self._luck.random() < 0.2:
-            self._losses[doing] += 1
-            raise GoneError("was unplugged")
-
-    def kill(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Shuffled:
-    """A transport whose workers answer in any order."""
-
-    def __init__(self, luck: random.Random) -> None:
-        self._luck = luck
-        self._losses: Counter[str] = Counter()
-
-    def open(self, make: Callable[[int], Any], number: int) -> Handle:
-        return Handle(make(number), self._luck, self._losses)
-
-    def has_room(self) -> bool:
-        return True
-
-    def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
-        return [self._luck.choice(handles)]
-
-    def close(self) -> None:
-        pass
 
 
 def known_after(shows: Sequence[str | None], workers: int, luck: random.Random) -> dict[str, Any]:

@@ -4,6 +4,7 @@ cluster is real: two nodes of one core each, on this machine's loopback.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from fleets import fleet_file, toy, toys
 from pool_workers import Doomed, Squarer, numbered
 from racegate.cli.app import app
 from racegate.jobs.campaign import Campaign
@@ -127,6 +129,25 @@ def test_a_seed_shows_the_same_with_eight_workers(cluster: Any, tmp_path: Path) 
     ]
     cluster.remove_node(node)
     assert shown == [shown[0]] * 3 != [{}] * 3
+
+
+@pytest.mark.skipif(not IS_NIGHTLY, reason="nightly: processes in workers of a cluster")
+def test_what_needs_a_gpu_goes_to_the_worker_that_has_one(cluster: Any, tmp_path: Path) -> None:
+    """The node only says that it has one: what runs there finds out, and is set aside."""
+    node = cluster.add_node(num_cpus=1, num_gpus=1)
+    _, wrong = toys(tmp_path)
+    file = fleet_file(tmp_path, toy("wrong", wrong), 'name = "card"\ndevice = "gpu"')
+    where = ["--backend", "ray", "--address", cluster.address, "--workers", "2"]
+    words = ["fleet", str(file), "--out", str(tmp_path / "out"), "--seed", "8", *where]
+    asked = [*words, "--scenarios", "1", "--json", "-"]
+    without = json.loads(CliRunner().invoke(app, asked).stdout)
+    assert [one["target"] for one in without["missed"]] == ["card"]
+    said = json.loads(CliRunner().invoke(app, [*asked, "--gpus", "1"]).stdout)
+    cluster.remove_node(node)
+    assert [row["signature"] for row in said["matrix"]["rows"]] == ["loss/delivered"]
+    (card,) = [one for one in said["matrix"]["targets"] if one["name"] == "card"]
+    assert "this needs a GPU" in card["set_aside"][0]["why"]
+    assert (said["missed"], said["exit_code"]) == ([], 3)
 
 
 @pytest.mark.parametrize(

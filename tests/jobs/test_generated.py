@@ -20,7 +20,7 @@ from racegate.scenario.spec import CacheMode, Scenario
 from support import IS_NIGHTLY
 
 SHARDS = 4
-EXAMPLES = settings().max_examples if IS_NIGHTLY else 25
+EXAMPLES = settings().max_examples if IS_NIGHTLY else 15
 
 
 def shard_seed(shard: int) -> int:

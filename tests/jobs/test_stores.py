@@ -22,16 +22,18 @@ from racegate.cli.app import app
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.campaign import Campaign, CampaignError
+from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.generated import CampaignSpec, Found, Report, look_at
 from racegate.jobs.stores import link as links
 from racegate.jobs.stores import store as stores
-from racegate.jobs.stores.choice import store_of
+from racegate.jobs.stores.choice import store_of, subject_of
 from racegate.jobs.stores.link import Link
 from racegate.jobs.stores.records import CampaignState, KeptFinding, first_of
 from racegate.jobs.stores.server import shown
 from racegate.jobs.stores.store import Store, StoreDownError, StoreError
 from racegate.scenario.outside.text import without_secrets
 from redis_server import RedisServer, redis_server
+from stored import state as made_state
 
 ROOT = Path(__file__).parents[2]
 FAULT = "correction-partial-fields"
@@ -117,6 +119,27 @@ def test_many_writers_at_once_keep_the_lowest(opened: Callable[[str], Store]) ->
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert [kept.index for kept in opened("many").findings()] == [1, 0]
+
+
+@pytest.mark.parametrize("kind", ["folder", "server"])
+def test_what_targets_show_is_kept_apart_and_seen_side_by_side(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_folder = kind == "folder"
+    where = str(tmp_path) if is_folder else f"{request.getfixturevalue('server').url}/3"
+    assert matrix_in(where) is None
+    for name, hits in (("old", {"x/y": 2}), ("new", {})):
+        store = store_of(where, subject_of(name))
+        store.advance(made_state(hits=hits))
+        if hits:
+            assert store.offer(finding()).index == 0
+    # On the engine as it is nothing is known of that.
+    assert store_of(where, None).findings() == []
+    matrix = matrix_in(where)
+    assert matrix is not None
+    (row,) = matrix.rows
+    (cell,) = row.cells
+    assert (row.signature, cell.target, cell.hits, row.without) == ("x/y", "old", 2, ("new",))
 
 
 def test_a_campaign_never_goes_back(opened: Callable[[str], Store], tmp_path: Path) -> None:

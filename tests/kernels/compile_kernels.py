@@ -126,7 +126,9 @@ def model_launches(n: Sizes, dtype: torch.dtype) -> Iterator[Launch]:
     yield "gated_delta_update", [q, q, x, dt, dt, *heads[:2], state, table, *counts], {}
     cache = model(BLOCKS, BLOCK_SIZE, 2 * inner)
     yield "cache_write", [model(n.tokens, 2 * inner), token, cache], {}
-    yield "paged_attention", [x, cache, tensor(n.rows, n.table), query_start, row, token], {}
+    paged = [x, cache, tensor(n.rows, n.table), query_start, row, token]
+    yield "paged_attention", paged, {}
+    yield "cascade_attention", [*paged, tensor(1)], {}
     logits, sampled = model(n.rows, columns, n.vocab), tensor(n.rows, columns)
     temperature = tensor(n.rows, dtype=torch.float32)
     yield "rejection_verify", [logits, sampled, token, token, temperature, row, sampled], {}

@@ -50,7 +50,7 @@ def arguments(name: str, draw: Drawn) -> list[torch.Tensor]:
     row = [table, *counts]
     flat = x.reshape(TOKENS, HEADS * SIZE)
     cache = draw(BLOCKS, 4, 2 * HEADS * SIZE)
-    lens = on_device(int32(9, 6, 3))
+    lens, prefix = on_device(int32(9, 6, 3)), on_device(int32(4))
     return {
         "norm": [flat],
         "head_norm": [x],
@@ -64,6 +64,7 @@ def arguments(name: str, draw: Drawn) -> list[torch.Tensor]:
         "gated_delta_update": [n, n.flip(0), x, scalar, scalar, *heads[:2], state, *row],
         "cache_write": [draw(TOKENS, 2 * HEADS * SIZE), token + 4, cache],
         "paged_attention": [x, cache, table, counts[0], lens, token - 3],
+        "cascade_attention": [x, cache, table, counts[0], lens, token - 3, prefix],
     }[name]
 
 
@@ -80,6 +81,7 @@ NAMES = [
     "gated_delta_update",
     "cache_write",
     "paged_attention",
+    "cascade_attention",
 ]
 
 

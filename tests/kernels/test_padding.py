@@ -128,13 +128,26 @@ def paged_attention(pad: Padding, rows: Rows) -> list[Pair]:
     ]
 
 
+def cascade_attention(pad: Padding, rows: Rows) -> list[Pair]:
+    """Row 0's blocks are read for all rows; a batch of nothing but padding has no prefix."""
+    blocks = pad.rng.integers(0, 3) if rows.tokens else 0
+    prefix = int32(blocks * BLOCK_SIZE)
+    return [*paged_attention(pad, rows), (prefix, prefix)]
+
+
 def starting_at(computed: Array, rows: Rows) -> Array:
     """Positions of the tokens of rows with these computed counts."""
     row_of, index = token_rows(rows.query_start)
     return (computed[row_of] + index).astype(np.int32)
 
 
-MAPS_TOKENS_TO_ROWS = [conv_update, mamba2_update, gated_delta_update, paged_attention]
+MAPS_TOKENS_TO_ROWS = [
+    conv_update,
+    mamba2_update,
+    gated_delta_update,
+    paged_attention,
+    cascade_attention,
+]
 
 
 def cache_write(pad: Padding, rows: Rows) -> list[Pair]:

@@ -14,6 +14,7 @@ from support import checker
 # Between them every count is more than zero, and no two runs have the same.
 SCENARIOS = (
     "align-evicted-prefix",
+    "cascade-prefix-hits",
     "constrained-rows",
     "depth-three",
     "idle-rank-dummy-steps",
@@ -67,7 +68,8 @@ def test_a_count_that_is_off_by_one_is_seen(count: str, off: int) -> None:
 
 @pytest.mark.parametrize("count", LEAST)
 def test_a_count_of_which_the_least_is_known_may_not_fall(count: str) -> None:
-    name = "three-row-cycle" if count == "row_moves" else "align-evicted-prefix"
+    script_of = {"row_moves": "three-row-cycle", "cascade_steps": "cascade-prefix-hits"}
+    name = script_of.get(count, "align-evicted-prefix")
     counters = result_of(name).counters
     said = messages(name, **{count: 1})
     assert f"{count} is 1, the observations show at least" in said[0]

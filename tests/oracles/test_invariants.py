@@ -24,8 +24,10 @@ from damages import (
     held_and_free,
     holder_lost,
     in_slots,
+    longer_prefix,
     more_than_drafted,
     optimistic_coordinate,
+    other_first_block,
     other_row,
     plan_entry,
     plus,
@@ -59,6 +61,7 @@ SCENARIOS = (
     "mrope-text",
     "slots-steady",
     "all-steady",
+    "cascade-synchronous",
 )
 
 
@@ -127,6 +130,9 @@ INPUTS: list[tuple[str, Damage]] = [
     ("I-38", window_twice),
     ("I-40", optimistic_coordinate),
     ("I-41", writes_full_block),
+    ("I-44", longer_prefix(by=1)),
+    ("I-44", longer_prefix(by=96)),
+    ("I-44", other_first_block),
     ("I-42", starts_elsewhere(on_boundary=True)),
     ("I-42", starts_elsewhere(on_boundary=False)),
 ]

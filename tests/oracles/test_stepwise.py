@@ -13,7 +13,13 @@ from racegate.oracles.stepwise import FIELDS, FLOAT_TOLERANCE, find_divergence
 from support import checker
 
 # Together they have every field there is.
-SCENARIOS = ("offload-preempted-save", "fresh-blocks-zeroed", "drawn-drafts", "mrope-text")
+SCENARIOS = (
+    "offload-preempted-save",
+    "fresh-blocks-zeroed",
+    "drawn-drafts",
+    "mrope-text",
+    "cascade-synchronous",
+)
 
 
 def base_of(field: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racegate.scenario.spec import LayerKind, ModelSpec, Numerics
+from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
 from racegate_reference.model import Cache, build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute
@@ -49,16 +49,46 @@ def test_incremental_is_from_scratch(spec: ModelSpec, data: st.DataObject) -> No
 @pytest.mark.parametrize("numerics", JUDGED)
 @pytest.mark.parametrize("layers", [*((kind,) for kind in LayerKind), ALL_KINDS])
 def test_from_scratch_is_literal(numerics: Numerics, layers: tuple[LayerKind, ...]) -> None:
-    spec = ModelSpec(
-        numerics=numerics,
-        layers=layers,
-        vocab_size=7,
-        hidden_size=3,
-        heads=2,
-        head_size=4,
-        state_size=3,
-        conv_width=3,
+    assert_literal(
+        ModelSpec(
+            numerics=numerics,
+            layers=layers,
+            vocab_size=7,
+            hidden_size=3,
+            heads=2,
+            head_size=4,
+            state_size=3,
+            conv_width=3,
+        )
     )
+
+
+@pytest.mark.parametrize("numerics", JUDGED)
+@pytest.mark.parametrize("parts", [(), *((part,) for part in ModelPart), tuple(ModelPart)])
+def test_real_shapes_are_literal(numerics: Numerics, parts: tuple[ModelPart, ...]) -> None:
+    """Key heads, groups, parts, a partial rotary and an MLP; time steps of states that last."""
+    assert_literal(
+        ModelSpec(
+            numerics=numerics,
+            layers=ALL_KINDS,
+            vocab_size=7,
+            hidden_size=3,
+            heads=4,
+            kv_heads=2,
+            key_heads=1,
+            groups=2,
+            head_size=4,
+            rotary_size=2,
+            state_size=2,
+            conv_width=3,
+            mlp_size=2,
+            parts=parts,
+            state_life=StateLife.LONG,
+        )
+    )
+
+
+def assert_literal(spec: ModelSpec) -> None:
     tokens = [3, 0, 6, 3, 2]
     literal = Literal(spec)
     hidden, logits = literal.run(tokens)

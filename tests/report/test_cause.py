@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 
+import msgspec
 import pytest
 
 from pictured import NAMES, found, judged, material
@@ -12,6 +13,7 @@ from racegate.history.finding import FindingKind
 from racegate.report.cause.pair import Relation
 from racegate.report.text import cause_panel
 from racegate.report.timeline.page import finding_page
+from racegate.scenario.config import OptionChange
 from racegate.scenario.outside.console import PrintableConsole
 
 # What a user is told of some of them.
@@ -41,6 +43,15 @@ def on_a_terminal(name: str) -> str:
     with console.capture() as shown:
         console.print(cause_panel(found(name).account))
     return " ".join(re.sub("[│╭╮╰╯─]", " ", shown.get()).split())
+
+
+def test_the_page_says_which_option_gave_way() -> None:
+    seen = material("common-prefix-optimistic-resolved-in-one-place")
+    change = OptionChange(option="cascade", asked="on", effective="off", because="drafts")
+    resolved = msgspec.structs.replace(seen.result, resolved=(change,))
+    page = finding_page(msgspec.structs.replace(seen, result=resolved))
+    assert "<p>Warning: drafts: cascade on becomes off</p>" in page
+    assert "Warning:" not in finding_page(seen)
 
 
 @pytest.mark.parametrize("name", NAMES)

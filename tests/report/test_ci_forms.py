@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 import xmlschema
 from junitparser import JUnitXml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
@@ -22,6 +24,8 @@ from racegate.report.ci.failing import checked_gate
 from racegate.report.ci.github import ANNOTATIONS_MAX, annotations_of, summary_of
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
+from racegate.report.text import print_gate
+from racegate.scenario.config import OptionChange
 from support import SCENARIOS
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -76,8 +80,14 @@ def hostile(result: GateResult) -> GateResult:
         outcome=ReplayOutcome.NOTHING,
     )
     wrong = msgspec.structs.replace(run, scenario=NASTY, findings=(finding,))
+    change = OptionChange(option=NASTY, asked=NASTY, effective=NASTY, because=NASTY)
     cut = msgspec.structs.replace(
-        run, scenario="cut", verdict=Verdict.INCONCLUSIVE, findings=(), unmet=(NASTY,)
+        run,
+        resolved=(change,),
+        scenario="cut",
+        verdict=Verdict.INCONCLUSIVE,
+        findings=(),
+        unmet=(NASTY,),
     )
     selfcheck = msgspec.structs.replace(result.selfcheck, problems=(NASTY,))
     return msgspec.structs.replace(
@@ -127,6 +137,22 @@ def test_a_step_of_github_is_told(gated: Gated) -> None:
     (line,) = [line for line in gated.output.splitlines() if line.startswith("::error ")]
     assert f"scripts/{SCRIPT},title=racegate%3A finish-and-condense%3A ownership/" in line
     assert "%0Areplay: racegate run" in line
+
+
+def test_an_option_that_gave_way_is_told(gated: Gated) -> None:
+    (run,) = gated.result.scenarios
+    change = OptionChange(option="cascade", asked="on", effective="off", because="drafts")
+    result = msgspec.structs.replace(
+        gated.result, scenarios=(msgspec.structs.replace(run, resolved=(change,)),)
+    )
+    told = f"warning: {run.scenario}: drafts: cascade on becomes off"
+    assert f"- {told}\n" in summary_of(result, FILES)
+    junit, _ = assert_valid(result, FILES)
+    assert "warning: drafts: cascade on becomes off" in junit
+    console = Console(file=StringIO(), width=200)
+    print_gate(console, result)
+    assert isinstance(console.file, StringIO)
+    assert told in console.file.getvalue()
 
 
 def test_what_a_file_says_is_text(gated: Gated) -> None:

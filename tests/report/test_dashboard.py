@@ -25,6 +25,7 @@ from racegate.cli.app import app
 from racegate.cli.look import serve
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.findability import findability
+from racegate.jobs.fleet.matrix import matrix_of
 from racegate.jobs.stores.records import Sighting, WorkerState
 from racegate.jobs.stores.store import StoreDownError
 from racegate.report.dashboard import server
@@ -91,6 +92,20 @@ def test_hits_and_scenarios_are_those_of_all_campaigns() -> None:
     assert (view.schedules, view.scenarios) == (3000, 200)
     assert view.findings[0].scenario == 4
     assert view.campaigns[0].schedules_per_second == 50.0
+
+
+def test_targets_stand_side_by_side() -> None:
+    name, store = "divergence/inputs/x", MadeStore()
+    shows = [state(1, hits={name: 2})], [finding(name)]
+    matrix = matrix_of({"old": shows, "<b>new": ([state(1)], [])})
+    view = view_of(store.name, (), (), read_at=0.0, targets=matrix)
+    page = dashboard_page(view)
+    judged = matrix.targets[0].judged
+    assert f"2 of {judged}, first in 4, since 1970-01-01 00:16" in page
+    assert f"- of {judged}" in page and "&lt;b&gt;new" in page and "<b>new" not in page
+    told = read_by_a_monitor(view)
+    assert told["racegate_target_hits_total", ("signature", name), ("target", "old")] == 2
+    assert told["racegate_target_scenarios_total", ("target", "<b>new")] == 100
 
 
 def test_pairs_are_counted_without_a_fault_only() -> None:

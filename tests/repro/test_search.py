@@ -48,7 +48,7 @@ def test_a_race_that_does_no_harm_is_benign_when_all_classes_were_run() -> None:
     assert result.verdict is Verdict.BENIGN
     assert result.search is not None
     assert result.search.is_complete
-    assert result.search.classes == 3
+    assert (result.search.classes, result.search.shared) == (3, 1)
     assert {finding.kind for finding in result.findings} == {"conflict"}
 
 

@@ -15,8 +15,11 @@ from racegate.scenario.files import FILE_BYTES_MAX, load, parse
 from racegate.scenario.spec import (
     REQUESTS_MAX,
     TOKENS_MAX,
+    Cascade,
     DrafterKind,
     EngineSpec,
+    LayerKind,
+    ModelSpec,
     Request,
     Scenario,
     ScenarioError,
@@ -264,7 +267,28 @@ def test_options_that_exclude_each_other_are_resolved_with_a_warning(
     resolved = resolve(Scenario(name="x", title="t", engine=engine, requests=(_request("A"),)))
     assert resolved.scenario.engine.draft_len_max == drafts
     assert resolved.scenario.engine.drafter is drafter
-    assert len(resolved.warnings) == warnings
+    assert len(resolved.changes) == warnings
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "because"),
+    [
+        (ModelSpec(), EngineSpec(), "drafts in flight"),
+        (ModelSpec(), EngineSpec(depth=1), None),
+        (ModelSpec(), EngineSpec(drafter=DrafterKind.NONE), None),
+        (ModelSpec(layers=(LayerKind.MAMBA2,)), EngineSpec(depth=1), "no layer attends"),
+    ],
+)
+def test_cascade_attention_gives_way(
+    model: ModelSpec, engine: EngineSpec, because: str | None
+) -> None:
+    asked = msgspec.structs.replace(engine, cascade=Cascade.ON)
+    scenario = Scenario(name="x", title="t", model=model, engine=asked, requests=(_request("A"),))
+    resolved = resolve(scenario)
+    assert resolved.scenario.engine.has_cascade is (because is None)
+    texts = [change.text for change in resolved.changes if change.option == "cascade"]
+    assert len(texts) == (because is not None)
+    assert all(f"{because}" in text and "cascade on becomes off" in text for text in texts)
 
 
 def test_scenarios_are_frozen() -> None:

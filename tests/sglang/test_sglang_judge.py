@@ -8,7 +8,8 @@ from rich.console import Console
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.scenario.spec import Abort, Expect, Gap, Request, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from racegate.sglang.cell import SchedulerCell
 from racegate.sglang.engine import WithPlain
 from racegate.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair

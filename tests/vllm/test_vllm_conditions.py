@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.interpose.outcome import Ending, Outcome
-from racegate.scenario.spec import DraftLimit, EngineSpec, Expect, Request, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
 from racegate.vllm.inside.conditions import (
     ModulusGrammars,
     leave_blocks,
@@ -92,9 +93,9 @@ def test_drafts_are_limited_in_their_step() -> None:
     waits = SimpleNamespace(spec_token_ids=[-1, -1, -1])
     scheduler = SimpleNamespace(requests={"A-0123abcd": waits})
     limited = msgspec.structs.replace(SCENARIO, events=(DraftLimit(step=5, request="A", drafts=1),))
-    limit_drafts(scheduler, limited, 4)
+    limit_drafts(scheduler, limited, 4, is_plain=False)
     assert waits.spec_token_ids == [-1, -1, -1]
-    limit_drafts(scheduler, limited, 5)
+    limit_drafts(scheduler, limited, 5, is_plain=False)
     assert waits.spec_token_ids == [-1]
 
 

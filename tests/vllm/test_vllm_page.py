@@ -76,7 +76,7 @@ def test_what_is_dead_and_what_cannot_be_run_is_said(tmp_path: Path) -> None:
         cell("0.11.2", None, scenarios={}, cannot="it does not start"),
     )
     assert "dead: state slots" in text
-    assert "| 0.11.2 | V1 | none | it does not start |" in text
+    assert "| 0.11.2 | V1 | none | all | it does not start |" in text
 
 
 def test_a_verdict_is_kept_without_the_counts_of_its_run() -> None:

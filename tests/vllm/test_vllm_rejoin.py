@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
+import torch
 from test_vllm_search import SCENARIO
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.copies import Copy
 from racegate.interpose.device.library import Touch
@@ -15,7 +19,7 @@ from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.vllm.client import Engine
-from racegate.vllm.inside.rejoin import Heard, Memory
+from racegate.vllm.inside.rejoin import PIECE, Heard, Memory
 from racegate.vllm.inside.session import EngineSession
 from racegate.vllm.wire import NOTHING_HELD, Course, Task, Told
 
@@ -150,6 +154,56 @@ def test_memory_is_the_same_when_all_of_it_is() -> None:
     assert memory.digest(spans) == begun
     spans.remove(ctypes.addressof(second))
     assert memory.digest(spans) != begun
+
+
+def test_zeros_of_the_device_are_given_back_and_read_as_zeros() -> None:
+    size = 4 * PIECE
+    with mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as mapped:
+        mapped[:] = bytes(size)
+        mapped[PIECE] = 5
+        low = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        spans = Spans()
+        spans.add(low, size, Place.DEVICE, is_whole_pages=True)
+        memory = Memory(spans)
+        begun = memory.digest(spans)
+        assert (mapped[PIECE], mapped[:PIECE]) == (5, bytes(PIECE))
+        mapped[size - 1] = 3
+        assert memory.digest(spans) != begun
+        mapped[size - 1] = 0
+        assert memory.digest(spans) == begun
+
+
+def test_own_work_takes_no_way_through_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
+    session = Device().session
+    seen: list[str] = []
+
+    class Mode(TorchDispatchMode):  # type: ignore[misc]
+        """Writes down what comes by."""
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def work(*_: object) -> None:
+        torch.zeros(2).add_(1)
+
+    with Mode():
+        work()
+        through_modes = len(seen)
+        session.launch("ours", [], [], work)
+    assert through_modes == len(seen) > 0
+
+
+def test_a_stack_without_ours_is_the_same_each_time() -> None:
+    session = Device().session
+    stacks = []
+    for _ in range(2):
+        stacks.append(session.stack())
+    assert stacks[0] is stacks[1]
+    assert stacks[0][0][2] == "test_a_stack_without_ours_is_the_same_each_time"
 
 
 class Asked(Engine):

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.scenario.spec import Expect, Request, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Request, Scenario
 from racegate.vllm.judge import Cell, EngineVerdict, judge, judge_under
 from racegate.vllm.report import print_engine_verdict, replay_command
 from racegate.vllm.search import Effect, search

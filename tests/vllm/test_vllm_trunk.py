@@ -92,6 +92,23 @@ def test_the_beginning_is_run_once(tmp_path: Path) -> None:
     engine.trunk.close()
 
 
+def test_the_beginning_learns_from_each_run_before_the_next() -> None:
+    lessons: list[int] = []
+
+    def run(task: Task, pause: Pause) -> None:
+        if pause.before(task.turn) is not None:
+            os._exit(len(lessons))
+
+    trunk = Trunk(run, lambda: lessons.append(1))
+    codes = []
+    for _ in range(3):
+        trunk.fork(Task(scenario=SCENARIO, plan=Plan(), result="", turn=1))
+        codes.append(trunk.answer())
+    trunk.close()
+    assert codes == [0, 1, 2]
+    assert not lessons, "in the process of the beginning, not in the one that serves"
+
+
 def test_a_beginning_that_ends_too_soon_has_no_run(tmp_path: Path) -> None:
     engine = Counting(tmp_path)
     assert engine.ask("A", TURNS) is None

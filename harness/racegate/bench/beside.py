@@ -14,12 +14,15 @@ import msgspec
 import numpy as np
 
 from racegate.bench.kernels import (
+    CONVOLUTION,
     COPY_BYTES,
     GATED_DELTA,
     MAMBA2,
     Clock,
     UpdateInputs,
     UpdateSizes,
+    convolution_bytes,
+    convolution_inputs,
     copy_gb_per_second,
     gated_delta_bytes,
     gated_delta_inputs,
@@ -45,9 +48,21 @@ LAUNCHES_MIN = 4
 ROUNDS = 11
 WARM_UPS = 2
 
-INPUTS = {Update.MAMBA2: mamba2_inputs, Update.GATED_DELTA: gated_delta_inputs}
-BYTES = {Update.MAMBA2: mamba2_bytes, Update.GATED_DELTA: gated_delta_bytes}
-SIZES = {Update.MAMBA2: MAMBA2, Update.GATED_DELTA: GATED_DELTA}
+INPUTS = {
+    Update.MAMBA2: mamba2_inputs,
+    Update.GATED_DELTA: gated_delta_inputs,
+    Update.CONVOLUTION: convolution_inputs,
+}
+BYTES = {
+    Update.MAMBA2: mamba2_bytes,
+    Update.GATED_DELTA: gated_delta_bytes,
+    Update.CONVOLUTION: convolution_bytes,
+}
+SIZES = {
+    Update.MAMBA2: MAMBA2,
+    Update.GATED_DELTA: GATED_DELTA,
+    Update.CONVOLUTION: CONVOLUTION,
+}
 
 Launch = Callable[[], object]
 

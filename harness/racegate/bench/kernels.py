@@ -8,7 +8,7 @@ sizes, not from the kernel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -41,6 +41,8 @@ class DeviceClock:
 
 class UpdateSizes(msgspec.Struct, frozen=True, kw_only=True):
     """A state update of a batch of decode rows, each with all its drafts.
+
+    A convolution has heads * head_size channels, and as many taps as state_size says.
 
     item_bytes: of a number, in states and vectors: 4 float32, 2 bfloat16
     tables: tables over blocks of their own, so that launches in turn do not meet in the cache
@@ -82,9 +84,20 @@ def gated_delta_bytes(sizes: UpdateSizes) -> int:
     return sizes.states_moved_bytes + sizes.vectors_moved_bytes(per_head, 0)
 
 
+def convolution_bytes(sizes: UpdateSizes) -> int:
+    """The windows read and written, the tokens' inputs and outputs.
+
+    Of a channel's window a step needs a part only; memory gives whole sectors.
+    """
+    channels, window = sizes.heads * sizes.head_size, sizes.state_size - 1 + sizes.drafts
+    return sizes.item_bytes * sizes.rows * channels * 2 * (window + 1 + sizes.drafts)
+
+
 # Production sizes.
 MAMBA2 = UpdateSizes(rows=256, drafts=3, heads=128, head_size=64, state_size=128)
 GATED_DELTA = UpdateSizes(rows=256, drafts=3, heads=32, head_size=128, state_size=128)
+# In front of it: queries, keys and values of its heads.
+CONVOLUTION = UpdateSizes(rows=256, drafts=3, heads=96, head_size=128, state_size=4)
 COPY_BYTES = 1 << 32
 COUNT_ROWS = (64, 1_024, 65_536)
 
@@ -132,6 +145,7 @@ class UpdateInputs:
 
     vectors: of the tokens; parameters: of the heads; tables: one or more of [R, 1 + K] int32
     counts: row starts, accepted counts, computed counts, phase
+    streamed: vectors of one table each, where they are too much to be in the cache already
     """
 
     vectors: tuple[Array, ...]
@@ -139,10 +153,12 @@ class UpdateInputs:
     state: Array
     tables: tuple[Array, ...]
     counts: tuple[Array, ...]
+    streamed: tuple[Array, ...] = ()
 
     def arguments(self, table: int = 0) -> tuple[Array, ...]:
         """In the order of the kernels."""
-        return (*self.vectors, *self.parameters, self.state, self.tables[table], *self.counts)
+        vectors = (*self.streamed[table : table + 1], *self.vectors)
+        return (*vectors, *self.parameters, self.state, self.tables[table], *self.counts)
 
 
 def mamba2_job(kernels: Backend, sizes: UpdateSizes, *, device: str) -> Callable[[], object]:
@@ -184,6 +200,17 @@ def gated_delta_inputs(sizes: UpdateSizes, *, device: str) -> UpdateInputs:
     return _update_inputs(draw, sizes, vectors, (draw(heads), draw(heads)))
 
 
+def convolution_inputs(sizes: UpdateSizes, *, device: str) -> UpdateInputs:
+    """Random numbers: the tokens' inputs, the taps of the channels; a block per row and table."""
+    draw = _Drawn(device, item_bytes=sizes.item_bytes)
+    tokens, channels = sizes.rows * (1 + sizes.drafts), sizes.heads * sizes.head_size
+    streamed = tuple(draw(tokens, channels) for _ in range(sizes.tables))
+    taps, window = sizes.state_size, (channels, sizes.state_size - 1 + sizes.drafts)
+    inputs = _update_inputs(draw, sizes, (), (draw(channels, taps),), state_shape=window)
+    blocks = tuple(table[:, 0] for table in inputs.tables)
+    return replace(inputs, tables=blocks, streamed=streamed)
+
+
 class _Drawn:
     """Random numbers on a device, the same in every run."""
 
@@ -208,7 +235,12 @@ class _Drawn:
 
 
 def _update_inputs(
-    draw: _Drawn, sizes: UpdateSizes, vectors: tuple[Array, ...], parameters: tuple[Array, ...]
+    draw: _Drawn,
+    sizes: UpdateSizes,
+    vectors: tuple[Array, ...],
+    parameters: tuple[Array, ...],
+    *,
+    state_shape: tuple[int, ...] | None = None,
 ) -> UpdateInputs:
     """Every row decodes, in shuffled blocks of its own."""
     import torch
@@ -217,11 +249,12 @@ def _update_inputs(
     blocks = sizes.tables * rows * width
     order = torch.randperm(blocks, device=device, generator=draw.generator).to(torch.int32)
     ones = torch.ones(rows, dtype=torch.int32, device=device)
+    shape = state_shape or (sizes.heads, sizes.head_size, sizes.state_size)
     starts = torch.arange(0, rows * width + 1, width, dtype=torch.int32, device=device)
     return UpdateInputs(
         vectors=vectors,
         parameters=parameters,
-        state=draw(1 + blocks, sizes.heads, sizes.head_size, sizes.state_size),
+        state=draw(1 + blocks, *shape),
         # Each in memory of its own: Triton compiles again for what begins at another alignment.
         tables=tuple(table.clone() for table in (1 + order).reshape(-1, rows, width)),
         counts=(starts, 1 + draw.below(width, rows), 100 * ones, ones),

@@ -1,4 +1,4 @@
-"""Released kernels of other projects that do the same state updates, beside those of this one.
+"""Released kernels of other projects that do the same updates of states, beside those of this one.
 
 They come from the packages that are installed; nothing of theirs is part of this project.
 """
@@ -28,6 +28,14 @@ class Update(StrEnum):
 
     MAMBA2 = "mamba2_update"
     GATED_DELTA = "gated_delta_update"
+    CONVOLUTION = "conv_update"
+
+
+class WindowLayout(StrEnum):
+    """VLLM_SSM_CONV_STATE_LAYOUT: a channel's inputs side by side, as here, or channels."""
+
+    DS = "ds"
+    SD = "sd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,7 @@ def _vllm(release: str) -> tuple[Contender, ...]:
     rule = _first_module(
         "vllm.third_party.flash_linear_attention.ops", "vllm.model_executor.layers.fla.ops"
     )
+    causal = import_module("vllm.model_executor.layers.mamba.ops.causal_conv1d")
     gated, packed = (
         rule.fused_sigmoid_gating_delta_rule_update,
         rule.fused_recurrent_gated_delta_rule_packed_decode,
@@ -144,6 +153,14 @@ def _vllm(release: str) -> tuple[Contender, ...]:
             update=Update.GATED_DELTA,
             prepare=partial(_vllm_packed, packed),
             drafts=0,
+        ),
+        *(
+            made(
+                name=f"vllm_{layout.value}",
+                update=Update.CONVOLUTION,
+                prepare=partial(_vllm_convolution, causal.causal_conv1d_update, layout),
+            )
+            for layout in WindowLayout
         ),
     )
 
@@ -241,6 +258,25 @@ def _vllm_packed(update: Callable[..., Array], inputs: UpdateInputs) -> Prepared
         return (out[:, 0],)
 
     return Prepared(launch=launch, states=partial(_pool_states, inputs))
+
+
+def _vllm_convolution(
+    update: Callable[..., Array], layout: WindowLayout, inputs: UpdateInputs
+) -> Prepared:
+    windows, (weight,) = inputs.state, inputs.parameters
+    if layout is WindowLayout.SD:
+        windows = windows.transpose(1, 2).contiguous().transpose(1, 2)
+    starts, accepted = inputs.counts[:2]
+    longest = len(inputs.streamed[0]) // (len(starts) - 1)
+    many = {"num_accepted_tokens": accepted, "query_start_loc": starts, "max_query_len": longest}
+    drafted = many if longest > 1 else {}
+
+    def launch(table: int) -> tuple[Array, ...]:
+        x, blocks = inputs.streamed[table], inputs.tables[table]
+        named = {"conv_state_indices": blocks, "out": x.new_empty(x.shape), **drafted}
+        return (update(x, windows, weight, None, "silu", **named),)
+
+    return Prepared(launch=launch, states=lambda table: windows[inputs.tables[table].long()])
 
 
 def _fla(release: str) -> tuple[Contender, ...]:

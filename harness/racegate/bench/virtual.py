@@ -139,7 +139,9 @@ def _run_one(runs: SharedRuns, schedules: list[Schedule], number: int) -> None:
 
 
 def _searching_entries(seconds: float) -> tuple[BenchEntry, ...]:
-    """The same reduction with forked runs and with every run made whole, in turn."""
+    """The same reduction with forked runs and with every run made whole, and the bare engine, in
+    turn.
+    """
     checker, fault = Checker(bench_scenario()), racing_fault()
 
     def forked() -> None:
@@ -154,11 +156,12 @@ def _searching_entries(seconds: float) -> tuple[BenchEntry, ...]:
 
         explore(run, classes_max=SEARCHED)
 
-    one, other = _median_seconds((forked, whole), seconds=seconds)
+    one, other, bare = _median_seconds((forked, whole, checker.subject.run_bare), seconds=seconds)
     detail = f"the first {SEARCHED} classes of {fault.name}, most of them wrong; target 150"
     return (
         entry_of("schedules_per_second_searching", SEARCHED / one, "1/s", detail),
         entry_of("forked_over_whole", other / one, "ratio", "against every run made whole"),
+        entry_of("searching_over_bare", bare * SEARCHED / one, "ratio", "classes per bare run"),
     )
 
 

@@ -26,6 +26,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import HoldOutcome
+from racegate.oracles.recall import Recall
 from racegate.scenario.spec import Scenario
 from racegate_reference.engine import ReferenceRun
 from racegate_reference.paths import Paths
@@ -110,9 +111,14 @@ class Checker:
         schedule: Schedule = EAGER,
         fault: Fault | None = None,
         oracles: frozenset[Oracle] = ALL_ORACLES,
+        recall: Recall | None = None,
     ) -> Judged:
-        """A run with what the oracles say. oracles: one that is left out is not asked."""
-        return self._judge.judged(run, schedule=schedule, fault=fault, oracles=oracles)
+        """A run with what the oracles say. oracles: one that is left out is not asked.
+
+        recall: what they said about other runs of the program
+        """
+        judge = self._judge
+        return judge.judged(run, schedule=schedule, fault=fault, oracles=oracles, recall=recall)
 
     def judge(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache, partial
@@ -117,23 +117,24 @@ class Checkpoint:
 
     def keep_list(self, item: list[object]) -> Iterable[object]:
         """Its members."""
-        self._lists.append((item, list(item)))
-        return item
+        content = item.copy()
+        self._lists.append((item, content))
+        return _changing(content)
 
     def keep_dict(self, item: dict[object, object]) -> Iterable[object]:
         """Its entries."""
         self._dicts.append((item, item.copy()))
-        return (*item.keys(), *item.values())
+        return (*_changing(item.keys()), *_changing(item.values()))
 
     def keep_set(self, item: set[object]) -> Iterable[object]:
         """Its members."""
         self._sets.append((item, item.copy()))
-        return item
+        return _changing(item)
 
     def keep_deque(self, item: deque[object]) -> Iterable[object]:
         """Its members."""
         self._deques.append((item, item.copy()))
-        return item
+        return _changing(item)
 
     def keep_struct(self, item: msgspec.Struct) -> Iterable[object]:
         """Its fields, unless it is frozen."""
@@ -216,7 +217,7 @@ _WAYS: Mapping[type, _Keep] = {
     defaultdict: Checkpoint.keep_dict,
     Counter: Checkpoint.keep_dict,
     set: Checkpoint.keep_set,
-    frozenset: lambda _, item: item,
+    frozenset: lambda _, item: _changing(item),
     deque: Checkpoint.keep_deque,
     FunctionType: Checkpoint.keep_function,
     CellType: Checkpoint.keep_cell,
@@ -238,6 +239,11 @@ def _way_to_keep(kind: type) -> _Keep | None:
         return _WAYS[frozenset]
     way: _Keep = _WAYS.get(kind, Checkpoint.keep_object)
     return way
+
+
+def _changing(members: Collection[object]) -> Collection[object]:
+    """The members, unless all are of classes whose objects never change: long lists often are."""
+    return members if any(map(_way_to_keep, set(map(type, members)))) else ()
 
 
 def never_changes(kind: type) -> bool:

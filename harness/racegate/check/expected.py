@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from racegate.oracles.stepwise import FLOAT_TOLERANCE
-from racegate.scenario.config import resolve
+from racegate.scenario.config import OptionChange, resolve
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import UNJUDGED, Numerics, Request, Scenario
 from racegate_reference.decoding import plain_decode, truth
@@ -31,6 +31,7 @@ class Expected:
     plain: request -> the tokens that plain decoding delivers; where drawn drafts decide them, those
         that the reference delivered
     truth: request -> the tokens that a scripted drafter proposes from
+    resolved: options that gave way to others
     warnings: what was changed so that the scenario can be judged
     """
 
@@ -38,6 +39,7 @@ class Expected:
     reference: ReferenceRun
     plain: Mapping[str, tuple[int, ...]]
     truth: Mapping[str, tuple[int, ...]]
+    resolved: tuple[OptionChange, ...]
     warnings: tuple[str, ...]
 
 
@@ -58,7 +60,8 @@ def expected_of(scenario: Scenario, paths: Paths) -> Expected:
             for request in decidable.requests
         },
         truth=truth(decidable, paths=paths),
-        warnings=(*resolved.warnings, *notes),
+        resolved=resolved.changes,
+        warnings=(*(change.text for change in resolved.changes), *notes),
     )
 
 

@@ -1,25 +1,25 @@
-"""Forked runs: steppers of one scenario, each going on where it leaves the path of the one before.
+"""Forked runs: steppers of one scenario, each run only where no run before it was in its state.
 
-A search that backtracks takes most steps of its last run again. A stepper that knows its first
-steps is put behind those that the last run shares with it: the engine, the device and what was
-observed go back to a checkpoint, which is kept before the engine's step in which two runs parted.
-What is run from there, and everything that is left behind, is as if it were run from the start.
+A search takes most steps of its runs again, and after most of what it turns round the engine soon
+is where it was in another run. What was run once is not run again: a stepper is asked along the
+ways that are known. Where it leaves them, the engine, the device and what was observed go back to a
+checkpoint before that step and the step is really run. What is left behind is as if all of it were.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import Checkpoint, CheckpointError, never_changes
 from racegate.check.judge import Judged
+from racegate.check.known import Choice, Junction, Junctions, NotRepeatedError, Way, known_way
 from racegate.check.limits import limited_memory
 from racegate.check.sharing import SharingWarning
 from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
@@ -29,27 +29,43 @@ from racegate.device.virtual.memo import OpMemo
 from racegate.engine.engine import AsyncEngine
 from racegate.engine.observe.recording import RecordingProbe
 from racegate.faults.fault import Fault
-from racegate.history.finding import FindingKind
 from racegate.history.observe import Observation
 from racegate.history.run import EngineResult, Run
+from racegate.oracles.recall import Recall
 
-# Steps of the engine that a further checkpoint has to save: it takes about as long as two of them.
+# Steps of the engine that a further checkpoint has to save.
 STEPS_SAVED = 2
 # Of all memory of the device: more is not copied for every checkpoint.
 BYTES_MAX = 1 << 24
+# Bounds on memory: the oldest checkpoint is let go; all that is known is forgotten.
+FORKS_MAX = 64
+JUNCTIONS_MAX = 2048
+# Judged runs that another is compared with.
+TOLD_MAX = 4
 
 
 class _Relay:
-    """The stepper of a device, whichever run it makes. taken: everything that this run took"""
+    """The stepper of a device, whichever run it makes. choices: all that it made in this step"""
 
-    def __init__(self, stepper: Stepper) -> None:
-        self.stepper = stepper
-        self.taken: list[Transition] = []
+    def __init__(self) -> None:
+        self._stepper: Stepper | None = None
+        self._known: Sequence[int] = ()
+        self.choices: list[Choice] = []
+
+    def begin(self, known: Sequence[int], stepper: Stepper | None) -> None:
+        """A step. known: its first choices, made before; stepper: makes the others"""
+        self._known, self._stepper, self.choices = known, stepper, []
 
     def choose(self, enabled: Sequence[Transition]) -> int:
         """See Stepper."""
-        index = self.stepper.choose(enabled)
-        self.taken.append(enabled[index])
+        place = len(self.choices)
+        if place < len(self._known):
+            index = self._known[place]
+        elif self._stepper is not None:
+            index = self._stepper.choose(enabled)
+        else:
+            raise NotRepeatedError(f"{enabled[0].label} was not there before")
+        self.choices.append(Choice(enabled, index))
         return index
 
 
@@ -63,142 +79,182 @@ class _Site:
     engine: AsyncEngine | None = None
 
 
-class _Start(NamedTuple):
-    """The beginning of a step of the engine. taken: transitions before it"""
-
-    step: int
-    taken: int
-
-
 @dataclass(frozen=True, slots=True)
 class _Fork:
     """Where runs may go on from."""
 
-    start: _Start
     site: _Site
     checkpoint: Checkpoint
 
 
-class ForkedRuns:
-    """Runs and judges steppers, each from as near as can be to where it parts from the last one.
+# A run so far: each junction that it has passed, with the way that it took from there.
+_Path = list[tuple[Junction, Way]]
 
-    forked, judged: how many runs did not begin at the start, and of how many the oracles were asked
+
+class ForkedRuns:
+    """Runs and judges steppers, each from where it leaves what is known.
+
+    forked: how often a run went on from a checkpoint; shared: of how many runs the rest was known
+    judged: of how many the oracles were asked; recall: what they said about other runs
     """
 
-    def __init__(self, checker: Checker, fault: Fault | None, memo: OpMemo) -> None:
+    def __init__(
+        self,
+        checker: Checker,
+        fault: Fault | None,
+        memo: OpMemo,
+        *,
+        recall: Recall | None = None,
+    ) -> None:
+        self._recall = Recall() if recall is None else recall
         self._checker = checker
         self._subject = checker.subject
         self._fault = fault
         self._memo = memo
         self._can_go_back = True
-        self._forks: list[_Fork] = []
-        # Of the last run, the starts up to where the next one parts from it.
-        self._taken: list[Transition] = []
-        self._starts: list[_Start] = []
-        self._right: Judged | None = None  # the last one that was
+        self._junctions = Junctions()
+        self._forks: dict[Junction, _Fork] = {}
+        self._site: _Site | None = None
+        self._at: Junction | None = None  # where the site stands
+        self._began = 0.0
+        self._told: deque[Judged] = deque(maxlen=TOLD_MAX)
         self.forked = 0
+        self.shared = 0
         self.judged = 0
 
     def run(self, stepper: Stepper) -> Judged:
-        """The run of a stepper. Raises what the stepper raises.
-
-        Where it left behind the very same as one that was right, the oracles are not asked again.
-        """
-        run = self._run(stepper)
-        right = self._right
-        if right is not None and left_the_same(right.run, run):
-            return replace(right, run=run)
-        self.judged += 1
-        judged = self._checker.judged(run, fault=self._fault)
-        if all(found.kind is FindingKind.CONFLICT for found in judged.result.findings):
-            self._right = judged
-        return judged
-
-    def _run(self, stepper: Stepper) -> Run:
-        began = time.perf_counter()
-        shared = _shared(stepper, self._taken)
-        self._forks = [fork for fork in self._forks if fork.start.taken <= shared]
-        self._starts = [start for start in self._starts if start.taken <= shared]
-        site, step = self._begin(stepper)
-        kept = self._kept(stepper, shared)
-        result: EngineResult | None = None
-        stopped: Exception | None = None
+        """The run of a stepper, judged. Raises what the stepper raises."""
+        self._began = time.perf_counter()
+        if len(self._junctions) > JUNCTIONS_MAX:
+            self._junctions, self._at = Junctions(), None
+            self._forks.clear()
         try:
             with limited_memory():
-                result = self._go_on(site, step, kept)
-                site.device.finish()
+                end = self._walk(stepper)
         except ENGINE_ERRORS as error:
-            result, stopped = None, error
-        finally:
-            self._taken = site.relay.taken
-        seconds = time.perf_counter() - began
-        return self._subject.as_run(
-            site.device, site.probe, result, stopped=stopped, seconds=seconds
-        )
+            return self._judge(self._as_run(None, stopped=error))
+        assert end.run is not None, "a walk ends where runs end"
+        if end.judged is None:
+            end.judged = self._judge(end.run)
+        return end.judged
 
-    def _begin(self, stepper: Stepper) -> tuple[_Site, int]:
-        """Where the run goes on, and the step with which it does."""
-        if not self._forks:
-            relay = _Relay(stepper)
-            settings = RunSettings(stepper=relay, fault=self._fault, memo=self._memo)
-            device = virtual_device(self._subject.lanes, settings)
-            return _Site(relay, device, self._subject.probe(device)), 0
-        fork = self._forks[-1]
-        assert isinstance(stepper, PathStepper), "nothing is shared with any other"
-        fork.checkpoint.restore()
-        relay = fork.site.relay
-        relay.stepper, relay.taken = stepper, self._taken[: fork.start.taken]
-        stepper.skip(relay.taken)
-        self.forked += 1
-        return fork.site, fork.start.step
+    def _walk(self, stepper: Stepper) -> Junction:
+        """Along what is known as far as that goes, and really where it does not."""
+        path: _Path = []
+        junction = self._junctions.root
+        while junction.run is None:
+            way, made = known_way(junction, stepper)
+            if way is None:
+                self._stand(path, junction, stepper)
+                way = self._step(junction, made, stepper)
+                junction.ways.append(way)
+            elif way.end.run is not None:
+                self.shared += 1
+            path.append((junction, way))
+            junction = way.end
+        return junction
 
-    def _kept(self, stepper: Stepper, shared: int) -> set[int]:
-        """The steps before which a way back is worth keeping: in them this run leaves the last one,
-        or a later run will leave this one.
+    def _stand(self, path: _Path, junction: Junction, stepper: Stepper) -> None:
+        """Puts the site where a run is that has come by a path, and keeps the way back to where
+        runs part.
         """
-        partings = stepper.partings if isinstance(stepper, PathStepper) else ()
-        takens = [start.taken for start in self._starts]
-        return {bisect_right(takens, place) - 1 for place in (*partings, shared) if place <= shared}
+        if self._at is not junction:
+            self._go_back(path, junction, stepper)
+        if junction.ways:
+            self._fork(path, junction)
 
-    def _go_on(self, site: _Site, step: int, kept: set[int]) -> EngineResult:
-        """Runs to the end. kept: steps before which a way back is kept"""
+    def _go_back(self, path: _Path, junction: Junction, stepper: Stepper) -> None:
+        """To the last checkpoint on the path, and from there as before."""
+        begin = len(path)
+        passed = [*(before for before, _ in path), junction]
+        while begin and passed[begin] not in self._forks:
+            begin -= 1
+        if fork := self._forks.get(passed[begin]):
+            fork.checkpoint.restore()
+            self._site = fork.site
+            self.forked += 1
+        partings = stepper.partings if isinstance(stepper, PathStepper) else ()
+        for place in range(begin, len(path)):
+            before, way = path[place]
+            if any(before.taken <= parting < way.end.taken for parting in partings):
+                self._fork(path[:place], before)
+            self._repeat(before, way)
+
+    def _repeat(self, before: Junction, way: Way) -> None:
+        """A known way, once more. Raises NotRepeatedError: what differs is no finding."""
+        text = f"step {before.step} did not lead to where it led before"
+        try:
+            again = self._step(before, [choice.chosen for choice in way.choices], None)
+        except ENGINE_ERRORS as error:
+            raise NotRepeatedError(text) from error
+        if again.end is not way.end:
+            raise NotRepeatedError(text)
+
+    def _step(self, junction: Junction, known: Sequence[int], stepper: Stepper | None) -> Way:
+        """One step, really. known: its first choices, made before"""
+        self._at = None
+        if self._site is None or junction is self._junctions.root:
+            self._site = self._new_site()
+        site = self._site
+        site.relay.begin(known, stepper)
+        result: EngineResult | None = None
         if site.engine is None:
             site.engine = self._subject.engine(site.device, site.probe, self._fault)
-        while step < self._subject.scenario.steps_max and not site.engine.is_done:
-            start = _Start(step, len(site.relay.taken))
-            if step == len(self._starts):
-                self._starts.append(start)
-            if step in kept:
-                self._fork(site, start)
-            site.engine.step(step)
-            step += 1
-        return site.engine.result(step)
+        elif junction.step < self._subject.scenario.steps_max and not site.engine.is_done:
+            site.engine.step(junction.step)
+        else:
+            result = site.engine.result(junction.step)
+            site.device.finish()
+        choices = site.relay.choices
+        end = self._junctions.behind(junction, choices, site.device, is_end=result is not None)
+        if result is not None and end.run is None:
+            end.run = self._as_run(result)
+        self._at = end
+        return Way(choices, end)
 
-    def _fork(self, site: _Site, start: _Start) -> None:
-        """Keeps a way back, if it saves enough."""
-        last = self._forks[-1].start.step if self._forks else -1
+    def _new_site(self) -> _Site:
+        relay = _Relay()
+        settings = RunSettings(stepper=relay, fault=self._fault, memo=self._memo)
+        device = virtual_device(self._subject.lanes, settings)
+        return _Site(relay, device, self._subject.probe(device))
+
+    def _fork(self, path: _Path, junction: Junction) -> None:
+        """Keeps a way back to where the site stands, if it saves enough."""
+        site = self._site
+        if site is None or site.engine is None or not self._can_go_back:
+            return
+        near = [before for before, _ in path[-STEPS_SAVED + 1 :]]
         size = sum(storage.array.nbytes for storage in site.device.storages)
-        if start.step - last < STEPS_SAVED or size > BYTES_MAX or not self._can_go_back:
+        if size > BYTES_MAX or any(other in self._forks for other in (*near, junction)):
             return
         roots = (site.engine, site.device, site.probe)
         observed = site.probe.observations()
         frozen = (*self._subject.constants, *observed, self._memo, site.relay)
         try:
-            self._forks.append(_Fork(start, site, Checkpoint(roots, frozen=frozen)))
+            self._forks[junction] = _Fork(site, Checkpoint(roots, frozen=frozen))
         except CheckpointError as error:
             self._can_go_back = False
             text = f"{self._subject.scenario.name}: every run is made whole, which is slower"
             warnings.warn(f"{text}: {error}", SharingWarning, stacklevel=2)
+        if len(self._forks) > FORKS_MAX:
+            del self._forks[next(iter(self._forks))]
 
+    def _as_run(self, result: EngineResult | None, *, stopped: Exception | None = None) -> Run:
+        """What the site has left behind."""
+        assert self._site is not None
+        seconds = time.perf_counter() - self._began
+        device, probe = self._site.device, self._site.probe
+        return self._subject.as_run(device, probe, result, stopped=stopped, seconds=seconds)
 
-def _shared(stepper: Stepper, taken: Sequence[Transition]) -> int:
-    """How many transitions a stepper takes as the last run did; -1 if it does not say."""
-    if not isinstance(stepper, PathStepper):
-        return -1
-    known = stepper.known
-    pairs = enumerate(zip(known, taken, strict=False))
-    parted = (n for n, (a, b) in pairs if (a.process, a.ordinal) != (b.process, b.ordinal))
-    return next(parted, min(len(known), len(taken)))
+    def _judge(self, run: Run) -> Judged:
+        """What is said about a run: of one that left behind what another did, the same."""
+        for told in self._told:
+            if left_the_same(told.run, run):
+                return replace(told, run=run)
+        self.judged += 1
+        judged = self._checker.judged(run, fault=self._fault, recall=self._recall)
+        self._told.append(judged)
+        return judged
 
 
 def left_the_same(one: Run, other: Run) -> bool:

@@ -23,11 +23,12 @@ from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectation
 from racegate.history.trace import HoldOutcome
 from racegate.oracles.counts import find_miscounts
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
-from racegate.oracles.invariants import Violation, find_violations
+from racegate.oracles.invariants import Violation
 from racegate.oracles.losslessness import Loss, find_losses
-from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
+from racegate.oracles.ordering import Conflict, has_unordered_query
 from racegate.oracles.ownership import find_misowned
-from racegate.oracles.stepwise import Divergence, find_divergence
+from racegate.oracles.recall import Recall
+from racegate.oracles.stepwise import Divergence
 
 T = TypeVar("T")
 
@@ -56,12 +57,17 @@ class Judge:
         schedule: Schedule = EAGER,
         fault: Fault | None = None,
         oracles: frozenset[Oracle] = ALL_ORACLES,
+        recall: Recall | None = None,
     ) -> Judged:
-        """Asks the oracles about a run. oracles: one that is left out is not asked."""
+        """Asks the oracles about a run. oracles: one that is left out is not asked.
+
+        recall: what they said about other runs of the program
+        """
+        recall = Recall() if recall is None else recall
         command = self._command.text(schedule, fault)
         asked = _Asked(f"{self._expected.scenario.name}: judging a run", command)
-        conflicts = asked.about(Oracle.ORDERING, oracles, lambda: find_conflicts(run.trace))
-        findings = _naming(self._findings(run, conflicts, oracles, asked), command)
+        conflicts = asked.about(Oracle.ORDERING, oracles, lambda: recall.conflicts(run.trace))
+        findings = _naming(self._findings(run, conflicts, oracles, asked, recall), command)
         breakages = (*asked.breakages, *_broken(run, command))
         scenario = self._expected.scenario
         stats = make_stats(run, conflicts=len(conflicts))
@@ -79,6 +85,7 @@ class Judge:
             stats=stats,
             holds=run.trace.holds,
             unmet=unmet,
+            resolved=self._expected.resolved,
             warnings=(*self._expected.warnings, *_idle_events(run)),
             breakages=breakages,
         )
@@ -107,7 +114,12 @@ class Judge:
         )
 
     def _findings(
-        self, run: Run, conflicts: list[Conflict], oracles: frozenset[Oracle], asked: _Asked
+        self,
+        run: Run,
+        conflicts: list[Conflict],
+        oracles: frozenset[Oracle],
+        asked: _Asked,
+        recall: Recall,
     ) -> list[Finding]:
         """Causes before effects: orders, owners, steps, invariants, outputs."""
         about = partial(asked.about, oracles=oracles)
@@ -115,22 +127,22 @@ class Judge:
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
-            *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run)),
-            *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run))),
+            *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
+            *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
             *from_stop(stopped),
         ]
 
-    def _left_reference(self, run: Run) -> list[Finding]:
+    def _left_reference(self, run: Run, recall: Recall) -> list[Finding]:
         """The first place where it does; the end comes last."""
         reference = self._expected.reference
-        return from_divergence(self._divergence(run)) or from_end(
+        return from_divergence(self._divergence(run, recall)) or from_end(
             run.result, steps=reference.steps, finished=reference.finished
         )
 
-    def _violations(self, run: Run) -> list[Violation]:
+    def _violations(self, run: Run, recall: Recall) -> list[Violation]:
         scenario = self._expected.scenario
-        found = find_violations(run.observations, scenario)
+        found = recall.violations(run.observations, scenario)
         if run.result is not None:
             found += find_miscounts(run.observations, run.result, scenario)
         return found
@@ -155,13 +167,13 @@ class Judge:
             f"oracle {name} was not asked" for name in Oracle if name not in oracles
         )
 
-    def _divergence(self, run: Run) -> Divergence | None:
+    def _divergence(self, run: Run, recall: Recall) -> Divergence | None:
         """Where the run leaves the reference; up to where it stopped, if it did."""
         observed, expected = run.observations, self._expected.reference.observations
         if run.stopped is not None:
             common = min(len(observed), len(expected))
             observed, expected = observed[:common], expected[:common]
-        return find_divergence(observed, expected)
+        return recall.divergence(observed, expected)
 
 
 def _naming(findings: Sequence[Finding], command: str) -> tuple[Finding, ...]:

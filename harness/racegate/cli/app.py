@@ -46,6 +46,7 @@ COMMANDS = {
     "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
     "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
+    "fleet": LazyCommand("look.fleet", "The same search on several targets, side by side."),
     "campaign": LazyCommand("look.campaign", "What campaigns have found, and whether it is fixed."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),

@@ -10,6 +10,8 @@ import typer
 from rich.live import Live
 
 from racegate.cli.options import (
+    AddressOption,
+    BackendOption,
     FaultOption,
     JsonOption,
     StoreOption,
@@ -59,13 +61,8 @@ def fuzz(
     ] = 0,
     fault: FaultOption = None,
     strict: StrictOption = None,
-    backend: Annotated[
-        Backend, typer.Option(help="Where workers are: processes here, or a Ray cluster.")
-    ] = Backend.LOCAL,
-    address: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started here."),
-    ] = None,
+    backend: BackendOption = Backend.LOCAL,
+    address: AddressOption = None,
     store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,

@@ -20,6 +20,7 @@ import typer
 from racegate.device.cuda.pacing import Pacing
 from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
+from racegate.jobs.pools.choice import Backend
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.outside.text import message, printable_json
 from racegate.scenario.shipped import shipped_scripts
@@ -109,6 +110,9 @@ RunTimeoutOption = Annotated[
 FaultOption = Annotated[
     str | None, typer.Option("--fault", metavar="NAME", help="A seeded fault (see `faults list`).")
 ]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", metavar="NAME", help="A target of a fleet (see `fleet`).")
+]
 ScenariosOption = Annotated[
     Path, typer.Option("--scenarios", metavar="DIR", help="Folder of the scenario scripts.")
 ]
@@ -137,6 +141,13 @@ PacingOption = Annotated[
     typer.Option(
         help="On CUDA: complete what no hold names before the host goes on, or leave it to the GPU."
     ),
+]
+BackendOption = Annotated[
+    Backend, typer.Option(help="Where workers are: processes here, or a Ray cluster.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started here."),
 ]
 StoreOption = Annotated[
     str | None,
@@ -228,6 +239,15 @@ def counted(doing: str, *, total: int) -> Iterator[Callable[[int], None]]:
     with progress_bar() as progress:
         task = progress.add_task(doing, total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+def subject_given(fault: str | None, target: str | None) -> str | None:
+    """What of a store is meant: one fault's findings, one target's, or those of neither."""
+    from racegate.jobs.stores.choice import subject_of
+
+    if fault is not None and target is not None:
+        fail("give --fault or --target, not both")
+    return fault if target is None else subject_of(target)
 
 
 def say(text: str) -> None:

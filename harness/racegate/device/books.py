@@ -7,11 +7,11 @@ allowed to have completed; the same holds, points and waits empty them in the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from racegate.device.chooser import HoldChooser
-from racegate.device.nodes import Event, Flag, Node, Op, Stream, Wait, is_unheld
+from racegate.device.nodes import Event, Flag, Node, Op, Stream, Wait, is_unheld, told_apart
 from racegate.device.recorder import Recorder, Version
 from racegate.device.stepped import SteppedRun
 from racegate.device.stepping import Stepper
@@ -174,6 +174,10 @@ class Books:
             for node in stream.queue
             if isinstance(node, Op) and node.name
         )
+
+    def queued(self) -> Hashable:
+        """What stands in each queue."""
+        return tuple([tuple(map(told_apart, stream.queue)) for stream in self.streams])
 
     def progress(self) -> None:
         """Lets happen whatever is at the head of its stream and may."""

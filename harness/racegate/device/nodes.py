@@ -6,7 +6,7 @@ Each says whether it is held, so that whoever empties a queue asks no other ques
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from racegate.device.chooser import Ticket
 from racegate.device.recorder import Version
@@ -109,6 +109,19 @@ class Wait:
 
 # A version stands for its record.
 Node = Op | Version | Wait | Flag
+
+
+def told_apart(node: Node) -> Hashable:
+    """What tells a node from others that a program puts into the same place of a queue."""
+    match node:
+        case Op():
+            return node.name
+        case Version():
+            return (node.event, node.number)
+        case Wait():
+            return (node.version.event, node.version.number, "wait")
+        case Flag():
+            return (node.name, node.is_set)
 
 
 def is_unheld(node: Node) -> bool:

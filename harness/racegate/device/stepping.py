@@ -40,7 +40,7 @@ class Stepper(Protocol):
 
 
 class PathStepper(ABC):
-    """A stepper that begins on a path which is known."""
+    """A stepper that begins on a path which is known, and which others will begin on too."""
 
     @abstractmethod
     def choose(self, enabled: Sequence[Transition]) -> int:
@@ -48,17 +48,10 @@ class PathStepper(ABC):
 
     @property
     @abstractmethod
-    def known(self) -> Sequence[Transition]:
-        """The path, in order."""
-
-    @property
-    @abstractmethod
     def partings(self) -> Sequence[int]:
-        """Where later runs will leave it, as far as that is known: behind so many transitions."""
-
-    @abstractmethod
-    def skip(self, taken: Sequence[Transition]) -> None:
-        """These, with which the path begins, were taken: it goes on behind them."""
+        """Where later runs will leave its path, as far as that is known: behind so many
+        transitions.
+        """
 
 
 def conflict(a: Transition, b: Transition) -> bool:

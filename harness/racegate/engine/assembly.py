@@ -53,7 +53,8 @@ def make_runner(
     layout, engine = _layout(site, parts), site.scenario.engine
     setup = layout.setup
     inputs, work = setup.inputs, setup.work
-    model = Model(setup, weights=weights)
+    prefix = parts.model.common_prefix(setup)
+    model = Model(setup, prefix, weights=weights)
     drafter = make_drafter(setup, model, parts.decode, truth=truth)
     prep = layout.prep()
     sampling = Sampling(setup, parts.decode)
@@ -73,6 +74,7 @@ def make_runner(
         carry=laid_out.carry,
         count_path=count_path,
         columns=columns,
+        prefix=prefix,
         fresh=fresh,
         store=store,
         prep=prep,

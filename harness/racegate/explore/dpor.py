@@ -90,18 +90,9 @@ class _Run(PathStepper):
         self.steps: list[Transition] = []
 
     @property
-    def known(self) -> list[Transition]:
-        """See PathStepper."""
-        return [node.taken for node in self._nodes if node.taken is not None]
-
-    @property
     def partings(self) -> list[int]:
         """See PathStepper."""
         return [depth for depth, node in enumerate(self._nodes) if len(node.tree.children) > 1]
-
-    def skip(self, taken: Sequence[Transition]) -> None:
-        """See PathStepper."""
-        self.steps = list(taken)
 
     def choose(self, enabled: Sequence[Transition]) -> int:
         depth = len(self.steps)

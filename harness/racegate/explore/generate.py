@@ -18,6 +18,7 @@ from racegate.explore.swarm import Pick, Theme, Themes, draw_themes, one_of
 from racegate.history.schedule import FORCED, Hold, Schedule
 from racegate.scenario.spec import (
     CacheMode,
+    Cascade,
     DrafterKind,
     DraftSampling,
     EngineSpec,
@@ -36,6 +37,7 @@ from racegate.scenario.spec import (
 )
 
 STEPS_MAX = 400
+PUBLISHED_STEP = 3  # the first chunk of a prompt has been processed
 STEP_LAST = 14  # of holds: later steps are often not reached
 
 _LAYERS = (
@@ -76,6 +78,8 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     engine = _with_layout(pick, themes, engine)
     engine = _with_every_block(pick, engine)
     model = _with_real_shapes(pick, model)
+    engine = _with_cascade(pick, themes, model, engine)
+    requests = _with_common_prompt(themes, engine, requests)
     return Scenario(
         name=name,
         title="generated",
@@ -203,9 +207,51 @@ def _with_images(
     )
 
 
+def _with_cascade(pick: Pick, themes: Themes, model: ModelSpec, engine: EngineSpec) -> EngineSpec:
+    """Picked last: asked for in three of eight, where it may have to give way, more often where
+    prompts come again; in some with nothing in flight beside it, where it does not.
+    """
+    if LayerKind.ATTENTION not in model.layers:
+        return engine
+    asked = pick(8) - (2 if Theme.REPEAT in themes else 4)
+    if asked <= 0:
+        return engine
+    is_alone = asked > 2 and engine.cache_mode is not CacheMode.OFFLOAD
+    return msgspec.structs.replace(
+        engine, cascade=Cascade.ON, depth=1 if is_alone else engine.depth
+    )
+
+
+def _with_common_prompt(
+    themes: Themes, engine: EngineSpec, requests: tuple[Request, ...]
+) -> tuple[Request, ...]:
+    """Where a common prefix is looked for, all requests that have room for it begin with the first
+    tokens of the longest prompt, up to a boundary, as behind a system prompt. All but the first
+    come when these are published.
+    """
+    if not engine.has_cascade or Theme.TURNS in themes or not engine.cache_mode.publishes:
+        return requests
+    longest = max((request.prompt for request in requests), key=len)
+    shared = longest[: engine.state_interval]
+
+    def room(request: Request) -> int:
+        return engine.model_len_max - request.max_tokens - len(shared)
+
+    return tuple(
+        msgspec.structs.replace(
+            request,
+            prompt=shared + request.prompt[: room(request)],
+            arrive=max(request.arrive, min(place, 1) * PUBLISHED_STEP),
+        )
+        if room(request) > 0 and not request.images
+        else request
+        for place, request in enumerate(requests)
+    )
+
+
 def _with_every_block(pick: Pick, engine: EngineSpec) -> EngineSpec:
-    """Picked last and in the place of align, whose pools have room for it; not with slots."""
-    if engine.cache_mode is not CacheMode.ALIGN or engine.layout is not Layout.ROWS:
+    """Picked last and in the place of align, whose pools have room for it."""
+    if engine.cache_mode is not CacheMode.ALIGN:
         return engine
     mode = one_of(pick, (CacheMode.ALIGN, CacheMode.ALL))
     return msgspec.structs.replace(engine, cache_mode=mode)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from racegate.history.schedule import Schedule
+from racegate.scenario.expect import Expect
 from racegate.scenario.spec import (
     CacheMode,
     DraftSampling,
     EngineSpec,
     Event,
-    Expect,
     GraphMode,
     Layout,
     ModelSpec,

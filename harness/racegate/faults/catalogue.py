@@ -32,6 +32,7 @@ CAUSES: dict[str, tuple[Fault, ...]] = {
     "graphs": graphs.FAULTS,
     "lifecycle": lifecycle.FAULTS,
     "slots": slots.FAULTS,
+    "cascade": staging.COMMON_PREFIX,
 }
 
 FAULTS: tuple[Fault, ...] = tuple(

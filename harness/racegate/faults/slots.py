@@ -6,8 +6,10 @@ import numpy as np
 
 from racegate.device.protocol import Device, DeviceBuffer
 from racegate.engine.cache.pools import Pools
+from racegate.engine.model.model import Model
+from racegate.engine.slots.anchors import SlotAnchors
 from racegate.engine.slots.columns import SlotColumns
-from racegate.engine.slots.memory import StagedWrites
+from racegate.engine.slots.memory import SlotMemory, StagedWrites
 from racegate.engine.slots.parts import SlotParts, entry_rows
 from racegate.engine.slots.pool import HostPool, PooledTwin
 from racegate.engine.slots.zeroing import PooledZeroing
@@ -134,6 +136,30 @@ class PlannedPerLayer(SlotColumns):
             self.copy_states("migrate", view.shape, (layer,), self.chosen(view.shape))
 
 
+class StagedAnchors(SlotAnchors):
+    """The host works anchors out, and stages them as it does tables: it counts every draft."""
+
+    def keep_anchors(self, view: StepView) -> None:
+        """With the next step's tables."""
+        staged = self._memory.writes["column"]
+        for row, (entry, state) in enumerate(zip(view.entries, view.states, strict=True)):
+            anchor = (state.computed + entry.tokens) // self._interval
+            staged.stage(self._memory.slots[row], anchor, own=(entry.request, view.shape.step))
+
+
+class AnchorsByRow(SlotAnchors):
+    """Anchors go to the slots of row numbers."""
+
+    def __init__(self, setup: Setup, model: Model, memory: SlotMemory) -> None:
+        super().__init__(setup, model, memory)
+        self._slots = np.arange(1, 1 + setup.sizes.rows, dtype=np.int32)
+        self._slot_of = setup.device.constant("slot_by_row", self._slots)
+
+    def keep_anchors(self, view: StepView) -> None:
+        """Row i's to slot i + 1."""
+        self.keep_in(view, self._slots[: view.shape.rows].tolist(), self._slot_of)
+
+
 FAULTS = (
     Fault(
         name="pool-place-reused-early",
@@ -255,5 +281,27 @@ FAULTS = (
         expect="inputs.conv",
         scenarios=("slots-align-boundary",),
         parts=the_parts(slots=SlotParts(columns=PlannedPerLayer)),
+    ),
+    Fault(
+        name="anchor-moved-by-drafts:staged",
+        number=48,
+        kind=FaultKind.LOGIC,
+        needs=HSP,
+        origin="vllm#41233, #33997",
+        summary="in slots the host stages anchors, which count drafts that were rejected",
+        expect="inputs.conv",
+        scenarios=("slots-all-hits", "slots-all-preempted"),
+        parts=the_parts(slots=SlotParts(anchors=StagedAnchors)),
+    ),
+    Fault(
+        name="anchor-of-another-step:by-row",
+        number=49,
+        kind=FaultKind.LOGIC,
+        needs=HP,
+        origin="vllm#54637, #55951",
+        summary="in slots a step's anchors go to the slots of its row numbers",
+        expect="inputs.conv",
+        scenarios=("slots-all-preempted",),
+        parts=the_parts(slots=SlotParts(anchors=AnchorsByRow)),
     ),
 )

@@ -367,7 +367,7 @@ FAULTS = (
         origin="vllm#41233",
         summary="the state is read where the new step writes, not where the last one did",
         expect="inputs.conv",
-        scenarios=("all-steady", "all-middle-hit"),
+        scenarios=("all-steady", "all-middle-hit", "slots-all-hits"),
         kernels={"token_blocks": from_new_anchor},
     ),
     Fault(

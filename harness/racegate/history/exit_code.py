@@ -25,14 +25,14 @@ class ExitCode(IntEnum):
         that differ, an operation outside its footprint; of `bench` a benchmark that failed; of `ab`
         a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
         another trace; of `adapter` an adapter that does not conform, or says what cannot be; of
-        `torch run` a program that asked CUDA for something that is not modelled; of
-        `campaign verify` something found that does not replay; of `campaign bisect` two replays
-        that differ
+        `torch run` a program that asked CUDA for something that is not modelled; of `fleet` a
+        target that gave no answer; of `campaign verify` something found that does not replay; of
+        `campaign bisect` two replays that differ
     INCONCLUSIVE: something was not exercised: a hold not realised, what the scenario promises, any
-        overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `campaign
-        verify` too few scenarios; of `campaign bisect` revisions in question that cannot be asked;
-        of `campaign compare` hunts that are missing; of `soak` a scenario of which nothing was
-        held; of `ab` waves that are missing
+        overlap at all; of `fuzz` also a worker that did not come to its last canaries; of `fleet` a
+        target that no worker can run; of `campaign verify` too few scenarios; of `campaign bisect`
+        revisions in question that cannot be asked; of `campaign compare` hunts that are missing; of
+        `soak` a scenario of which nothing was held; of `ab` waves that are missing
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
     """

@@ -8,6 +8,7 @@ from racegate.history.breakage import Breakage
 from racegate.history.finding import Finding, Verdict
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
+from racegate.scenario.config import OptionChange
 
 SCHEMA = "racegate/1"
 
@@ -17,6 +18,7 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     first_conflicts: conflicts of the eager run, which comes first
     stage: the last rung of the ladder that was needed
+    schedules: of all kinds; shared: those of them of which the rest was known from another
     classes: of equivalent schedules, run so far; estimate: of all of them; None if not enumerated
     is_complete: every class was run
     seconds_left: what running the estimated remaining classes would take
@@ -25,6 +27,7 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
     first_conflicts: int
     stage: str
     schedules: int
+    shared: int = 0
     classes: int | None
     estimate: float | None
     is_complete: bool
@@ -36,6 +39,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario judged under one schedule.
 
     schedule: the holds, as text; holds: what became of each
+    resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
     """
@@ -51,6 +55,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[HoldOutcome, ...]
     unmet: tuple[str, ...]
     warnings: tuple[str, ...]
+    resolved: tuple[OptionChange, ...] = ()
     search: SearchSummary | None = None
     breakages: tuple[Breakage, ...] = ()
 

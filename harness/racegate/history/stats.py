@@ -10,7 +10,8 @@ import numpy as np
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
-from racegate.scenario.spec import Expect, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Scenario
 
 UNFINISHED_SHOWN_MAX = 4
 STARVED_STEPS_MIN = 4  # passed over for fewer, a request only waits its turn

@@ -96,6 +96,11 @@ class Child:
         self.session.is_recording = plan.is_recording
         set_run(self.run)
 
+    def go_on(self, result: Path) -> None:
+        """This process was forked in the middle of a run: what comes of it is another result."""
+        self._result = result
+        self._pid = os.getpid()
+
     def findings(self) -> list[Finding]:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()

@@ -319,13 +319,15 @@ class Campaign:
             selfcheck=totals.selfcheck,
             seen=dict(sorted(totals.seen.items())),
             workers=tuple(worker for _, worker in sorted(self.workers.items())),
+            target=self.spec.target,
         )
 
 
 def _decides(given: CampaignSpec | CampaignState) -> str:
     """What decides a campaign's scenarios and what is done with them, in words."""
     strict = ", --strict" if given.benign is Benign.FINDING else ""
-    return f"seed {given.seed}, fault {given.fault}, {given.holds_each} drawn holds{strict}"
+    target = f", {given.target}" if given.target else ""
+    return f"seed {given.seed}, fault {given.fault}, {given.holds_each} drawn holds{strict}{target}"
 
 
 def _known(folder: Path) -> tuple[set[str], list[Witness]]:

@@ -36,12 +36,14 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     holds_each: further schedules of each scenario, with a few holds drawn for each
     benign: whether a scenario that is BENIGN shows something
+    target: what is judged, of a fleet; empty for the engine that is installed
     """
 
     seed: int
     fault: str | None = None
     holds_each: int = 0
     benign: Benign = Benign.PASS
+    target: str = ""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,9 +125,14 @@ class ScenarioWorker:
         return plant_canaries(look)
 
 
+def drawn(seed: int, index: int) -> Scenario:
+    """The scenario of that index. Its name ends with it."""
+    return generate(seeded(seed, index), name=f"generated-{seed}-{index}")
+
+
 def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str]) -> Report:
     """Searches one generated scenario, and keeps what is not in `seen`, which gets it."""
-    scenario = generate(seeded(spec.seed, index), name=f"generated-{spec.seed}-{index}")
+    scenario = drawn(spec.seed, index)
     checker = Checker(scenario)
     twice = _twice(spec, index, checker, fault) if is_run_twice(spec.seed, index) else []
     eager: list[Run] = []
@@ -154,7 +161,7 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         schedules=schedules,
         verdict=result.verdict,
         exercised=result.stats.exercised,
-        settings=_settings_of(checker.scenario) + _idle(result),
+        settings=_settings_of(checker.scenario) + _resolved(result) + _idle(result),
         features=_features(checker, fault, eager[0]),
         signature=signature,
         found=found,
@@ -173,6 +180,13 @@ def _drawn(spec: CampaignSpec, index: int, number: int, checker: Checker) -> Sch
     """The drawn schedule of that number for a scenario."""
     pick = seeded(spec.seed, index * 1_000_003 + number)
     return generate_holds(pick, layout=checker.scenario.engine.layout)
+
+
+def _resolved(result: RunResult) -> tuple[str, ...]:
+    """What was asked for and gave way, for the campaign's distribution."""
+    return tuple(
+        f"{change.option} = {change.effective}, asked {change.asked}" for change in result.resolved
+    )
 
 
 def _idle(result: RunResult) -> tuple[str, ...]:

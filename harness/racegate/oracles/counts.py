@@ -32,7 +32,7 @@ EXACT = (
     "slot_reuses",
 )
 # Of these some: an iteration without a plan is not observed, and a row may move twice in one.
-LEAST = ("preemptions", "row_moves")
+LEAST = ("preemptions", "row_moves", "cascade_steps")
 
 
 def find_miscounts(
@@ -95,6 +95,9 @@ class _History:
                 self._scheduled(seen)
             case Boundary.PREPARED:
                 self._prepared(seen)
+            case Boundary.INPUTS:
+                prefix = seen.values.get("common_prefix", (0,))[0]
+                self.counts["cascade_steps"] += prefix > 0 and len(seen.detail["rows"]) > 1
             case Boundary.SAMPLED:
                 tokens = (seen.values["sampled"] != -1).sum(axis=1).tolist()
                 self._emitted[seen.step] = dict(zip(seen.detail["rows"], tokens, strict=True))

@@ -273,6 +273,19 @@ def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"positions {positions[of_row].tolist()} stand at {places.tolist()}"
 
 
+def _i44(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+    """The common prefix: whole blocks, the same ones of every row, and computed by every row."""
+    if "common_prefix" not in seen.values:
+        return
+    prefix, size = int(seen.values["common_prefix"][0]), scenario.engine.block_size
+    tables = seen.detail["block_tables"]
+    for row, name in enumerate(seen.detail["rows"]):
+        computed = int(seen.values["computed"][row])
+        own, first = tables[row][: prefix // size], tables[0][: prefix // size]
+        if prefix % size or prefix > computed or own != first:
+            yield name, f"common prefix of {prefix} tokens: {computed} computed, in blocks {own}"
+
+
 def _i50(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
     """Sampled ids: a valid prefix of 1 .. 1 + d tokens, then -1."""
     for row, name in enumerate(seen.detail["rows"]):
@@ -350,6 +363,7 @@ PREDICATES: dict[Boundary, dict[str, Predicate]] = {
         "I-40": _i40,
         "I-41": i41,
         "I-42": i42,
+        "I-44": _i44,
     },
     Boundary.SAMPLED: {"I-50": _i50, "I-51": _i51, "I-52": _i52, "I-57": _i57},
     Boundary.PROCESSED: {

@@ -29,6 +29,7 @@ FIELDS: dict[Boundary, tuple[str, ...]] = {
         "computed",
         "accepted",
         "seq_lens",
+        "common_prefix",
         "positions",
         "mrope_positions",
         "slot_mapping",
@@ -77,11 +78,16 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_divergence(
-    actual: Sequence[Observation], expected: Sequence[Observation]
+    actual: Sequence[Observation], expected: Sequence[Observation], *, agreed: int = 0
 ) -> Divergence | None:
-    """The first difference between the asynchronous engine's and the reference's observations."""
+    """The first difference between the asynchronous engine's and the reference's observations.
+
+    agreed: of so many of the first it is known that they do not differ
+    """
     layout = _Layout()
-    for mine, right in zip(actual, expected, strict=False):
+    for right in expected[:agreed]:
+        layout.follow(right)
+    for mine, right in zip(actual[agreed:], expected[agreed:], strict=False):
         if (mine.step, mine.boundary) != (right.step, right.boundary):
             return _out_of_step(mine, right)
         layout.follow(right)

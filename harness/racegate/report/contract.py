@@ -32,6 +32,7 @@ from racegate.interpose.judge import Verdicts
 from racegate.interpose.order.findings import Finding as ProgramFinding
 from racegate.interpose.workflow.replay import ProgramReplay, ProgramReplays
 from racegate.interpose.workflow.witness import ProgramWitness
+from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
 from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
@@ -105,6 +106,7 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="fleet", struct=FleetObject),
     Printed(what="campaign findings", struct=FindingsObject),
     Printed(what="campaign verify", struct=VerifyObject),
     Printed(what="campaign bisect", struct=OriginObject),

@@ -17,6 +17,7 @@ from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
 from racegate.interpose.doctor import Checkup
 from racegate.jobs.findability import CampaignFinding, Findability
+from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
 from racegate.report.cause.shared import SharedCause
 
@@ -65,6 +66,7 @@ class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
     """What campaigns have found. store: where, without secrets; campaigns: that keep it there
     scenarios: looked at by all of them; findings: the rarest last
     causes: findings with one cause together; null if nobody asked for them
+    targets: of fleets that keep theirs there, side by side; null without any
     """
 
     schema: str
@@ -73,6 +75,7 @@ class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: int
     findings: tuple[CampaignFinding, ...]
     causes: tuple[SharedCause, ...] | None = None
+    targets: TargetMatrix | None = None
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +248,7 @@ class DashboardView(msgspec.Struct, frozen=True, kw_only=True):
 
     problem: why the store does not answer; what it said last is shown
     campaigns: by seed
+    targets: of fleets that keep theirs there, side by side; null without any
     """
 
     schema: str
@@ -253,6 +257,7 @@ class DashboardView(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None
     campaigns: tuple[CampaignView, ...]
     findings: tuple[FindingView, ...]
+    targets: TargetMatrix | None = None
 
     @property
     def schedules(self) -> int:
@@ -267,4 +272,7 @@ class DashboardView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_sound(self) -> bool:
         """Whether what the campaigns say counts."""
-        return all(campaign.selfcheck.is_sound for campaign in self.campaigns)
+        checks = [campaign.selfcheck for campaign in self.campaigns]
+        if self.targets is not None:
+            checks += [target.selfcheck for target in self.targets.targets]
+        return all(check.is_sound for check in checks)

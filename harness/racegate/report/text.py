@@ -76,6 +76,9 @@ def print_gate(
     _print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
         _print_reasons(console, "warning", [UNAUDITED])
+    for run in result.scenarios:
+        texts = [f"{run.scenario}: {change.text}" for change in run.resolved]
+        _print_reasons(console, "warning", texts)
     _print_must_fail(console, result)
     print_breakages(console, result.breakages)
     print_selfcheck(console, result.selfcheck)

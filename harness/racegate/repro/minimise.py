@@ -4,6 +4,7 @@ everywhere.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from itertools import combinations
 
@@ -27,10 +28,12 @@ from racegate.scenario.spec import Scenario
 
 # Pairs of reversals tried when no single one shows the failure.
 PAIRS_MAX = 60
+# Judged cases that are kept: the last that failed is seldom far behind when it is asked for again.
+LAST_MAX = 8
 
 
 class Minimised(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest case with its result. runs: engine runs it took."""
+    """The smallest case with its result. runs: cases that were looked at on the way."""
 
     case: Case
     signature: str
@@ -41,14 +44,19 @@ class Minimised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Trials:
-    """Runs cases and tells whether they show the wanted failure."""
+    """Runs cases and tells whether they show the wanted failure.
 
-    def __init__(self, fault: Fault | None, signature: str, on_run: Callable[[int], None]) -> None:
+    signature: of that failure; runs: how many were asked for; the last cases that were judged are
+        not made again
+    """
+
+    def __init__(self, fault: Fault | None, on_run: Callable[[int], None]) -> None:
         self._on_run = on_run
         self._fault = fault
-        self._signature = signature
         self._checker: tuple[Scenario, Checker] | None = None
         self._checkers = Checkers()
+        self._last: deque[tuple[Case, Judged]] = deque(maxlen=LAST_MAX)
+        self.signature: str | None = None
         self.runs = 0
 
     def checker(self, scenario: Scenario) -> Checker:
@@ -59,28 +67,41 @@ class _Trials:
 
     def run(self, case: Case) -> Judged:
         """One case, judged."""
+        self._count()
+        return self.look(case)
+
+    def look(self, case: Case) -> Judged:
+        """The same, not counted."""
+        for known, judged in self._last:
+            if known == case:
+                return judged
         return self._judged(case, self._made(case))
-
-    def _made(self, case: Case) -> Run:
-        self.runs += 1
-        self._on_run(self.runs)
-        return self.checker(case.scenario).execute(schedule=case.schedule, fault=self._fault)
-
-    def _judged(self, case: Case, run: Run) -> Judged:
-        checker = self.checker(case.scenario)
-        return checker.judged(run, schedule=case.schedule, fault=self._fault)
 
     def fails(self, case: Case) -> bool:
         """Whether every hold of a case is realised, before anything is judged, and it shows the
         failure.
         """
+        self._count()
         try:
             run = self._made(case)
         except CheckError:
             return False  # a float scenario that cannot be decided shows nothing
         if not all(hold.realised for hold in run.trace.holds):
             return False
-        return signature_of(self._judged(case, run).result.findings) == self._signature
+        return signature_of(self._judged(case, run).result.findings) == self.signature
+
+    def _count(self) -> None:
+        self.runs += 1
+        self._on_run(self.runs)
+
+    def _made(self, case: Case) -> Run:
+        return self.checker(case.scenario).execute(schedule=case.schedule, fault=self._fault)
+
+    def _judged(self, case: Case, run: Run) -> Judged:
+        checker = self.checker(case.scenario)
+        judged = checker.judged(run, schedule=case.schedule, fault=self._fault)
+        self._last.append((case, judged))
+        return judged
 
 
 def minimise(
@@ -95,12 +116,11 @@ def minimise(
 
     Raises ValueError if it does not fail.
     """
-    first = Checker(scenario).run(schedule=schedule, fault=fault)
-    signature = signature_of(first.findings)
+    trials, case = _Trials(fault, on_run), Case(scenario=scenario, schedule=schedule)
+    signature = trials.signature = signature_of(trials.look(case).result.findings)
     if signature is None:
         raise ValueError(f"{scenario.name}: nothing is wrong under {list(schedule.texts())}")
-    trials = _Trials(fault, signature, on_run)
-    case = _with_few_holds(trials, Case(scenario=scenario, schedule=schedule))
+    case = _with_few_holds(trials, case)
     case = _with_symbols(trials, case)
     shrunk: Shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))
     last = trials.run(shrunk.case)

@@ -23,6 +23,7 @@ from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.oracles.ordering import has_unordered_query
+from racegate.oracles.recall import Recall
 from racegate.scenario.errors import BrokenHarnessError
 
 BUDGET = 64
@@ -53,13 +54,19 @@ class CheckSubject:
         self._is_audited = is_audited
         self._launches = launches
         self._memo = OpMemo()
-        self._forked = ForkedRuns(checker, fault, self._memo)
+        self._recall = Recall()
+        self._forked = ForkedRuns(checker, fault, self._memo, recall=self._recall)
         self.first: Judged | None = None
 
     @property
     def lanes(self) -> tuple[str, ...]:
         """The streams of its device."""
         return self._checker.lanes
+
+    @property
+    def shared(self) -> int:
+        """Of how many runs the rest was known."""
+        return self._forked.shared
 
     def with_schedule(self, schedule: Schedule) -> JudgedAttempt:
         """See Explorable."""
@@ -71,7 +78,9 @@ class CheckSubject:
             memo=None if self._is_audited else self._memo,
         )
         self._is_audited = False
-        judged = self._checker.judged(run, schedule=schedule, fault=self._fault)
+        judged = self._checker.judged(
+            run, schedule=schedule, fault=self._fault, recall=self._recall
+        )
         return self._attempt(judged, schedule)
 
     def with_stepper(self, stepper: Stepper) -> JudgedAttempt:
@@ -153,7 +162,7 @@ def _searched(
         result,
         verdict=verdict,
         stats=msgspec.structs.replace(result.stats, schedules=climbed.schedules, seconds=seconds),
-        search=_summary(climbed, seconds),
+        search=_summary(climbed, seconds, shared=subject.shared),
     )
 
 
@@ -164,7 +173,7 @@ def _verdict_without_divergence(climbed: Climb[Judged], eager: RunResult) -> Ver
     return Verdict.INCONCLUSIVE if eager.unmet else Verdict.BENIGN
 
 
-def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
+def _summary(climbed: Climb[Judged], seconds: float, *, shared: int) -> SearchSummary:
     progress = climbed.progress
     left = None
     if progress is not None and not climbed.is_complete:
@@ -173,6 +182,7 @@ def _summary(climbed: Climb[Judged], seconds: float) -> SearchSummary:
         first_conflicts=len(climbed.first.conflicts),
         stage=climbed.stage,
         schedules=climbed.schedules,
+        shared=shared,
         classes=None if progress is None else progress.classes,
         estimate=None if progress is None else progress.estimate,
         is_complete=climbed.is_complete,

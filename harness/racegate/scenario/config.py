@@ -1,37 +1,120 @@
-"""Resolution of options that exclude each other: with a warning, and visible in every result."""
+"""Resolution of options that exclude each other, once and in front of both engines: with a warning,
+which is part of every result (decision 62).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import msgspec
 
-from racegate.scenario.spec import DrafterKind, DraftSampling, Scenario
+from racegate.scenario.spec import (
+    Cascade,
+    DrafterKind,
+    DraftSampling,
+    LayerKind,
+    Scenario,
+)
+from racegate.scenario.strict import StrictStruct
+
+
+class OptionChange(StrictStruct, frozen=True, kw_only=True):
+    """An option that gave way. option: of the engine; asked: what the script says
+    effective: what was run; because: of what, in words
+    """
+
+    option: str
+    asked: str
+    effective: str
+    because: str
+
+    @property
+    def text(self) -> str:
+        """The warning."""
+        return f"{self.because}: {self.option} {self.asked} becomes {self.effective}"
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The scenario both engines really run, and what was changed to get there."""
 
     scenario: Scenario
-    warnings: tuple[str, ...]
+    changes: tuple[OptionChange, ...]
+
+
+class _Ruling(NamedTuple):
+    option: str
+    value: object
+    because: str
 
 
 def resolve(scenario: Scenario) -> Resolved:
     """The scenario with contradictory engine options settled, the stronger one winning."""
-    engine = scenario.engine
-    warnings: list[str] = []
-    if engine.drafter is DrafterKind.NONE and engine.draft_len_max > 0:
-        warnings.append(f"drafter none: draft_len_max {engine.draft_len_max} becomes 0")
-        engine = msgspec.structs.replace(engine, draft_len_max=0)
-    if engine.drafter is DrafterKind.EXTRACT_HIDDEN_STATES and engine.draft_len_max > 1:
-        warnings.append(
-            "drafter extract_hidden_states proposes one token: "
-            f"draft_len_max {engine.draft_len_max} becomes 1"
+    changes = []
+    for rule in _RULES:
+        ruling = rule(scenario)
+        if ruling is None:
+            continue
+        option, value, because = ruling
+        asked = getattr(scenario.engine, option)
+        changes.append(
+            OptionChange(option=option, asked=str(asked), effective=str(value), because=because)
         )
-        engine = msgspec.structs.replace(engine, draft_len_max=1)
-    if engine.draft_len_max == 0 and engine.drafter is not DrafterKind.NONE:
-        warnings.append(f"draft_len_max 0: drafter {engine.drafter} becomes none")
-        engine = msgspec.structs.replace(engine, drafter=DrafterKind.NONE)
-    if engine.draws_drafts and engine.drafter is not DrafterKind.MTP:
-        warnings.append(f"drafter {engine.drafter} draws nothing: draft_sampling becomes greedy")
-        engine = msgspec.structs.replace(engine, draft_sampling=DraftSampling.GREEDY)
-    resolved = msgspec.structs.replace(scenario, engine=engine)
-    return Resolved(scenario=resolved, warnings=tuple(warnings))
+        engine = msgspec.structs.replace(scenario.engine, **{option: value})
+        scenario = msgspec.structs.replace(scenario, engine=engine)
+    return Resolved(scenario=scenario, changes=tuple(changes))
+
+
+def _no_drafter(scenario: Scenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.drafter is not DrafterKind.NONE or engine.draft_len_max == 0:
+        return None
+    return _Ruling("draft_len_max", 0, "drafter none")
+
+
+def _one_draft(scenario: Scenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.drafter is not DrafterKind.EXTRACT_HIDDEN_STATES or engine.draft_len_max <= 1:
+        return None
+    return _Ruling("draft_len_max", 1, "drafter extract_hidden_states proposes one token")
+
+
+def _no_drafts(scenario: Scenario) -> _Ruling | None:
+    engine = scenario.engine
+    if engine.draft_len_max > 0 or engine.drafter is DrafterKind.NONE:
+        return None
+    return _Ruling("drafter", DrafterKind.NONE, "draft_len_max 0")
+
+
+def _draws_nothing(scenario: Scenario) -> _Ruling | None:
+    engine = scenario.engine
+    if not engine.draws_drafts or engine.drafter is DrafterKind.MTP:
+        return None
+    return _Ruling(
+        "draft_sampling", DraftSampling.GREEDY, f"drafter {engine.drafter} draws nothing"
+    )
+
+
+def _unknown_lengths(scenario: Scenario) -> _Ruling | None:
+    engine = scenario.engine
+    if not engine.has_cascade or engine.depth == 1 or engine.draft_len_max == 0:
+        return None
+    because = "with drafts in flight the host does not know how long rows are"
+    return _Ruling("cascade", Cascade.OFF, because)
+
+
+def _nothing_attends(scenario: Scenario) -> _Ruling | None:
+    if not scenario.engine.has_cascade or LayerKind.ATTENTION in scenario.model.layers:
+        return None
+    return _Ruling("cascade", Cascade.OFF, "no layer attends")
+
+
+# In this order: what one settles, the next ones find settled.
+_RULES: tuple[Callable[[Scenario], _Ruling | None], ...] = (
+    _no_drafter,
+    _one_draft,
+    _no_drafts,
+    _draws_nothing,
+    _unknown_lengths,
+    _nothing_attends,
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.scenario.spec import EngineSpec, Event, Expect, Image, ModelSpec
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import EngineSpec, Event, Image, ModelSpec
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA_VERSION = 1

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
+from racegate.scenario.expect import Expect
 from racegate.scenario.outside.reading import ReadError, open_text
 from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import REQUESTS_MAX, EngineSpec, Expect, ScenarioError
+from racegate.scenario.spec import REQUESTS_MAX, EngineSpec, ScenarioError
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LOG_ROWS_MAX = REQUESTS_MAX

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.expect import Expect
 from racegate.scenario.strict import StrictStruct
 
 # A hostile or mistyped file must not exhaust the machine: a run's memory and time are bounded by
@@ -221,6 +222,15 @@ class ModelSpec(StrictStruct, frozen=True, kw_only=True):
         return bool(self.mrope_section)
 
 
+class Cascade(StrEnum):
+    """on: attention goes over the common prefix of a batch once for all rows, then over the rest of
+    each; off wins where drafts are verified with steps in flight (scenario/config)
+    """
+
+    OFF = "off"
+    ON = "on"
+
+
 class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     """Configuration both engines obey (DEFINITION section 5).
 
@@ -247,11 +257,17 @@ class EngineSpec(StrictStruct, frozen=True, kw_only=True):
     planning: Planning = Planning.INLINE
     layout: Layout = Layout.ROWS
     output_event: OutputEvent = OutputEvent.AFTER_DRAFTER
+    cascade: Cascade = Cascade.OFF
 
     @property
     def draws_drafts(self) -> bool:
         """Whether drafts have weights that they were drawn from."""
         return self.draft_sampling is DraftSampling.RANDOM
+
+    @property
+    def has_cascade(self) -> bool:
+        """Whether attention treats a common prefix by itself."""
+        return self.cascade is Cascade.ON
 
 
 class Image(StrictStruct, frozen=True, kw_only=True):
@@ -346,43 +362,6 @@ class Dummy(StrictStruct, frozen=True, kw_only=True, tag="dummy", tag_field="kin
 
 
 Event = Preempt | Abort | Gap | Budget | DraftLimit | Rotate | Dummy
-
-
-class Expect(StrictStruct, frozen=True, kw_only=True):
-    """What a run must have exercised, as minimum counts: a run that exercised nothing is not a
-    pass.
-    """
-
-    overlapped_ops: int = 0
-    row_moves: int = 0
-    condense_moves: int = 0
-    reorder_moves: int = 0
-    rejections: int = 0
-    full_accepts: int = 0
-    full_rejects: int = 0
-    zero_draft_rows: int = 0
-    discarded_rows: int = 0
-    preemptions: int = 0
-    aborts_in_flight: int = 0
-    stale_frames: int = 0
-    gaps: int = 0
-    stops_inside_run: int = 0
-    prefix_hits: int = 0
-    migrations: int = 0
-    boundary_hits: int = 0
-    graph_replays: int = 0
-    padded_rows: int = 0
-    dummy_steps: int = 0
-    zeroed_blocks: int = 0
-    saves: int = 0
-    loads: int = 0
-    masked_rows: int = 0
-    drawn_drafts: int = 0
-    draft_weight_moves: int = 0
-    missing_drafts: int = 0
-    mrope_drifts: int = 0
-    staged_writes: int = 0
-    slot_reuses: int = 0
 
 
 class Scenario(StrictStruct, frozen=True, kw_only=True):

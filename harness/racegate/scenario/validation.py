@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from racegate.scenario.expect import Expect
 from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import (
     DEPTH_MAX,
@@ -22,7 +23,6 @@ from racegate.scenario.spec import (
     DraftLimit,
     Dummy,
     EngineSpec,
-    Expect,
     Gap,
     Layout,
     ModelSpec,
@@ -153,11 +153,6 @@ def _validate_layout(scenario: Scenario, require: Require) -> None:
     engine = scenario.engine
     if engine.layout is Layout.ROWS:
         return
-    require(
-        engine.cache_mode is not CacheMode.ALL,
-        "$.engine.cache_mode",
-        "the device keeps no anchors in slots: cache mode all needs layout rows",
-    )
     for index, event in enumerate(scenario.events):
         require(
             not isinstance(event, Rotate),

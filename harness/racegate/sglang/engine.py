@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from racegate.interpose.outcome import Plan
-from racegate.scenario.spec import Abort, Expect, Request, Scenario
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.sglang.cell import SchedulerCell
 from racegate.vllm.client import Engine, open_process
 from racegate.vllm.environment import Environment

@@ -15,15 +15,18 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.interpose.device.queue import UNTIL_FORCED, Hold
 from racegate.interpose.errors import BadInput, ExitCode
 from racegate.interpose.launch import ANSWER
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.vllm.environment import Environment
 from racegate.vllm.wire import (
+    DRAFTED_BEHIND,
     FAILED,
     NOTHING_HELD,
     Course,
+    Fidelity,
     Observed,
     Runner,
     StateMode,
@@ -38,18 +41,21 @@ UNSEEN = "pinned memory"  # what is touched or may be, and is not followed, by i
 
 class Engine:
     """A started engine. start_s: how long it took to start; runs: how many were made
-    cpu_s: of the processes of all runs
+    cpu_s: of the processes of all runs; fidelity: whether the model computes
     """
 
     def __init__(self, jobs: int, answers: int, failed: Path) -> None:
         self._jobs = jobs
         self._answers = answers
         self._failed = failed
+        self.fidelity = Fidelity.HOLLOW
+        self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
         self.start_s = 0.0
         self.runs = 0
         self.cpu_s = 0.0
         self._base: tuple[Scenario, Told] | None = None  # the last recorded run
         self._has_guide: bool | None = None  # to that run; None if it is not known
+        self._landed: dict[str, Told] = {}  # by its hold: runs forked from the last held one
 
     def wait_until_started(self, within_s: float = START_S) -> None:
         """Raises BadInput if it does not start."""
@@ -74,7 +80,7 @@ class Engine:
         else:
             told = self._held(Task(scenario=scenario, plan=plan, result=""), base, timeout_s)
         if plan.is_recording:
-            self._base, self._has_guide = (scenario, told), None
+            self._base, self._has_guide, self._landed = (scenario, told), None, {}
         return told
 
     def _held(self, task: Task, base: Told, timeout_s: float) -> Told:
@@ -83,8 +89,23 @@ class Engine:
             self._has_guide = self._make_guide(task.scenario, base, timeout_s)
         turn = min(base.turns.get(operation, 0) for operation, _ in task.plan.holds)
         course = Course.JOINING if self._has_guide else Course.WHOLE
-        told = self._ask(msgspec.structs.replace(task, turn=turn, course=course), timeout_s)
+        task = msgspec.structs.replace(task, turn=turn, course=course)
+        told = self._landing(task)
+        if told is None and self._has_landings(task.plan):
+            told = self._ask(msgspec.structs.replace(task, lands=True), timeout_s)
+        if told is None or told.outcome.ending in (Ending.TIMED_OUT, Ending.LOST):
+            told = self._ask(task, timeout_s)
         return joined(told, base) if told.has_joined else told
+
+    def _has_landings(self, plan: Plan) -> bool:
+        """Whether it comes to all gaps of one operation. What computes takes too long for all."""
+        is_longest = [until for _, until in plan.holds] == [UNTIL_FORCED]
+        return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
+
+    def _landing(self, task: Task) -> Told | None:
+        """A run that was made together with the one that holds the operation longest."""
+        hold, *others = (str(Hold(operation, until)) for operation, until in task.plan.holds)
+        return None if others or not _only_holds(task.plan) else self._landed.pop(hold, None)
 
     def _make_guide(self, scenario: Scenario, base: Told, timeout_s: float) -> bool:
         """Whether runs may end where they have become the one without holds: not if the host reads
@@ -95,8 +116,19 @@ class Engine:
         task = Task(scenario=scenario, plan=NOTHING_HELD, result="", course=Course.GUIDE)
         return self._ask(task, timeout_s).seen == base.seen
 
+    def _said(self, scenario: Scenario, timeout_s: float) -> dict[str, tuple[int, ...]]:
+        """What an engine that computes says in plain decoding, which it is asked for first."""
+        if self._plain is None or self._plain[0] != scenario:
+            plain = plain_of(scenario)
+            task = Task(scenario=plain, plan=NOTHING_HELD, result="", course=Course.PLAIN)
+            self._plain = scenario, self._ask(task, timeout_s).delivered
+        return self._plain[1]
+
     def _ask(self, task: Task, timeout_s: float) -> Told:
         """One task, in a process of its own."""
+        if self.fidelity is Fidelity.FULL and task.course is not Course.PLAIN:
+            said = self._said(task.scenario, timeout_s)
+            task = msgspec.structs.replace(task, plain=said)
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             result = Path(folder) / "result.json"
             task = msgspec.structs.replace(task, result=str(result))
@@ -113,6 +145,9 @@ class Engine:
                 text = f"the run's process ended with exit code {code}; its message is above"
                 return Told(outcome=Outcome(ending=Ending.LOST, exit_code=code, message=text))
             data = result.read_bytes()
+            if task.lands:
+                self._landed = landings_beside(result)
+                self.cpu_s += sum(told.cpu_s for told in self._landed.values())
         if code == ExitCode.NOT_MODELLED:
             return Told(outcome=msgspec.json.decode(data, type=Outcome))
         told = msgspec.json.decode(data, type=Told)
@@ -129,6 +164,31 @@ class Engine:
                 raise BadInput(f"the engine did not start: {self._failed.read_text()}")
             raise BadInput("the engine did not start, or its process ended; its message is above")
         return int(ANSWER.unpack(answer)[0])
+
+
+def plain_of(scenario: Scenario) -> Scenario:
+    """What is decoded plainly: the requests of a scenario with all that can be drafted of them."""
+    longer = [
+        msgspec.structs.replace(request, max_tokens=request.max_tokens + DRAFTED_BEHIND)
+        for request in scenario.requests
+    ]
+    steps = sum(request.arrive + len(request.prompt) + request.max_tokens for request in longer)
+    return msgspec.structs.replace(
+        scenario, requests=tuple(longer), events=(), steps_max=max(scenario.steps_max, steps)
+    )
+
+
+def _only_holds(plan: Plan) -> bool:
+    return plan == Plan(holds=plan.holds, is_recording=False)
+
+
+def landings_beside(result: Path) -> dict[str, Told]:
+    """The results of the runs that were forked from one, by their only hold."""
+    found = {}
+    for path in result.parent.glob(f"{result.name}.*"):
+        told = msgspec.json.decode(path.read_bytes(), type=Told)
+        found.update(dict.fromkeys(told.outcome.realised, told))
+    return found
 
 
 def joined(told: Told, base: Told) -> Told:
@@ -165,12 +225,15 @@ def open_engine(
     *,
     runner: Runner,
     mode: StateMode,
+    fidelity: Fidelity = Fidelity.HOLLOW,
     log: Path | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Iterator[Engine]:
     """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
     module = "racegate.vllm.inside.serve"
-    with open_process(environment, module, (runner, mode), log=log, kind=kind) as engine:
+    arguments = (runner, mode, fidelity)
+    with open_process(environment, module, arguments, log=log, kind=kind) as engine:
+        engine.fidelity = fidelity
         yield engine
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -36,16 +36,22 @@ EXTRAS_LEFT_OUT = ("[image]",)
 TORCH_OLDEST = (2, 9)
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
 _DONE = "racegate-done"
+_TORCH = "racegate_torch.pth"  # where an environment's torch is
+# Requirements with all that they depend on: nothing is to be resolved, built or compiled for them.
+_AS_LISTED = ("--no-deps", "--no-compile", "--only-binary", ":all:")
 Say = Callable[[str], None]
 Run = Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a release asks for. torch: its version; requirements: without what is left out"""
+    """What a release asks for. torch: its version; requirements: without what is left out
+    is_whole: with all that these depend on
+    """
 
     torch: str
     requirements: tuple[str, ...]
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,11 @@ class Environment:
 
     @property
     def is_ready(self) -> bool:
-        return (self.folder / _DONE).exists()
+        """Whether it was set up to its end, and the torch that it was put on is still there."""
+        if not (self.folder / _DONE).exists():
+            return False
+        link = _site_packages(self.folder) / _TORCH
+        return not link.exists() or Path(link.read_text().strip()).exists()
 
     def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
         """The environment of the engine's process, with its device. Raises BadInput."""
@@ -118,11 +128,17 @@ def environment_of(release: str, *, checkout: Path | None = None) -> Environment
 
 
 def set_up(
-    release: str, say: Say, *, torch: Path | None = None, run: Run | None = None
+    release: str,
+    say: Say,
+    *,
+    torch: Path | None = None,
+    requirements: Path | None = None,
+    run: Run | None = None,
 ) -> Environment:
     """Installs what is missing of a release; what is there already is kept. Raises BadInput.
 
     torch: a virtual environment whose torch takes the place of the one that the release asks for
+    requirements: a file that lists what is installed in place of what the release asks for
     """
     run = run_pip if run is None else run
     environment = Environment(release, cache_folder() / release)
@@ -133,10 +149,12 @@ def set_up(
     wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
     wanted = read_wanted(metadata_of(wheel))
     if torch is not None:
-        wanted = Wanted(torch_version_of(torch), wanted.requirements)
+        wanted = replace(wanted, torch=torch_version_of(torch))
     elif is_too_old(wanted.torch):  # the GPU wheel of the same release may want a newer one
         wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES[1:], release, run)
         wanted = read_wanted(metadata_of(wheel))
+    if requirements is not None:
+        wanted = Wanted(wanted.torch, read_listed(requirements), is_whole=True)
     base = torch.resolve() if torch is not None else cache_folder() / f"torch-{wanted.torch}"
     if torch is None:
         say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
@@ -150,6 +168,15 @@ def set_up(
     (environment.folder / _DONE).write_text(f"{release}\n")
     say(f"vLLM {release} is set up in {environment.folder}")
     return environment
+
+
+def read_listed(path: Path) -> tuple[str, ...]:
+    """The requirements of a file, one a line. Raises BadInput if it cannot be read."""
+    try:
+        lines = [line.partition("#")[0].strip() for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as a list of requirements: {error}") from error
+    return tuple(line for line in lines if line)
 
 
 def torch_version_of(folder: Path) -> str:
@@ -237,13 +264,14 @@ def install_release(
 ) -> None:
     """A release with what it imports. base: where its torch is"""
     folder = environment.folder
-    run([sys.executable, "-m", "venv", str(folder)])
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
     site = _site_packages(folder)
-    (site / "racegate_torch.pth").write_text(f"{_site_packages(base)}\n")
+    (site / _TORCH).write_text(f"{_site_packages(base)}\n")
     listed = folder / "requirements.txt"
-    listed.write_text("\n".join([*wanted.requirements, f"torch=={wanted.torch}", ""]))
-    pip = [str(environment.python), "-m", "pip", "install"]
-    run([*pip, "-r", str(listed)])
+    torch = () if wanted.is_whole else (f"torch=={wanted.torch}",)
+    listed.write_text("\n".join([*wanted.requirements, *torch, ""]))
+    pip = [sys.executable, "-m", "pip", "--python", str(environment.python), "install"]
+    run([*pip, *(_AS_LISTED if wanted.is_whole else ()), "-r", str(listed)])
     _unpack(wheel, site)
 
 

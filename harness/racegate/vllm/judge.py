@@ -18,15 +18,19 @@ from racegate.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
+    Fidelity,
     Runner,
     StateMode,
     Told,
 )
 
-HOLLOW_UNSEEN = (
-    "the forward pass: the model is scripted, recurrent states and attention caches are not "
-    "computed (hollow fidelity)"
-)
+UNSEEN = {
+    Fidelity.HOLLOW: (
+        "the forward pass: the model is scripted, recurrent states and attention caches are not "
+        "computed (hollow fidelity)"
+    ),
+    Fidelity.FULL: "the drafter's forward pass: it is scripted",
+}
 
 
 class Runs(Protocol):
@@ -63,10 +67,11 @@ class EngineCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(EngineCell, frozen=True, kw_only=True):
-    """A release of vLLM with one of its runners."""
+    """A release of vLLM with one of its runners. fidelity: whether its model computes"""
 
     runner: Runner
     mode: StateMode
+    fidelity: Fidelity = Fidelity.HOLLOW
 
     @property
     def title(self) -> str:
@@ -75,16 +80,24 @@ class Cell(EngineCell, frozen=True, kw_only=True):
     @property
     def command(self) -> tuple[str, ...]:
         options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
-        return ("vllm run", f"--release {self.release}", *options)
+        full = ("--fidelity full",) if self.fidelity is Fidelity.FULL else ()
+        return ("vllm run", f"--release {self.release}", *options, *full)
 
     @property
     def unseen(self) -> str:
-        return HOLLOW_UNSEEN
+        return UNSEEN[self.fidelity]
 
     def cannot_run(self, scenario: Scenario) -> str:
         if scenario.expect.prefix_hits and self.mode is StateMode.NONE:
             return "it needs cached prefixes: --cache-mode align"
-        return cannot_run(scenario)
+        return cannot_run(scenario) or self._cannot_compute(scenario)
+
+    def _cannot_compute(self, scenario: Scenario) -> str:
+        """Where what the model says is not the likeliest token, or may not be it."""
+        asks = [r.name for r in scenario.requests if r.temperature or r.grammar_modulus]
+        if self.fidelity is Fidelity.HOLLOW or not asks:
+            return ""
+        return f"request {asks[0]} is sampled, or has a grammar: --fidelity hollow"
 
 
 class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from racegate.scenario.spec import Scenario
 
 REQUESTS_MAX = 30  # as many as the scripted model has tokens for
 TOKENS_MAX = 512  # of one request
+DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may accept
 STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or downwards
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
 PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
@@ -32,6 +33,15 @@ class StateMode(StrEnum):
     ALL = "all"
 
 
+class Fidelity(StrEnum):
+    """HOLLOW: the model is scripted, nothing is computed. FULL: the target computes what it says;
+    only its drafter is scripted, after plain decoding
+    """
+
+    HOLLOW = "hollow"
+    FULL = "full"
+
+
 class Observed(StrEnum):
     """What is observed at boundaries, and can be planted wrong."""
 
@@ -45,11 +55,13 @@ class Observed(StrEnum):
 class Course(StrEnum):
     """How far a run goes.
 
-    WHOLE: to its end; GUIDE: to its end, and what it was before each turn is kept
+    WHOLE: to its end; PLAIN: to its end, and nothing is drafted in it
+    GUIDE: to its end, and what it was before each turn is kept
     JOINING: until it is before a turn what the guide was, from where on it is the guide
     """
 
     WHOLE = "whole"
+    PLAIN = "plain"
     GUIDE = "guide"
     JOINING = "joining"
 
@@ -63,6 +75,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     plant: what is made wrong behind the runner's back, in one step
     turn: of the engine's loop; before it the run is as one in which nothing is held
+    plain: what the model says in plain decoding, by request, if it computes that
+    lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
+        to but the first, and lands it there: what comes of that is written beside the result
     """
 
     scenario: Scenario
@@ -71,6 +86,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     plant: Observed | None = None
     turn: int = 0
     course: Course = Course.WHOLE
+    plain: dict[str, tuple[int, ...]] = {}
+    lands: bool = False
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,9 @@ MOMENTS_S = (0.2, 6.0)
 # More would let nothing be done before the last of them.
 KILLS_OF_ONE = 25
 STORE_DOWN_S = (0.0, 2.0)
+# How often the command is given again after a driver that gave up: kills may come faster than
+# workers start, and a driver takes that for workers that cannot.
+AGAIN_MAX = 3
 BACKENDS = ["local", "ray"]
 
 
@@ -91,12 +94,25 @@ class Scene:
         elif kind == "driver":
             self.driver.kill()
             self.driver.communicate()
-            self.driver = self._started()
+            self.go_on()
         else:
             self._server.kill()
             time.sleep(moment.uniform(*STORE_DOWN_S))
             self._server.start()
         return True
+
+    def go_on(self) -> None:
+        """The same command, once more."""
+        self.driver = self._started()
+
+    def said(self, seconds: float | None) -> dict[str, Any] | None:
+        """What its driver says at its end; None if it has not come to it by then."""
+        try:
+            output, _ = self.driver.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        said: dict[str, Any] = json.loads(output)
+        return said
 
     def _started(self) -> subprocess.Popen[str]:
         where = [] if self._cluster is None else ["--address", self._cluster.address]
@@ -141,10 +157,12 @@ def cluster_of_three() -> Iterator[Any]:
 
 
 def disturbed(backend: str, moment: random.Random, left: int) -> dict[str, Any]:
-    """One campaign with so many kills at most: which, what was lost, and what its last driver said
-    of that: what was set aside, workers that it replaced, errors of the harness.
+    """One campaign with so many kills at most: which, what was lost, how often a driver gave up
+    and the command was given again, and what the last one said: what was set aside, workers that it
+    replaced, errors of the harness.
     """
     kills: Counter[str] = Counter()
+    again = 0
     with ExitStack() as at_end:
         root = Path(at_end.enter_context(tempfile.TemporaryDirectory()))
         (root / "server").mkdir()
@@ -152,15 +170,15 @@ def disturbed(backend: str, moment: random.Random, left: int) -> dict[str, Any]:
         cluster = at_end.enter_context(cluster_of_three()) if backend == "ray" else None
         scene = Scene(root / "out", server, cluster)
         at_end.callback(lambda: scene.driver.kill())
-        while kills.total() < left:
-            try:
-                scene.driver.wait(moment.uniform(*MOMENTS_S))
-                break
-            except subprocess.TimeoutExpired:
+        said = None
+        while said is None:
+            said = scene.said(moment.uniform(*MOMENTS_S) if kills.total() < left else None)
+            if said is None:
                 kind = moment.choice(scene.kinds)
                 kills[kind] += scene.kill(kind, moment)
-        output, _ = scene.driver.communicate()
-        said = json.loads(output)
+            elif said["campaign"]["done"] < SCENARIOS and again < AGAIN_MAX:
+                scene.go_on()
+                again, said = again + 1, None
         found = facts_of(root / "out", said)
         # What any machine would go on from.
         shutil.rmtree(root / "out")
@@ -172,7 +190,7 @@ def disturbed(backend: str, moment: random.Random, left: int) -> dict[str, Any]:
     differs |= kept != sorted(found["witnesses"].values()) or said["unsent"] > 0
     seen = {"found": found, "stored": stored, "kept": kept, "unsent": said["unsent"]}
     why = json.dumps({**seen, "undisturbed": undisturbed()}) if differs else ""
-    told = {"set_aside": said["campaign"]["set_aside"], "losses": said["losses"]}
+    told = {"again": again, "set_aside": said["campaign"]["set_aside"], "losses": said["losses"]}
     return {"kills": kills, "lost": why, **told, "breakages": said["breakages"]}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from racegate.history.finding import Verdict
 from racegate.vllm.search import Effect
 from racegate.vllm.sensitivity import Pulse
 from releases.cells import CellReport, Conflict, ScenarioReport, read_cell
@@ -42,19 +43,25 @@ Each cell is one scenario of the command
     python tests/vllm/releases/run_all.py reports/vllm RELEASE --runner RUNNER --mode MODE \\
         --scenario SCENARIO
 
-with the racegate of the commit that stands in its row. A verdict with a star has none: it is of an
-older racegate, which in most of these cells missed accesses of torch's CPU operators to pinned
-memory inside engines. What such a cell lists is there, but its PROVED and BENIGN do not cover them.
+with the racegate of the commit that stands in its row.
+"""
+STAR = """A verdict with a star has no commit: it is of an older racegate, which in most of these
+cells missed accesses of torch's CPU operators to pinned memory inside engines. What such a cell
+lists is there, but its PROVED and BENIGN do not cover them.
 """
 VERDICTS = """## Verdicts
 
 By scenario: the verdict, and the runs under holds that it took. *Observations*: whether a wrong
 value that was planted changed each of them; where one is dead, nothing passes. V2 makes a new batch
-in each step and moves no rows: a scenario that expects moves is INCONCLUSIVE there.
+in each step and moves no rows: a scenario that expects moves is INCONCLUSIVE there. Every reason is
+in the last table.
 """
 CANNOT = """## Cells that cannot be run
 
-The first line of the release's own error, or what it says that it does instead.
+The first line of the release's own error, or what it says that it does instead; of an INCONCLUSIVE
+scenario what it did not exercise. The NotImplementedError without a word, on V2 in 0.12.0, is
+that of `AttentionBackend.get_name`: that runner asks each backend for its name, and the one of
+recurrent layers has none.
 """
 CONFLICTS = """## Conflicts, and the release in which each is gone
 
@@ -69,11 +76,12 @@ EAGER = """## Wrong in the run in which nothing is held
 
 Every copy lands as soon as it is asked for, and the count is another request's all the same. The
 row is read as of the last step, after the values have moved with the rows: it is right only if the
-copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571.
+copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571. What happens in
+0.11.2 is something else: see below.
 """
 BY_HAND = """## Judged by hand
 
-`preemption_for_blocks`, of which the recorded run was made with racegate 304f22c, without landings:
+All of `preemption_for_blocks`; where a racegate is named, without landings:
 
 - 0.11.2, V1, none: after step 14, in which no request has drafts, A goes on with the count 2 of the
   step before; 1 is true. `_sample` returns before `_update_states_after_model_execute` if nothing
@@ -82,28 +90,40 @@ BY_HAND = """## Judged by hand
   vllm#52942 (open) is about the states of such a step, not the count. No copy is in flight in it:
   it is no race, and every schedule shows it.
 - 0.24.0, V1, align: "1 used, 2 true" was a mistake of this tool. The request had come into another
-  block of states, to which vLLM copies the accepted state, and says so with the count 1. Nothing is
-  wrong in the run now.
-- 0.33.0, V2, none: 3 conflicts, nothing wrong.
+  block of states, to which vLLM copies the accepted state, and says so with the count 1.
+- 0.33.0, V2, none, with racegate 304f22c: 3 conflicts, nothing wrong.
 - 0.33.0, V1, align is in the table: there the copy of the accepted counts, held until forced,
   lands in the row that B has come back to after its preemption, and 2 stands where 1 does
   otherwise. B has no drafts in that step. The rule for wrong counts covers rows with drafts only,
   and no token changes: DIVERGENT by the count alone.
 
-## The fidelity
+## With the model computed
 
-All cells are hollow, and so are the runs on a GPU below. There is no fidelity *full*, in which the
-model is computed too. Its forward pass was tried in 0.22.1: it ended at the first Triton kernel of
-the gated-delta layer, `_causal_conv1d_fwd_kernel`, with an error of Triton's interpreter
-(`'builtin_function_or_method' object has no attribute 'scalar'`). The grid of that kernel is a
-function, which puts other tensors into two of its arguments (`batch_ptr`,
-`token_chunk_offset_ptr`); the interpreter asks it behind its own conversion, so these came into the
-kernel unconverted. With the grid asked first that kernel runs, and the forward pass ends behind it,
-in `chunk_gated_delta_rule`: `ChunkGatedDeltaRuleFunction does not support float32`, which is what
-the tiny model is in. In bfloat16 it ends further on, in `chunk_scaled_dot_kkt_fwd_kernel`:
-``Did you forget to add @triton.jit ? (`_semantic` argument must be provided ...)``. So no finding
-here is confirmed with computed recurrent states, and a wrong count is not followed to a wrong
-token.
+The cells are hollow: the model is scripted, so a wrong count is not followed to what it does. In
+0.22.1 the finding was confirmed in the fidelity *full*, in which the target computes what it says:
+a layer of gated delta rule with its convolution and one of attention, in float16, with weights
+drawn from a seed. The plain decoding of the same engine is run first, in steps without drafts; the
+drafter says what that gave, or something else where a draft is to be wrong.
+
+    racegate vllm run scenarios/vllm/first_decode_in_moved_row.toml --release 0.22.1 --fidelity full
+
+- With nothing held all three requests deliver what plain decoding does.
+- The copy of step 4, landing between the row moves of step 5, gives B the count of the request
+  whose row it gets (4 used, 1 true), as in the hollow cell. So B's first decode starts from a slot
+  into which no state of B was written. It delivers 93, 76, 115, 80, 72, 113, 104, 117, 67, 115
+  where plain decoding has 93, 82, 109, 86, 75, 76, 122, 83, 127, 99: wrong from the first token of
+  that step to the last. The other two requests deliver what they should.
+- What else races is BENIGN, tokens included.
+
+DIVERGENT, 19 runs under holds, 176 CPU seconds and 295 s with the engine's start and the planted
+values (torch 2.11.0, 2026-11-23, load 9 to 12 on two cores). Triton's interpreter was helped over
+two things for it that compiled kernels may do: call the language by a name of their own
+(`exp = tl.exp`), and convert what a loop counts (`i_t.to(tl.int64)`).
+
+The kernel of the convolution also showed a mistake of this tool: where a mask was made of integers,
+as `&` makes them in the interpreter, only the bytes of one or two elements counted as written. With
+that mended, all cells of 969e8f5 have the conflicts, effects and runs that they had before; those
+of older commits were not run again.
 """
 SPEED = """
 These were made before runs under holds ended where they have become the run in which nothing is
@@ -118,6 +138,39 @@ both ways gave the same conflicts, effects, landings and values. `racegate vllm 
 | with it | 0.22.1 | 162 | 39 s | 11 |
 | c19ce92 | 0.24.0 | 149, 150, 167 | 19 s | 1 |
 | 5218a39, other scenarios by the same seeds | 0.24.0 | 154, 158 | not noted | 1 |
+
+Since then runs learn from each other ([decision
+59](../../docs/decisions/59-runs-learn-what-no-schedule-changes.md)). Before and after it, at the
+same time on two cores with a load of 8 to 14, CPU seconds without the plants' runs:
+
+| release, seeds | runs | before | after | before / after |
+|---|---|---|---|---|
+| 0.24.0, 0 to 3 | 128 | 58.1 | 48.5 | 1.20 |
+| 0.24.0, 0 and 1, zeros in one page as well | 49 | 21.3 | 18.2 | 1.17 |
+| 0.22.1, 9, likewise: DIVERGENT in both | 31 | 14.8 | 12.3 | 1.21 |
+
+Of the second row, per run: recorded 2.09 s before and after, two thirds of it Triton's interpreter;
+the guide 1.01 and 0.79 s; runs that join it 0.28 and 0.23 s; runs to the end 0.61 and 0.48 s. Every
+run was the same in both.
+
+Of one operation the landings are now forked from the one run that holds it, where they land. Before
+and after that, likewise, at a load of 8 to 14:
+
+| release, seeds | runs | before | after | before / after |
+|---|---|---|---|---|
+| 0.24.0, 0 to 3 | 128 | 55.6 | 45.7 | 1.22 |
+| 0.24.0, 2: 37 of its runs are such landings | 58 | 19.0 | 13.1 | 1.45 |
+| 0.22.1, 9: DIVERGENT in both | 31 | 15.7 | 14.3 | 1.10 |
+
+A landing takes 0.10 instead of 0.28 CPU seconds, the run that it is forked from 0.35 instead of
+0.31 (the first row: 64 landings, 56 runs that may have some). Holds, gaps, findings, values and
+endings were the same in all 159 runs, and so was where they joined; the count of a run's events was
+not, because it has those of forks before it in it. At that load the first and the last row were
+168 and 130 runs a minute and core, and 138 and 119 before. At a0abade
+`racegate vllm search --release 0.24.0 --seeds 4` makes 128 runs at **219 and 304 a minute and
+core** (35 and 25 CPU seconds; the second beside tests, when the processor was faster), and vLLM
+starts in 19 and 13 s. A recorded run still interprets kernels that it could know from other
+contents.
 
 ## By seeds alone
 
@@ -143,8 +196,10 @@ def write_page(out: Path) -> None:
     """README.md, from cells/*.json."""
     reports = [read_cell(path) for path in (out / "cells").glob("*.json")]
     known = sorted((r for r in reports if r is not None), key=_key)
+    has_star = any(not one.commit for report in known for one in report.scenarios.values())
     parts = [
         HEAD,
+        *([STAR] if has_star else []),
         VERDICTS,
         *_verdicts(known),
         *_speed(known),
@@ -323,8 +378,16 @@ def _eager(reports: list[CellReport]) -> Iterator[str]:
 
 def _cannot(reports: list[CellReport]) -> Iterator[str]:
     rows = [
-        (report.release, report.runner.upper(), report.mode, report.cannot[:160])
+        (report.release, report.runner.upper(), report.mode, *why)
         for report in reports
-        if report.cannot
+        for why in _reasons(report)
     ]
-    yield from _table(("release", "runner", "mode", "why"), rows)
+    yield from _table(("release", "runner", "mode", "scenario", "why"), rows)
+
+
+def _reasons(report: CellReport) -> Iterator[tuple[str, str]]:
+    if report.cannot:
+        yield "all", report.cannot[:160]
+    for name, found in report.scenarios.items():
+        if found.verdict == Verdict.INCONCLUSIVE:
+            yield f"`{name}`", found.message or "; ".join(found.unmet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +41,7 @@ from racegate.vllm.replay import judge_again
 from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.vllm.search import FORCED, RUNS_MAX, Holds
 from racegate.vllm.sensitivity import sensitivity_of
-from racegate.vllm.wire import Runner, StateMode
+from racegate.vllm.wire import Fidelity, Runner, StateMode
 from racegate.vllm.witness import read_witness, witnesses_of, write_witnesses
 
 SCENARIOS_MAX = 300
@@ -90,6 +90,17 @@ def setup(
             help="A virtual environment whose torch takes the place of the release's own.",
         ),
     ] = None,
+    requirements: Annotated[
+        Path | None,
+        typer.Option(
+            "--requirements",
+            metavar="FILE",
+            help="Install what this file lists and no more, not what the release asks for.",
+        ),
+    ] = None,
+    no_start: Annotated[
+        bool | None, typer.Option("--no-start", help="Do not start the engine once.")
+    ] = None,
     log: LogOption = None,
 ) -> None:
     """Install a release and its torch into the cache directory, and start it once.
@@ -97,10 +108,16 @@ def setup(
     What is there already is kept.
     """
     try:
-        set_up(release, lambda text: print(text, file=sys.stderr, flush=True), torch=torch)
+        set_up(
+            release,
+            lambda text: print(text, file=sys.stderr, flush=True),
+            torch=torch,
+            requirements=requirements,
+        )
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    with started(release, None, Cell(release=release, runner=Runner.V1, mode=StateMode.NONE), log):
+    cell = Cell(release=release, runner=Runner.V1, mode=StateMode.NONE)
+    with nullcontext() if no_start else started(release, None, cell, log):
         pass
 
 
@@ -114,6 +131,9 @@ def run(
     hold: Annotated[
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
     ] = None,
+    fidelity: Annotated[
+        Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
+    ] = Fidelity.HOLLOW,
     runs: RunsOption = RUNS_MAX,
     witness: WitnessesOption = None,
     log: LogOption = None,
@@ -122,7 +142,7 @@ def run(
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
     loaded = load(scenario)
-    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
+    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
     with started(release, path, cell, log) as engine:
         if hold is None:
             pulses = sensitivity_of(engine)
@@ -283,7 +303,9 @@ def started(release: str, path: Path | None, cell: Cell, log: Path | None) -> It
     """The engine of a cell. Raises BadInputError if it cannot be started."""
     try:
         environment = environment_of(release, checkout=path)
-        with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
+        with open_engine(
+            environment, runner=cell.runner, mode=cell.mode, fidelity=cell.fidelity, log=log
+        ) as engine:
             print(f"vLLM started in {engine.start_s:.0f} s", file=sys.stderr, flush=True)
             yield engine
     except BadInput as error:

@@ -14,22 +14,26 @@ from racegate.cli.look.triage import causes_of
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
+    TargetOption,
     WorkersOption,
     WrittenStoreOption,
     counted,
     fail,
     folder_to_fill,
     stdout_console,
+    subject_given,
     tell,
 )
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witness, save
 from racegate.jobs.findability import alike, findability_in, listed
+from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.stores.choice import written_store
 from racegate.jobs.stores.folder import witness_name
 from racegate.jobs.stores.records import CampaignState, KeptFinding
 from racegate.jobs.verify import verify as run_verify
+from racegate.report.dashboard.targets import print_matrix
 from racegate.report.objects import FindingsObject
 from racegate.report.search import print_findings, print_verified
 
@@ -45,6 +49,7 @@ app.add_typer(compare_app)
 def findings(
     store: WrittenStoreOption,
     fault: FaultOption = None,
+    target: TargetOption = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write their witnesses here.", callback=folder_to_fill),
@@ -56,7 +61,7 @@ def findings(
     json: JsonOption = None,
 ) -> None:
     """List findings with their hit rates, and how long a clean run says that one is gone."""
-    opened = written_store(store, fault)
+    opened = written_store(store, subject_given(fault, target))
     found, states = opened.findings(), opened.states()
     for finding in found if out is not None else ():
         assert out is not None
@@ -69,8 +74,17 @@ def findings(
         scenarios=sum(state.done for state in states),
         findings=entries,
         causes=causes_of({one.signature: one.witness for one in found}) if causes else None,
+        targets=None if fault or target else matrix_in(store),
     )
-    tell(json, shown, lambda: print_findings(stdout_console(), shown))
+    tell(json, shown, lambda: _print(shown))
+
+
+def _print(shown: FindingsObject) -> None:
+    console = stdout_console()
+    if shown.campaigns or shown.targets is None:
+        print_findings(console, shown)
+    if shown.targets is not None:
+        print_matrix(console, shown.targets)
 
 
 @app.command()

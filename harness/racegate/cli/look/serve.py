@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,16 @@ import typer
 
 from racegate.check.checker import Checker
 from racegate.cli.drawing import material_beside, seen_in_witness
-from racegate.cli.options import FaultOption, WrittenStoreOption, fail, reason_of, say
+from racegate.cli.options import (
+    FaultOption,
+    TargetOption,
+    WrittenStoreOption,
+    fail,
+    reason_of,
+    say,
+    subject_given,
+)
+from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.stores.choice import written_store
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ PORT = 8470
 def serve(
     store: WrittenStoreOption,
     fault: FaultOption = None,
+    target: TargetOption = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine ask.")
     ] = LOOPBACK[0],
@@ -38,7 +49,10 @@ def serve(
         fail(f"{error.name} is missing: pip install 'racegate[campaign]'")
     is_local = host in LOOPBACK
     application = dashboard(
-        written_store(store, fault), drawn, hosts=LOOPBACK if is_local else ("*",)
+        written_store(store, subject_given(fault, target)),
+        drawn,
+        hosts=LOOPBACK if is_local else ("*",),
+        read_targets=partial(matrix_in, store),
     )
     settings = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="off")
     with closing(_listening(host, port)) as listener:

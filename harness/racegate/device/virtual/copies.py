@@ -24,7 +24,7 @@ def copy_range(target: Buffer, source: Buffer, first: int, end: int, memo: OpMem
         to.array[first:end] = origin.array[first:end]
         to.owners[first:end] = origin.owners[first:end]
         if memo is not None:
-            to.content = memo.content("copy", to.content, origin.content, first, end)
+            to.content = memo.content(to.array, "copy", to.content, origin.content, first, end)
 
     return (source.access(mask, is_write=False), target.access(mask, is_write=True)), run
 
@@ -35,12 +35,12 @@ def scatter_blocks(
     """Row i of the source to block blocks[i] of a pool. Blocks have no owners."""
     require_live(target, source)
     to, origin = target.storage, source.storage
-    places, count = np.array(blocks, np.int64), len(blocks)
+    places, count, key = np.array(blocks, np.int64), len(blocks), tuple(blocks)
 
     def run() -> None:
         to.array[places] = origin.array[:count]
         if memo is not None:
-            to.content = memo.content("scatter", to.content, origin.content, tuple(blocks))
+            to.content = memo.content(to.array, "scatter", to.content, origin.content, key)
 
     read = source.access(prefix_mask(count), is_write=False)
     return (read, target.access(mask_of(blocks), is_write=True)), run
@@ -52,12 +52,12 @@ def gather_blocks(
     """Block blocks[i] of a pool to row i of the target."""
     require_live(target, source)
     to, origin = target.storage, source.storage
-    places, count = np.array(blocks, np.int64), len(blocks)
+    places, count, key = np.array(blocks, np.int64), len(blocks), tuple(blocks)
 
     def run() -> None:
         to.array[:count] = origin.array[places]
         if memo is not None:
-            to.content = memo.content("gather", to.content, origin.content, tuple(blocks))
+            to.content = memo.content(to.array, "gather", to.content, origin.content, key)
 
     read = source.access(mask_of(blocks), is_write=False)
     return (read, target.access(prefix_mask(count), is_write=True)), run

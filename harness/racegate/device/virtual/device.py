@@ -8,7 +8,7 @@ operation runs *later than issued*, as late as any real device could.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
@@ -32,6 +32,8 @@ from racegate.history.trace import Access, Trace
 from racegate_kernels.backend import EAGER, Backend
 from racegate_kernels.poison import poison_of
 
+QUERIED = -1  # in place of a content, which is never negative
+
 
 class VirtualDevice:
     """See racegate.device.protocol.Device.
@@ -40,7 +42,8 @@ class VirtualDevice:
     memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
-    storages: all memory there is; reads: (content, rows) of every read by the host
+    storages: all memory there is; reads: (content, rows) of every read by the host, and what every
+        query said; shown: stands for everything that observers were shown so far
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class VirtualDevice:
         self._capturing: Graph | None = None
         self.storages: list[VirtualStorage] = []
         self.reads: list[tuple[int, int]] = []
+        self.shown = 0
         self._freed: FreedStorages[VirtualStorage] = FreedStorages()
 
     # What the protocol's methods mean is said there.
@@ -249,6 +253,7 @@ class VirtualDevice:
             return True
         self._books.before_query(version)
         self.recorder.query(version)
+        self.reads.append((QUERIED, int(version.is_done)))
         return version.is_done
 
     def mark(self, alias: str, *, step: int) -> None:
@@ -265,6 +270,9 @@ class VirtualDevice:
 
         def run() -> None:
             result.fill([storage.rows(rows) for storage, rows in sources])
+            if self._memo is not None:
+                contents = [storage.content for storage, _ in sources]
+                self.shown = self._memo.number("shown", self.shown, *contents)
 
         if stream.queue:
             stream.queue.append(Op("", run, None))
@@ -275,6 +283,12 @@ class VirtualDevice:
     def use_chooser(self, chooser: HoldChooser) -> None:
         """Other holds from here on, on a device that was gone back to."""
         self._books.chooser = chooser
+
+    def standing(self) -> tuple[Hashable, ...]:
+        """Of a device with a memo, everything that what comes on it can depend on."""
+        contents = tuple([storage.content for storage in self.storages])
+        owners = tuple([tuple(storage.owners) for storage in self.storages])
+        return (contents, owners, self._books.queued())
 
     @property
     def has_pending(self) -> bool:

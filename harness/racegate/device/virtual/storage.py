@@ -24,13 +24,15 @@ class VirtualStorage(Storage):
     def poison(self) -> None:
         super().poison()
         if self.memo is not None:
-            self.content = self.memo.content("poison", self.array.shape, self.array.dtype.str)
+            self.content = self.memo.content(
+                self.array, "poison", self.array.shape, self.array.dtype.str
+            )
 
     def hold_constant(self, name: str, values: np.ndarray) -> None:
         """The content from now on; the name stands for it."""
         self.array = values
         if self.memo is not None:
-            self.content = self.memo.content("constant", name, values.shape)
+            self.content = self.memo.content(values, "constant", name, values.shape)
 
     def rows(self, rows: Rows) -> np.ndarray:
         """A copy of some rows."""
@@ -40,8 +42,8 @@ class VirtualStorage(Storage):
 
     def changed(self, first: int, end: int) -> None:
         if self.memo is not None:
-            content = self.array[first:end].tobytes()
-            self.content = self.memo.content("host", self.content, first, content)
+            written = self.array[first:end].tobytes()
+            self.content = self.memo.content(self.array, "host", self.content, first, written)
 
 
 class VirtualSnapshot:

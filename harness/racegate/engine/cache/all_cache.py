@@ -34,6 +34,11 @@ class AllCache:
         """Written on the device, but for idle steps. gpu: [R, 1 + N] int32"""
         return self._setup.inputs.window_table
 
+    @property
+    def anchor(self) -> DeviceBuffer:
+        """[R] int32, the anchor of each row's last step."""
+        return self._setup.inputs.anchor.gpu
+
     def guard(self, step: int) -> None:
         """Nothing behind a forward pass reads the rows' tables."""
 
@@ -55,7 +60,7 @@ class AllCache:
                 "computed": reads(work.computed, rows),
                 "query_start": reads(inputs.query_start.gpu, rows + 1),
                 "accepted": reads(work.accepted, rows),
-                "anchor": reads(inputs.anchor.gpu, rows),
+                "anchor": reads(self.anchor, rows),
                 "is_decode": reads(inputs.is_decode.gpu, rows),
                 "state_table": reads(inputs.state_table.gpu, rows),
                 "window_table": writes(inputs.window_table.gpu, rows),

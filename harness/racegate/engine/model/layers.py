@@ -33,6 +33,7 @@ class TokenRows(RecurrentRows):
 class PagedRows(NamedTuple):
     """By row and by token, what says where an attention layer finds and keeps its entries.
     mrope_positions: with a model that turns by them
+    common_prefix: tokens at the start of all rows that attention goes over once, if it does
     """
 
     block_table: Array  # [R, M] int32
@@ -41,6 +42,7 @@ class PagedRows(NamedTuple):
     positions: Array  # [T] int32
     slot_mapping: Array  # [T] int32
     mrope_positions: Array | None = None  # [T, 3] int32
+    common_prefix: Array | None = None  # [1] int32
 
 
 class AttentionShape(NamedTuple):
@@ -273,9 +275,23 @@ def attention_layer(
     # value].
     u[:, inner : inner + keys] = key.reshape(tokens, keys)
     kernels.cache_write(u[:, inner : inner + entry], rows.slot_mapping, cache)
-    o = kernels.paged_attention(query, cache, *rows[:4]).reshape(tokens, inner)
+    o = _attended(kernels, query, cache, rows).reshape(tokens, inner)
     gate = u[:, inner + entry :] if u.shape[1] > inner + entry else None
     hidden += kernels.linear(kernels.attention_gate(o, gate), weights.out_proj, weights.out_bias)
+
+
+def _attended(
+    kernels: Backend,
+    query: Array,  # [T, H, P]
+    cache: Array,  # [B, S, 2GP]
+    rows: PagedRows,
+) -> Array:
+    """[T, H, P]"""
+    if rows.common_prefix is None:
+        attended: Array = kernels.paged_attention(query, cache, *rows[:4])
+    else:
+        attended = kernels.cascade_attention(query, cache, *rows[:4], rows.common_prefix)
+    return attended
 
 
 def _turned(

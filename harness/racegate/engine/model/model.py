@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.model import layers
 from racegate.engine.model.bound import Bound
+from racegate.engine.model.cascade import CommonPrefix
 from racegate.engine.model.stretches import EMBEDDING, Stretch
 from racegate.engine.model.weights import make_weights
 from racegate.engine.state.buffers import WorkBuffers
@@ -43,11 +44,19 @@ _VERIFY: dict[tuple[bool, bool], Kernel] = {
 class Model:
     """Parameters and pools. States, windows and caches are named by layer index.
 
+    prefix: what attention treats by itself
     weights: by name, of the shapes of `parameter_shapes`; drawn from the model seed by default
     """
 
-    def __init__(self, setup: Setup, *, weights: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        prefix: CommonPrefix,
+        *,
+        weights: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self._setup = setup
+        self._prefix = prefix
         spec, device = setup.scenario.model, setup.device
         has_mtp = setup.scenario.engine.drafter is DrafterKind.MTP
         drawn = make_weights(spec, has_mtp=has_mtp) if weights is None else weights
@@ -175,6 +184,7 @@ class Model:
                 "positions": reads(work.positions, shape.tokens),
                 "slot_mapping": reads(work.slot_mapping, shape.tokens),
                 **mrope_uses(spec, work, shape.tokens),
+                **self._prefix.uses(inputs),
             },
             name=f"layer.{index}",
             step=shape.step,

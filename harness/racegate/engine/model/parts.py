@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from racegate.engine.model.bound import Bound
+from racegate.engine.model.cascade import CommonPrefix, common_prefix
 from racegate.engine.model.padding import MixedPadding, Padding, fits, is_uniform_decode
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
@@ -33,9 +35,11 @@ class MakePadding(Protocol):
 class ModelParts:
     """dispatch: which steps replay all of the pass; fits: into which graphs
     padding: how their batches are filled up; mixed_padding: those of which pieces are replayed
+    common_prefix: what attention treats by itself
     """
 
     dispatch: Dispatch = is_uniform_decode
     fits: FitCheck = fits
     padding: MakePadding = Padding
     mixed_padding: MakePadding = MixedPadding
+    common_prefix: Callable[[Setup], CommonPrefix] = common_prefix

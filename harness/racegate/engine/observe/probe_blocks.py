@@ -11,7 +11,7 @@ import numpy as np
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.observe.probe import Memory
 from racegate.engine.state.view import StepView
-from racegate.scenario.spec import EngineSpec
+from racegate.scenario.spec import EngineSpec, Scenario
 from racegate_kernels.poison import poison_of
 
 # What to copy, by name: a buffer, and which rows of it: some, the first n, or all.
@@ -24,6 +24,26 @@ def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
     if memory.draft_cache is not None:
         caches["draft_kv"] = memory.draft_cache
     return caches
+
+
+def input_parts(view: StepView, memory: Memory, scenario: Scenario) -> Parts:
+    """What the host has prepared and the device has derived, by row and by token."""
+    inputs, work = memory.inputs, memory.work
+    rows, tokens = view.shape.rows, view.shape.tokens
+    parts: Parts = {
+        "computed": (work.computed, rows),
+        "accepted": (work.accepted, rows),
+        "seq_lens": (work.seq_lens, rows),
+        "query_start": (inputs.query_start.gpu, rows + 1),
+        "positions": (work.positions, tokens),
+        "slot_mapping": (work.slot_mapping, tokens),
+        "input_ids": (inputs.input_ids.gpu, tokens),
+    }
+    if scenario.model.has_mrope:
+        parts["mrope_positions"] = (work.mrope_positions, tokens)
+    if scenario.engine.has_cascade:
+        parts["common_prefix"] = (inputs.common_prefix.gpu, 1)
+    return parts
 
 
 class BlockRows:

@@ -27,6 +27,7 @@ from racegate.engine.observe.probe_blocks import (
     as_entries,
     caches_of,
     conv_at,
+    input_parts,
     loaded_parts,
     of_rows,
     token_windows,
@@ -67,9 +68,9 @@ class RecordingProbe:
 
     def __init__(self, scenario: Scenario, device: Device, stream: Stream) -> None:
         self._memory: Memory
+        self._scenario = scenario
         self._engine = scenario.engine
         self._conv_width = scenario.model.conv_width
-        self._has_mrope = scenario.model.has_mrope
         self._device = device
         self._stream = stream
         self._has_columns = scenario.engine.cache_mode.has_columns
@@ -121,8 +122,7 @@ class RecordingProbe:
 
     def inputs(self, view: StepView) -> None:
         """What the forward pass is about to read."""
-        memory, rows, tokens = self._memory, view.shape.rows, view.shape.tokens
-        inputs, work = memory.inputs, memory.work
+        memory = self._memory
         taken = _Taken(
             view,
             self._windows(view),
@@ -132,21 +132,11 @@ class RecordingProbe:
             BlockRows(entry.state_blocks for entry in view.entries),
         )
         self._taken[view.shape.step] = taken
-        parts: Parts = {
-            "computed": (work.computed, rows),
-            "accepted": (work.accepted, rows),
-            "seq_lens": (work.seq_lens, rows),
-            "query_start": (inputs.query_start.gpu, rows + 1),
-            "positions": (work.positions, tokens),
-            "slot_mapping": (work.slot_mapping, tokens),
-            "input_ids": (inputs.input_ids.gpu, tokens),
-        }
-        if self._has_mrope:
-            parts["mrope_positions"] = (work.mrope_positions, tokens)
+        parts = input_parts(view, memory, self._scenario)
         if self._is_offload:
             parts |= loaded_parts(view, self._engine, caches_of(memory))
         if memory.window_table is not None:
-            parts["window_table"] = (memory.window_table, rows)
+            parts["window_table"] = (memory.window_table, view.shape.rows)
         self._take(taken.inputs, parts | self._recurrent(taken))
         self._add_unresolved(view.shape.step, Boundary.INPUTS)
 
@@ -273,6 +263,8 @@ class RecordingProbe:
         if boundary is Boundary.INPUTS:
             values = self._inputs_values(taken)
             detail |= {"computed_host": taken.computed_host, "windows": taken.windows}
+            if "common_prefix" in values:
+                detail["block_tables"] = [entry.blocks for entry in view.entries]
             if taken.live is not None:
                 detail["live"] = taken.live
                 detail["state_tables"] = [entry.state_blocks for entry in view.entries]

@@ -101,6 +101,7 @@ class Runner:
         nothing = Sources(computed=view.prev_positions, count=view.prev_positions)
         with self._device.action("prepare_dummy", step=plan.step):
             prep.stage_padding(view)
+            self._stations.prefix.stage_idle(plan.step)
             prep.derive(view, self._prev, self._outputs, nothing)
         self._stations.guard.staged_idle()
         self._stations.forward.run(view)
@@ -121,6 +122,7 @@ class Runner:
             at.prep.stage_drafting(view, self._prev, targets=targets)
             at.prep.send_tables(view)
             at.columns.stage(view, moves)
+            at.prefix.stage(view)
             at.draft_weights.stage(view, self._prev)
             at.prep.derive(view, self._prev, self._outputs, sources)
         at.guard.staged(step)

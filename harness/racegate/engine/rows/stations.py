@@ -19,6 +19,7 @@ from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.drafter import Drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Sampling
+from racegate.engine.model.cascade import CommonPrefix
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, CountAnswer
@@ -176,6 +177,7 @@ class Stations(LayoutStations):
 
     count_path: AcceptedCounts
     columns: Columns
+    prefix: CommonPrefix
     fresh: BlockZeroing
     store: PrefixStore | NoStore
     prep: Prep

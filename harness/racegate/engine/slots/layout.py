@@ -19,6 +19,7 @@ from racegate.engine.slots.pool import HostPool
 from racegate.engine.slots.prep import SlotPrep
 from racegate.engine.slots.tenants import SlotTenants
 from racegate.engine.state.setup import Setup
+from racegate.scenario.spec import CacheMode
 
 
 class SlotLayout:
@@ -41,7 +42,10 @@ class SlotLayout:
 
     def columns(self, model: Model) -> Columns:
         """The device says where states go."""
-        if self.setup.scenario.engine.cache_mode.has_columns:
+        mode = self.setup.scenario.engine.cache_mode
+        if mode is CacheMode.ALL:
+            return self._parts.anchors(self.setup, model, self._memory)
+        if mode.has_columns:
             return self._parts.columns(self.setup, model, self._memory)
         return FixedColumns(self.setup)
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from racegate.device.protocol import Device, DeviceBuffer
 from racegate.engine.cache.pools import Pools
 from racegate.engine.model.model import Model
+from racegate.engine.slots.anchors import SlotAnchors
 from racegate.engine.slots.columns import SlotColumns
 from racegate.engine.slots.memory import SlotMemory, StagedWrites, slot_map
 from racegate.engine.slots.pool import HostPool, PooledTwin
@@ -49,7 +50,7 @@ def kept_slots(
 class SlotParts:
     """pool: the pinned pool, of so many places; zeroing: who zeroes new blocks; slot_map: where the
     host writes which slot each row is of; writes: how it changes a table; columns: who moves
-    states; entry_rows, kept_slots: see there.
+    states; anchors: who keeps one in every block; entry_rows, kept_slots: see there.
     """
 
     pool: Callable[[Device, int], HostPool] = HostPool
@@ -57,5 +58,6 @@ class SlotParts:
     slot_map: Callable[[Setup, HostPool], PooledTwin] = slot_map
     writes: Callable[[Setup, HostPool, str, DeviceBuffer], StagedWrites] = StagedWrites
     columns: Callable[[Setup, Model, SlotMemory], SlotColumns] = SlotColumns
+    anchors: Callable[[Setup, Model, SlotMemory], SlotAnchors] = SlotAnchors
     entry_rows: EntryRows = entry_rows
     kept_slots: Callable[[Array], Array] = kept_slots

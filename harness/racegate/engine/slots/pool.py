@@ -18,7 +18,7 @@ from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 
 # What kernels write as well, or graphs and other streams read: it is copied to the device.
-COPIED = frozenset({"input_ids", "query_start", "logit_index"})
+COPIED = frozenset({"input_ids", "query_start", "logit_index", "common_prefix"})
 # What is gathered on the device, from the slots.
 GATHERED = frozenset({"block_table", "state_table", "window_table", "temperature", "seed"})
 

@@ -63,6 +63,7 @@ class Inputs:
     request_index: Twin
     accept_target: Twin
     mrope_host: Twin
+    common_prefix: Twin
     window_table: Twin
     anchor: Twin
     scheduled: Twin
@@ -90,6 +91,7 @@ def input_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         "temperature": ((rows,), np.float32),
         "seed": ((rows,), np.uint32),
         "mrope_host": ((sizes.tokens, 3), np.int32),
+        "common_prefix": ((1,), np.int32),
     }
     return {field.name: special.get(field.name, ((rows,), np.int32)) for field in fields(Inputs)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.scenario.spec import Expect
+from racegate.scenario.expect import Expect
 
 # What only the trace or the observations of a run tell, not the engine.
 _SEEN_IN_RUN = frozenset({"overlapped_ops", "missing_drafts", "mrope_drifts"})

@@ -22,6 +22,7 @@ INPUTS = (
     "logit_index_cpu",
     "request_index_cpu",
     "accept_target_cpu",
+    "common_prefix_cpu",
     "window_table_cpu",
     "anchor_cpu",
     "migrate_source_cpu",

@@ -6,6 +6,7 @@ from racegate.explore.features import lives, prefixes, steps
 from racegate.explore.features.facts import Facts
 from racegate.explore.features.settings import (
     BEHIND,
+    CASCADE,
     COLUMNS,
     DRAFTED,
     DRAFTED_MORE,
@@ -212,7 +213,7 @@ HAPPENINGS = (
         "coordinates corrected",
         "positions are corrected, and what stands beside them may not be",
         steps.corrects_coordinates,
-        DRAFTED | BEHIND | MROPE | only(cache_mode=("none", "all")),
+        DRAFTED | BEHIND | MROPE | only(cache_mode=("none", "all"), cascade="off"),
     ),
     happening(
         "chunk ends within an image",
@@ -342,6 +343,12 @@ HAPPENINGS = (
         "prompt continues a finished output",
         "a second turn: its prefix was decoded, not computed as a prompt",
         prefixes.is_continuing,
+    ),
+    counted(
+        "common prefix of several rows",
+        "cascade_steps",
+        "one row's table is read for all",
+        CASCADE | SHARED,
     ),
     counted(
         "state migration", "migrations", "the running state changes its column", COLUMNS | ROWS

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from racegate.explore.features.facts import Facts
 from racegate.scenario.spec import (
+    Cascade,
     DrafterKind,
     DraftSampling,
     GraphMode,
     LayerKind,
     Layout,
+    ModelPart,
+    ModelSpec,
     OutputEvent,
     Planning,
     Scenario,
@@ -37,6 +40,8 @@ class Feature:
 
 K_MANY = "4 or more"
 COORDINATES = "three-dimensional"
+GROUPED, PARTIAL, WEIGHTED = "grouped", "partial", "weighted"
+BIASED, GATED = "biased", "gated"
 K_VALUES = ("0", "1", "2", "3", K_MANY)
 
 
@@ -62,11 +67,38 @@ def settings_of(scenario: Scenario) -> dict[str, str]:
         "planning": str(engine.planning),
         "layout": str(engine.layout),
         "output_event": str(engine.output_event),
+        "cascade": str(engine.cascade),
         "positions": COORDINATES if scenario.model.has_mrope else "one-dimensional",
         "layers": kinds,
         "conv_width": str(scenario.model.conv_width),
         "state_interval": "1 block" if is_column_block else "more",
         "prefill_chunk_max": "below 1 + k" if engine.prefill_chunk_max <= k else "1 + k or more",
+    } | _shapes_of(scenario.model)
+
+
+def _shapes_of(model: ModelSpec) -> dict[str, str]:
+    """Which of the shapes of real models its layers have: where no layer uses one, it has not."""
+    has_attention = LayerKind.ATTENTION in model.layers
+    has_mamba2 = LayerKind.MAMBA2 in model.layers
+    is_grouped = (
+        (has_attention and model.kv_head_count < model.heads)
+        or (LayerKind.GATED_DELTA in model.layers and model.key_head_count < model.heads)
+        or (has_mamba2 and model.groups > 1)
+    )
+    is_weighted = (
+        ModelPart.NORM_WEIGHTS in model.parts
+        or (has_attention and ModelPart.QK_NORM in model.parts)
+        or (has_mamba2 and ModelPart.GATED_NORM in model.parts)
+    )
+    is_gated = has_attention and ModelPart.OUTPUT_GATE in model.parts
+    is_partial = has_attention and model.rotary_width < model.head_size
+    return {
+        "heads": GROUPED if is_grouped else "alike",
+        "rotary": PARTIAL if is_partial else "whole",
+        "norms": WEIGHTED if is_weighted else "plain",
+        "projections": BIASED if ModelPart.BIASES in model.parts else "plain",
+        "attention": GATED if is_gated else "plain",
+        "mlp": GATED if model.mlp_size else "none",
     }
 
 
@@ -109,6 +141,7 @@ SHARED = only(cache_mode=("align", "all"))
 OFFLOAD = only(cache_mode="offload")
 MROPE = only(positions=COORDINATES, layers=("hybrid", "attention only"))
 GRAPHS = only(graph_mode=(str(GraphMode.FULL_DECODE), str(GraphMode.PIECEWISE)))
+CASCADE = only(cascade=str(Cascade.ON), layers=("hybrid", "attention only"))
 PIECEWISE = only(graph_mode=str(GraphMode.PIECEWISE))
 BEHIND = only(depth=("2", "3", "4"))
 WIDE_CHUNKS = DRAFTED | only(prefill_chunk_max="1 + k or more")
@@ -158,10 +191,7 @@ SETTINGS = (
     _setting("cache_mode", "none", "1 + k state slots in place, picked by the accepted count"),
     _setting("cache_mode", "align", "states move between columns; the host decides where"),
     _setting(
-        "cache_mode",
-        "all",
-        "every block keeps a state; anchors say where the last step wrote",
-        layout=str(Layout.ROWS),
+        "cache_mode", "all", "every block keeps a state; anchors say where the last step wrote"
     ),
     _setting("cache_mode", "offload", "prefixes leave and return on streams of their own"),
     _setting("numerics", "exact", "every bit counts"),
@@ -182,6 +212,29 @@ SETTINGS = (
         "positions",
         COORDINATES,
         "a second buffer of positions, with a correction of its own",
+        layers=("hybrid", "attention only"),
+    ),
+    _setting("heads", GROUPED, "a head takes keys, or B and C, of the group beside its own"),
+    _setting(
+        "rotary",
+        PARTIAL,
+        "the part of a head that does not turn passes through the same kernel",
+        positions="one-dimensional",
+        layers=("hybrid", "attention only"),
+    ),
+    _setting("norms", WEIGHTED, "one norm more, with weights, between what is kept and what reads"),
+    _setting("projections", BIASED, "rows without tokens are not zero any more"),
+    _setting(
+        "attention",
+        GATED,
+        "a slice of the projection is needed again behind the cache's entries",
+        layers=("hybrid", "attention only"),
+    ),
+    _setting("mlp", GATED, "a second addition to the hidden states behind every layer"),
+    _setting(
+        "cascade",
+        str(Cascade.ON),
+        "a length that the host counts decides what every row sees",
         layers=("hybrid", "attention only"),
     ),
     _setting("layers", "attention only", "no recurrent state: all that counts select is gone"),

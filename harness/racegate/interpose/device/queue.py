@@ -141,6 +141,19 @@ class Queue:
         for node in [node for node in self._pending if node.until == label]:
             self.force(list(node.clock))
 
+    def is_behind(self, lane: int, *clocks: Clock) -> bool:
+        """Whether an operation of this lane that knows these clocks waits for what has not run."""
+        return any(node.lane == lane for node in self._pending) or any(map(self.is_pending, clocks))
+
+    def land_at(self, label: str) -> None:
+        """The one hold, which keeps its operation back, names this access from now on."""
+        (hold,) = self.holds
+        self.holds = (Hold(hold.operation, label),)
+        self.realised = {str(self.holds[0]): self.realised[str(hold)]}
+        for node in self._pending:
+            if node.until:
+                node.until = label
+
     def force_all(self) -> None:
         ready, self._pending = self._pending, []
         for node in ready:

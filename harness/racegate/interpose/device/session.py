@@ -200,7 +200,7 @@ class Session:
             recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
             if not is_eager:
-                self.queue.reach(label)
+                self.reach(label, reads, writes, lane)
             if not self.is_recording:
                 reads = writes = ()
             thread = self._threads.get(threading.get_ident())
@@ -218,6 +218,10 @@ class Session:
                 self.guards.settle()
         return label
 
+    def reach(self, label: str, reads: Ranges, writes: Ranges, lane: int | None = None) -> None:
+        """The program comes to an access. lane: of an operation; None for the host"""
+        self.queue.reach(label)
+
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
         if self.is_own or self.is_bare or not (reads or writes):
@@ -230,7 +234,7 @@ class Session:
             self.held_threads.keep_back()
         with self.lock:
             if self.queue.has_pending():
-                self.queue.reach(label)
+                self.reach(label, reads, writes)
             if self.is_recording:
                 self.recorder.host(self.thread_lane(), label, stack, reads, writes)
                 self.touches.expect(reads, writes)

@@ -13,6 +13,7 @@ from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
 _PLAIN = torch.Tensor.__torch_dispatch__
+_unseen = torch._C._DisableTorchDispatch  # an alias is made without the way through modes
 
 COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
@@ -51,7 +52,8 @@ def find_alias(session: Session, tensor: Tensor) -> Alias:
     aliases: dict[Any, Any] = session.spans.aliases
     alias: Alias | None = aliases.get(key)
     if alias is None or (alias.is_complex and tensor.is_conj()):
-        alias = _make(session, tensor, address)
+        with _unseen():
+            alias = _make(session, tensor, address)
         if alias.ranges and not tensor.is_conj():
             if len(aliases) >= _ALIASES_MAX:
                 aliases.clear()

@@ -28,7 +28,7 @@ from racegate.interpose.kernels.aliases import (
     tensors_in,
 )
 from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
-from racegate.interpose.kernels.later import grow_outputs, shapes_of, stage
+from racegate.interpose.kernels.later import grow_outputs, stage
 from racegate.interpose.kernels.operators import (
     Operator,
     describe,
@@ -36,6 +36,7 @@ from racegate.interpose.kernels.operators import (
     native_kernel,
 )
 from racegate.interpose.kernels.randomness import Generators
+from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.native.recording import Operators, Ran, new_run
 from racegate.interpose.order.ranges import Ranges, merged
 from racegate.interpose.order.recorder import Stack
@@ -53,6 +54,7 @@ class Kernels:
         argument is on the device
     births: by the id of its overload, what makes new memory, for those that know that it is to be
         on the device
+    shapes: of results that are known before they are computed
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Kernels:
         )
         self.direct: dict[int, Operator] = {}
         self.births: dict[int, Callable[..., Any]] = {}
+        self.shapes = Shapes()
 
     def register(self) -> None:
         """Takes the place of torch's CUDA kernels."""
@@ -213,7 +216,7 @@ class Kernels:
             return self._call(operator, bound), None
         stage(session, bound)
         bound.args = indexing.spelled_out(operator, bound.args)
-        shapes = shapes_of(operator, bound)
+        shapes = self.shapes.of(operator, bound)
         result = self._to_device(shapes, bound, fresh, stack)
         targets = [alias.tensor for alias in fresh]
         bound.back.clear()  # holds no tensor of the program: its memory may be used again

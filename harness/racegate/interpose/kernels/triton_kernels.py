@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import ModuleType
@@ -50,6 +51,7 @@ class TritonKernels:
             )
 
         executor.__call__ = call
+        interpreter._patch_lang = as_compiled(interpreter)  # type: ignore[attr-defined]
         interpreter.inspect = _Inspect()  # type: ignore[attr-defined]
         executor._init_args_hst = lambda _, args, kwargs: self._to_cpu(args, kwargs)
         executor._restore_args_dev = lambda *args: None
@@ -155,7 +157,7 @@ class TritonKernels:
         def method(builder: Any, *args: Any, **kwargs: Any) -> Any:
             if self._noting is not None:
                 mask = args[mask_at] if mask_at is not None else None
-                noted = _addresses(args[pointer_at], mask, is_write=is_write)
+                noted = noted_addresses(args[pointer_at], mask, is_write=is_write)
                 self._noting.append(noted)
                 if is_write and self.memo is not None:
                     self.memo.note_store(lambda: ranges_of([noted], is_write=True))
@@ -164,6 +166,36 @@ class TritonKernels:
             return plain(builder, *args, **kwargs)
 
         setattr(builder, name, method)
+
+
+def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
+    """What compiled kernels may do and interpreted ones may not: returns what takes the place of
+    `_patch_lang`.
+
+    The interpreter puts its own operations into the language's module for each launch: a kernel
+    whose module has given one a name of its own (`exp = tl.exp`) is made to look it up there. And
+    what a loop counts can be converted.
+    """
+    plain, language = interpreter._patch_lang, interpreter.tl
+
+    class Index(int):
+        def to(self, dtype: Any) -> Any:
+            return language.full((), int(self), dtype)
+
+    def looked_up(name: str) -> Callable[..., Any]:
+        return lambda *args, **kwargs: getattr(language, name)(*args, **kwargs)
+
+    def patch(fn: Any) -> Any:
+        for alias, value in list(fn.__globals__.items()):
+            if language.core.is_builtin(value) and hasattr(language, value.__name__):
+                fn.__globals__[alias] = looked_up(value.__name__)
+        scope = plain(fn)
+        module = sys.modules.get(fn.__module__)
+        if scope is not None and module is not None:
+            scope.set_attr(module, "range", lambda *ends: map(Index, range(*map(int, ends))))
+        return scope
+
+    return patch
 
 
 def settle_grid(
@@ -194,11 +226,11 @@ class _Inspect:
         return getattr(inspect, name)
 
 
-def _addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, bool]:
-    """(addresses, bytes of each, is_write). pointers, mask: handles of the interpreter."""
+def noted_addresses(pointers: Any, mask: Any, *, is_write: bool) -> tuple[Any, int, bool]:
+    """(addresses, bytes of each, is_write) of an access. pointers, mask: of the interpreter."""
     addresses = np.asarray(pointers.data)
     if mask is not None:
-        chosen = np.asarray(mask.data)
+        chosen = np.asarray(mask.data, dtype=bool)  # `&` of the interpreter may give integers
         shape = np.broadcast_shapes(addresses.shape, chosen.shape)
         addresses = np.broadcast_to(addresses, shape)[np.broadcast_to(chosen, shape)]
     size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)

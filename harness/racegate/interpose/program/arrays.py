@@ -19,6 +19,7 @@ _READING = (
     "choose", "dump", "dumps", "__reduce__", "__copy__", "__deepcopy__", "__str__", "__repr__",
     "__format__",
 )  # fmt: skip
+_unseen = torch._C._DisableTorchDispatch
 _WRITING = ("fill", "sort", "put", "partition", "byteswap")
 
 
@@ -29,7 +30,11 @@ def track_arrays(session: Session) -> type:
 
     def tracked_numpy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         session.drain()  # it may have been allocated a moment ago
-        array = numpy(tensor, *args, **kwargs)
+        if type(tensor) is torch.Tensor and tensor.is_cpu and not _is_lazy(tensor):
+            with _unseen():  # torch asks for lazy bits, each by the way through modes
+                array = numpy(tensor, *args, **kwargs)
+        else:
+            array = numpy(tensor, *args, **kwargs)
         if type(array) is np.ndarray and _is_pinned(session, array):
             return array.view(array_type)
         return array
@@ -46,6 +51,11 @@ def track_arrays(session: Session) -> type:
     torch.Tensor.numpy = tracked_numpy
     torch.Tensor.tolist = tracked_tolist
     return array_type
+
+
+def _is_lazy(tensor: Any) -> bool:
+    """Whether its values are others than its bytes say."""
+    return bool(tensor.is_neg() or tensor.is_conj())
 
 
 def _address(array: Any) -> int:

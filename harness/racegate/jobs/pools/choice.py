@@ -19,10 +19,13 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a job's workers are. address: of a Ray cluster, None for one that is started here"""
+    """Where a job's workers are. address: of a Ray cluster, None for one that is started here
+    gpus: so many workers, the first, have a GPU of their own, as a cluster sees to
+    """
 
     backend: Backend = Backend.LOCAL
     address: str | None = None
+    gpus: int = 0
 
 
 HERE = Place()
@@ -39,7 +42,7 @@ def pool_of(
     if place.backend is Backend.RAY:
         from racegate.jobs.pools.cluster import RayTransport
 
-        cluster = RayTransport(place.address, workers=workers)
+        cluster = RayTransport(place.address, workers=workers, gpus=place.gpus)
         return DrivenPool(cluster, silent_s=timeout_s or None, losses_max=losses_max)
     if workers == 1:
         return InProcessPool(timeout_s=timeout_s)

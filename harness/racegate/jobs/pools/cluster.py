@@ -10,7 +10,7 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -92,12 +92,14 @@ class RayHandle:
 
 
 class RayTransport:
-    """See driver.Transport. address: of a cluster, None starts one here; workers: at most so many
+    """See driver.Transport. address: of a cluster, None starts one here; workers: at most so many,
+    of which the first so many have one of the `gpus`
 
     Raises ClusterError.
     """
 
-    def __init__(self, address: str | None, *, workers: int) -> None:
+    def __init__(self, address: str | None, *, workers: int, gpus: int = 0) -> None:
+        self._gpus = gpus
         with ExitStack() as undone:
             # Where results go, Ray tells of workers that died.
             undone.enter_context(redirect_stdout(sys.stderr))
@@ -105,18 +107,14 @@ class RayTransport:
             import ray
 
             undone.callback(ray.shutdown)
-            cores = ray.cluster_resources().get("CPU", 0.0)
-            if cores < workers:
-                raise ClusterError(
-                    f"the cluster has {cores:g} cores for {workers} workers: --workers {cores:g}, "
-                    "or another node"
-                )
+            _check_size(ray.cluster_resources(), workers, gpus)
             self._left = undone.pop_all()
-        self._actor = ray.remote(_Served).options(num_cpus=1, max_restarts=0, max_task_retries=0)
+        self._actor = ray.remote(_Served)
 
     def open(self, make: MakeWorker[T, R], number: int) -> RayHandle:
-        """Starts an actor, wherever there is a core for it."""
-        actor = self._actor.remote()
+        """Starts an actor, wherever there is a core for it, and a GPU if it is to have one."""
+        size = {"num_cpus": 1, "num_gpus": int(number < self._gpus)}
+        actor = self._actor.options(**size, max_restarts=0, max_task_retries=0).remote()
         return RayHandle(actor, actor.start.remote(make, number))
 
     def has_room(self) -> bool:
@@ -138,6 +136,20 @@ class RayTransport:
     def close(self) -> None:
         """Leaves the cluster; one that was started for this ends."""
         self._left.close()
+
+
+def _check_size(resources: Mapping[str, float], workers: int, gpus: int) -> None:
+    """Raises ClusterError: Ray would wait for what is not there."""
+    cores, cards = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+    if cores < workers:
+        raise ClusterError(
+            f"the cluster has {cores:g} cores for {workers} workers: --workers {cores:g}, or "
+            "another node"
+        )
+    if cards < gpus:
+        raise ClusterError(
+            f"the cluster has {cards:g} GPUs for {gpus} workers: --gpus {cards:g}, or another node"
+        )
 
 
 def _join(address: str | None, workers: int) -> None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from racegate.history.breakage import Breakage, Caught
 from racegate.jobs.pools.pool import (
+    ChoosyShare,
     Done,
     Ended,
     Events,
@@ -145,9 +146,17 @@ class _Member(Generic[T, L]):
             return self.task.name
         return "its end" if self.at is _At.END else "its start"
 
+    def takes(self, task: Task[T]) -> bool:
+        """Whether it does what another one was doing."""
+        return not isinstance(self.share, ChoosyShare) or self.share.takes(task)
+
     def lost(self, why: str) -> Lost:
         command = "" if self.task is None else self.task.command
         return Lost(worker=self.number, doing=self.doing, why=why, command=command)
+
+
+# The place of a worker that is gone: its number, and its tasks.
+_Vacancy: TypeAlias = tuple[int, Iterator[Task[T]]]
 
 
 class DrivenPool(Generic[L]):
@@ -198,8 +207,8 @@ class _Run(Generic[T, R, L]):
         self._handed = 0
         self._returned: ReturnedTasks[T] = ReturnedTasks(losses_max)
         self._alone: _Member[T, L] | None = None
-        self._vacant: deque[tuple[int, Iterator[Task[T]]]] = deque()
-        self._has_ended = False
+        self._vacant: list[_Vacancy[T]] = []
+        self._ended: list[Iterator[Task[T]]] = []
         self._heard_at = _now()
         self._lost_in_a_row: Counter[_At] = Counter()
 
@@ -229,12 +238,10 @@ class _Run(Generic[T, R, L]):
             error = "a worker was lost with it, and there was room for no other"
             lost = Breakage(at=task.name, error=error, command=task.command)
             yield Failed(worker=0, number=number, name=task.name, breakage=lost)
-        if not self._has_ended:
-            # Else a job would seem to be whole of which tasks may be left.
-            why = "is gone, and there was room for no other"
-            yield from (
-                Lost(worker=number, doing="its start", why=why) for number, _ in self._vacant
-            )
+        # Else a job would seem to be whole of which tasks may be left.
+        why = "is gone, and there was room for no other"
+        left = [number for number, share in self._vacant if not self._is_at_end(share)]
+        yield from (Lost(worker=number, doing="its start", why=why) for number in left)
 
     def _wait(self) -> Sequence[L]:
         busy = [member.handle for member in self._members if member.at is not _At.REST]
@@ -243,19 +250,25 @@ class _Run(Generic[T, R, L]):
         threading.Event().wait(TICK_S)
         return []
 
-    def _is_needed(self) -> bool:
-        """Whether a place is vacant that is worth filling: something was handed back, or nobody has
-        come to the end of the tasks.
+    def _needed(self) -> list[_Vacancy[T]]:
+        """Vacant places that are worth filling: something was handed back, or nobody has come to
+        the end of their tasks.
         """
-        return bool(self._vacant) and (bool(self._returned) or not self._has_ended)
+        return [place for place in self._vacant if self._returned or not self._is_at_end(place[1])]
+
+    def _is_at_end(self, share: object) -> bool:
+        return any(share is ended for ended in self._ended)
 
     def _is_waited_for(self) -> bool:
-        return self._is_needed() and _now() - self._heard_at < ROOM_WITHIN_S
+        return bool(self._needed()) and _now() - self._heard_at < ROOM_WITHIN_S
 
     def _fill(self) -> None:
         """A worker for each place that is worth filling, as far as there is room."""
-        while self._is_needed() and self._transport.has_room():
-            self.start(*self._vacant.popleft())
+        for place in self._needed():
+            if not self._transport.has_room():
+                return
+            self._vacant.remove(place)
+            self.start(*place)
 
     def close(self) -> None:
         """Ends what still runs."""
@@ -288,16 +301,18 @@ class _Run(Generic[T, R, L]):
             self._alone = None if self._alone is member else self._alone
             self._hand_out(member)
         else:
-            self._has_ended |= isinstance(event, Ended)
+            if isinstance(event, Ended):
+                self._ended.append(member.share)
             self._lost_in_a_row[_At.END] = 0
             self._drop(member)
 
     def _hand_out(self, member: _Member[T, L]) -> None:
-        """The next task, or that there is none; neither while a task is tried alone."""
-        if self._returned.suspects or self._alone is not None:
+        """The next task, or that there is none; neither while one is alone or waits to be."""
+        is_awaited = any(self._returned.has_suspect(one.takes) for one in self._members)
+        if is_awaited or self._alone is not None:
             member.at, member.task, member.since = _At.REST, None, math.inf
-        elif self._returned.back:
-            self._give(member, self._returned.back.popleft())
+        elif (numbered := self._returned.next_back(member.takes)) is not None:
+            self._give(member, numbered)
         elif (task := next(member.share, None)) is not None:
             self._handed += 1
             self._give(member, (self._handed - 1, task))
@@ -317,10 +332,12 @@ class _Run(Generic[T, R, L]):
         if any(member.at is _At.TASK for member in self._members):
             return
         for member in [member for member in self._members if member.at is _At.REST]:
-            if self._returned.suspects and self._alone is None:
+            if self._alone is not None:
+                return
+            if (numbered := self._returned.next_suspect(member.takes)) is not None:
                 self._alone = member
-                self._give(member, self._returned.suspects.popleft())
-            elif self._alone is None:
+                self._give(member, numbered)
+            else:
                 self._hand_out(member)
 
     def _gone(self, member: _Member[T, L], why: str, loss: Loss) -> Events[R]:

@@ -18,7 +18,7 @@ import os
 import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from racegate.history.breakage import Breakage, Caught
 from racegate.jobs.pools.time_limit import limited_time
@@ -166,6 +166,15 @@ Events: TypeAlias = Generator[
 ]
 MakeWorker: TypeAlias = Callable[[int], Worker[T, R]]
 Shares: TypeAlias = Sequence[Iterator[Task[T]]]
+
+
+@runtime_checkable
+class ChoosyShare(Protocol[T]):
+    """Tasks of a worker that cannot do all that others do."""
+
+    def takes(self, task: Task[T], /) -> bool:
+        """Whether it does this one, which another worker had when it was lost."""
+        ...
 
 
 class Pool(Protocol):

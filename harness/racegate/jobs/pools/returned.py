@@ -5,6 +5,7 @@ which are not handed out again.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Generic, TypeAlias, TypeVar
 
@@ -13,6 +14,8 @@ from racegate.jobs.pools.pool import Task
 T = TypeVar("T")
 # A task, and how many had been handed out before it.
 Numbered: TypeAlias = tuple[int, Task[T]]
+# Whether a worker does a task.
+Takes: TypeAlias = Callable[[Task[T]], bool]
 
 
 class Loss(Enum):
@@ -39,6 +42,18 @@ class ReturnedTasks(Generic[T]):
     def __bool__(self) -> bool:
         return bool(self.back or self.suspects)
 
+    def next_back(self, takes: Takes[T]) -> Numbered[T] | None:
+        """The first that a worker does, which is handed out now."""
+        return _first(self.back, takes)
+
+    def next_suspect(self, takes: Takes[T]) -> Numbered[T] | None:
+        """The same of suspects."""
+        return _first(self.suspects, takes)
+
+    def has_suspect(self, takes: Takes[T]) -> bool:
+        """Whether one waits that a worker does."""
+        return any(takes(task) for _, task in self.suspects)
+
     def takes(self, numbered: Numbered[T], loss: Loss) -> bool:
         """Whether a task whose worker was lost waits for another one; if not, that was the last."""
         number, _ = numbered
@@ -57,3 +72,10 @@ class ReturnedTasks(Generic[T]):
         alone = max(0, lost - self._losses_max)
         how = f", {alone} of them while it ran alone" if alone else ""
         return f"{lost} workers were lost with it{how}"
+
+
+def _first(waiting: deque[Numbered[T]], takes: Takes[T]) -> Numbered[T] | None:
+    found = next((numbered for numbered in waiting if takes(numbered[1])), None)
+    if found is not None:
+        waiting.remove(found)
+    return found

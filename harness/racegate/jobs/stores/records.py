@@ -72,6 +72,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     features: pairs of features, of scenarios without fault
     set_aside: scenarios of which nothing is known
     seen: when each signature of `hits` was seen; workers: of the last run, as it wrote this
+    target: what was judged, of a fleet; empty for the engine that is installed
     """
 
     schema: str
@@ -91,6 +92,7 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     selfcheck: SelfCheck = SelfCheck()
     seen: dict[str, Sighting] = msgspec.field(default_factory=dict)
     workers: tuple[WorkerRecord, ...] = ()
+    target: str = ""
 
 
 class KeptFinding(StrictStruct, frozen=True, kw_only=True):

@@ -143,6 +143,12 @@ class ServerStore:
         with self._asked():
             self._client.transaction(release, key)
 
+    def subjects(self) -> list[str]:
+        """Of all campaigns on the server, by name."""
+        with self._asked():
+            keys = self._client.scan_iter(match=f"{PREFIX}:*:names:campaign")
+            return sorted(key.decode().split(":")[1] for key in keys)
+
     def _key(self, kind: str, name: str) -> str:
         return f"{self._below}:{kind}:{name}"
 

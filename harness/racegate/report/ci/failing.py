@@ -49,11 +49,12 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
 
 
 def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCase:
+    searched = f"verdict: {run.verdict}, schedules: {run.stats.schedules}"
     return CheckedCase(
         group="scenarios",
         name=run.scenario,
         seconds=run.stats.seconds,
-        said=f"verdict: {run.verdict}, schedules: {run.stats.schedules}",
+        said="; ".join([searched, *(f"warning: {change.text}" for change in run.resolved)]),
         skipped=skipped,
         failing=() if wrong is None else (wrong,),
     )

@@ -1,4 +1,4 @@
-"""What a browser and a monitor are shown of campaigns while they run: read, never changed.
+"""What people and monitors are shown of campaigns while they run: read, never changed.
 
 `view` is all that is known of a store, as one object; `page`, `metrics` and the object itself as
 JSON say it, and `server` answers requests. Knows stores, not how a campaign runs.

@@ -44,6 +44,7 @@ class _Seen(Collector):
         yield verdicts
         yield self._workers()
         yield from self._findings()
+        yield from self._targets()
 
     def _counters(self) -> Iterator[Metric]:
         """What only grows, and the pairs of features that can occur."""
@@ -97,6 +98,23 @@ class _Seen(Collector):
             if one.seen is not None:
                 last.add_metric((printable(one.signature),), one.seen.last)
         yield last
+
+    def _targets(self) -> Iterator[Metric]:
+        """Of fleets, by target."""
+        scenarios = CounterMetricFamily(
+            "racegate_target_scenarios", "Scenarios looked at.", labels=("target",)
+        )
+        hits = CounterMetricFamily(
+            "racegate_target_hits", "Scenarios that showed it.", labels=("target", "signature")
+        )
+        if (matrix := self._view.targets) is not None:
+            for one in matrix.targets:
+                scenarios.add_metric((printable(one.name),), one.scenarios)
+            for row in matrix.rows:
+                for cell in row.cells:
+                    hits.add_metric((printable(cell.target), printable(row.signature)), cell.hits)
+        yield scenarios
+        yield hits
 
 
 def _labels(campaign: CampaignView) -> tuple[str, str]:

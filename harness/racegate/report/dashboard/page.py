@@ -7,6 +7,7 @@ from base64 import b64encode
 from datetime import UTC, datetime
 
 import racegate
+from racegate.report.dashboard.targets import cell_text
 from racegate.report.objects import DashboardView
 from racegate.report.search import rate_of
 from racegate.report.templating import render
@@ -29,6 +30,7 @@ def dashboard_page(view: DashboardView) -> str:
         pairs_shown_max=PAIRS_SHOWN_MAX,
         refresh_s=f"{REFRESH_S:g}",
         rate_of=rate_of,
+        cell_text=cell_text,
         version=racegate.__version__,
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from racegate.history.witness import Witness, file_of, sealed
+from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding
 from racegate.report.dashboard.metrics import metrics_of
 from racegate.report.dashboard.page import dashboard_page
@@ -38,6 +39,8 @@ HEADERS = (
 )
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
+# What targets of fleets have shown, where the store has any. Raises BadInputError.
+ReadTargets = Callable[[], TargetMatrix | None]
 # Draws a finding from its witness and the name of its file: HTML, or None if nothing is found.
 Draw = Callable[[Witness, str], str | None]
 
@@ -62,8 +65,10 @@ class ReadableStore(Protocol):
 class StoreWatch:
     """A store as it was a moment ago, for any number of readers."""
 
-    def __init__(self, store: ReadableStore) -> None:
+    def __init__(self, store: ReadableStore, read_targets: ReadTargets = lambda: None) -> None:
         self._store = store
+        self._read_targets = read_targets
+        self._targets: TargetMatrix | None = None
         self._lock = threading.Lock()
         self._kept: dict[str, KeptFinding] = {}
         self._states: Sequence[CampaignState] = ()
@@ -88,13 +93,16 @@ class StoreWatch:
         try:
             found = self._store.findings()
             self._states = self._store.states()
+            self._targets = self._read_targets()
             self._kept = {name_of(kept.signature): kept for kept in found}
         except (BadInputError, OSError) as error:
             problem = message(str(error))
         read_at = self._view.read_at if problem and self._view else time.time()
         kept = self._kept.values()
         name = self._store.name
-        return view_of(name, self._states, kept, read_at=read_at, problem=problem)
+        return view_of(
+            name, self._states, kept, read_at=read_at, problem=problem, targets=self._targets
+        )
 
 
 class Drawings:
@@ -116,11 +124,17 @@ class Drawings:
             return self._drawn[key]
 
 
-def dashboard(store: ReadableStore, draw: Draw, *, hosts: Sequence[str]) -> Starlette:
+def dashboard(
+    store: ReadableStore,
+    draw: Draw,
+    *,
+    hosts: Sequence[str],
+    read_targets: ReadTargets = lambda: None,
+) -> Starlette:
     """The application. hosts: names that requests may ask for, `*` for any: a page elsewhere cannot
     have a browser read this one by giving its own name this address
     """
-    watched, pictures = StoreWatch(store), Drawings(draw)
+    watched, pictures = StoreWatch(store, read_targets), Drawings(draw)
 
     def page(_: Request) -> Response:
         return HTMLResponse(dashboard_page(watched.view()))

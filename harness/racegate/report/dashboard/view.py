@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from racegate.evaluation.coverage import summarise
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.findability import CampaignFinding, listed
+from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
 from racegate.report.objects import CampaignView, DashboardView, FindingView
 
@@ -19,6 +20,7 @@ def view_of(
     *,
     read_at: float,
     problem: str | None = None,
+    targets: TargetMatrix | None = None,
 ) -> DashboardView:
     """What a store said."""
     known, kept = list(states), {one.signature: one for one in findings}
@@ -32,6 +34,7 @@ def view_of(
             _finding(kept[one.signature], one, seen_in(known, one.signature))
             for one in listed(kept.values(), known)
         ),
+        targets=targets,
     )
 
 

@@ -57,15 +57,18 @@ def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
         pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.engine.blocks))
 
 
-def limit_drafts(scheduler: Any, scenario: Scenario, step: int) -> None:
-    """In this step the scheduler finds fewer drafts, as if the drafter had found none."""
+def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:
+    """In this step the scheduler finds fewer drafts, as if the drafter had found none.
+
+    is_plain: it never finds any
+    """
     limits = {
         event.request: event.drafts
         for event in scenario.events
         if isinstance(event, DraftLimit) and event.step == step
     }
     for identity, request in scheduler.requests.items():
-        drafts = limits.get(name_of(identity))
+        drafts = 0 if is_plain else limits.get(name_of(identity))
         if drafts is not None:
             request.spec_token_ids = list(request.spec_token_ids)[:drafts]
 

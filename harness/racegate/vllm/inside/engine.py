@@ -12,6 +12,7 @@ from typing import Any
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.vllm.inside import plants
+from racegate.vllm.inside.computed import Computed, Known, give_weights
 from racegate.vllm.inside.conditions import (
     leave_blocks,
     limit_drafts,
@@ -33,12 +34,12 @@ from racegate.vllm.inside.watch import (
     watch_scheduler,
     watch_zeroing,
 )
-from racegate.vllm.wire import Observed, Runner, StateMode
+from racegate.vllm.wire import Fidelity, Observed, Runner, StateMode
 
 BLOCKS_BYTES = 32 << 20
 
 
-def start(folder: Path, *, cache_mode: str) -> Any:
+def start(folder: Path, *, cache_mode: str, fidelity: Fidelity) -> Any:
     """vLLM's engine core and its worker, in this process. folder: for the model's files."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -54,7 +55,7 @@ def start(folder: Path, *, cache_mode: str) -> Any:
         "max_model_len": 512,
         "max_num_seqs": 4,
         "max_num_batched_tokens": 256,
-        "dtype": "float32",
+        "dtype": "float32" if fidelity is Fidelity.HOLLOW else "float16",
         "enable_prefix_caching": cache_mode != "none",
         "mamba_cache_mode": cache_mode,
         "kv_cache_memory_bytes": BLOCKS_BYTES,
@@ -126,7 +127,7 @@ class NotTaken(Exception):
 class Driver:
     """Runs scenarios on a started engine."""
 
-    def __init__(self, engine: Any, session: EngineSession) -> None:
+    def __init__(self, engine: Any, session: EngineSession, fidelity: Fidelity) -> None:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
@@ -136,13 +137,18 @@ class Driver:
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
         session.name_buffers(named_buffers(self.runner))
-        self._hollow_out(session)
+        self._computed: Computed | None = None
+        self._replace_models(session, fidelity)
         self._watch()
 
-    def _hollow_out(self, session: EngineSession) -> None:
+    def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
         hidden = self.runner.model_config.get_hidden_size()
         hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
-        hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
+        if fidelity is Fidelity.FULL:
+            give_weights(self.runner.model)
+            self._computed = Computed(self.runner.model)
+        else:
+            hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
         drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
         hollow.replace(drafter.model, lambda token, at: self.script.draft(token, at))
 
@@ -203,17 +209,15 @@ class Driver:
         scenario: Scenario,
         *,
         plant: Observed | None = None,
+        plain: dict[str, tuple[int, ...]] | None = None,
+        is_plain: bool = False,
         on_turn: Callable[[int], None] | None = None,
     ) -> dict[str, tuple[int, ...]]:
         """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it
+        plain: what the model says in plain decoding, if it computes that; is_plain: of that run
         on_turn: called before each turn of the loop, with its number
         """
-        self._script = Script(
-            scenario,
-            draft_len=DRAFT_LEN,
-            lies=plant is Observed.TOKENS,
-            device="cuda" if self._session.kind is DeviceKind.CUDA else "cpu",
-        )
+        self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
         self.watch.plant = plant
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
@@ -234,13 +238,22 @@ class Driver:
                 continue
             if plant is not None and watch.step > plants.STEP:
                 break
-            limit_drafts(self._core.scheduler, scenario, watch.step + 1)
+            limit_drafts(self._core.scheduler, scenario, watch.step + 1, is_plain=is_plain)
             for output in engine.step():
                 delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
             for event in [event for event in aborts if event.step < watch.step]:
                 aborts.remove(event)
                 self._abort(event.request, delivered)
         return delivered
+
+    def _script_of(
+        self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
+    ) -> Script:
+        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
+        if self._computed is None:
+            return Script(scenario, draft_len=DRAFT_LEN, lies=lies, device=device)
+        self._computed.lies = lies
+        return Known(scenario, plain, draft_len=DRAFT_LEN, device=device)
 
     def drain(self) -> None:
         """Takes in the steps that are still in flight when all requests are done."""

@@ -21,8 +21,12 @@ from racegate.interpose.device.spans import Place, Span
 from racegate.interpose.order.ranges import Ranges
 
 PIECE = 1 << 16  # bytes that are compared at once
+_ZEROS = bytes(PIECE)
 _WHOLE = 1 << 64
 _NEVER = 1 << 62  # no wait of the host covers an operation of this number
+_DONT_NEED = 4  # madvise(2)
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
@@ -85,30 +89,37 @@ def _number(*values: object) -> int:
 
 
 class Memory:
-    """All that the device reaches, by what has changed since the engine was started."""
+    """All that the device reaches, by what has changed since the engine was started. Most of it is
+    zeros: they need no copy, and all of them stand in one page, which the processor has at hand.
+    """
 
     def __init__(self, spans: Iterable[Span]) -> None:
-        self._first = {
-            (span.base, span.end): ctypes.create_string_buffer(
-                _bytes_of(span), span.end - span.base
-            )
-            for span in spans
-        }
+        self._first = {(span.base, span.end): _pieces(span) for span in spans}
+        self.digest(spans)  # reads what was given back, which maps it for forked processes too
 
     def digest(self, spans: Iterable[Span]) -> bytes:
         """Of contents and places: what differs from the beginning, in pieces."""
         found = hashlib.blake2b(digest_size=16)
         for span in spans:
             first = self._first.get((span.base, span.end))
-            known = None if first is None else ctypes.addressof(first)
             found.update(repr((span.base, span.end, span.place)).encode())
-            for low in range(span.base, span.end, PIECE):
+            for index, low in enumerate(range(span.base, span.end, PIECE)):
                 size = min(PIECE, span.end - low)
-                if known is None or _memcmp(low, known + low - span.base, size):
+                if first is None or _memcmp(low, first[index], size):
                     found.update(low.to_bytes(8, "big"))
                     found.update(ctypes.string_at(low, size))
         return found.digest()
 
 
-def _bytes_of(span: Span) -> bytes:
-    return ctypes.string_at(span.base, span.end - span.base)
+def _pieces(span: Span) -> list[bytes]:
+    """What it holds. Zeros on the device are given back, and zeros again when they are read: our
+    runtime maps its memory for this process alone, with no file behind it.
+    """
+    pieces = []
+    for low in range(span.base, span.end, PIECE):
+        size = min(PIECE, span.end - low)
+        is_zero = not _memcmp(low, _ZEROS, size)
+        pieces.append(_ZEROS if is_zero else ctypes.string_at(low, size))
+        if is_zero and size == PIECE and span.place is Place.DEVICE:
+            _madvise(low, size, _DONT_NEED)
+    return pieces

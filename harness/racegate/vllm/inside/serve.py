@@ -1,4 +1,5 @@
-"""The engine's process: `python -m racegate.vllm.inside.serve FOLDER RUNNER MODE JOBS ANSWERS`.
+"""The engine's process: `python -m racegate.vllm.inside.serve FOLDER RUNNER MODE FIDELITY JOBS
+ANSWERS`.
 
 Runs in vLLM's environment with the virtual CUDA runtime preloaded. The engine starts once; each
 task runs in a forked process, so that a search over many schedules pays for one start.
@@ -16,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -27,19 +29,33 @@ import torch
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.met import meet, met
 from racegate.interpose.launch import ANSWER, DEVICE
+from racegate.interpose.order.ranges import Ranges
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import Installed, enter, watching
 from racegate.interpose.program.leftovers import fork, live_with_client
 from racegate.vllm.inside import standins
 from racegate.vllm.inside.engine import Driver, NotTaken, check_started, start
 from racegate.vllm.inside.rejoin import Heard, Joined, Memory
 from racegate.vllm.inside.session import EngineSession
-from racegate.vllm.inside.trunk import Pause, Trunk
+from racegate.vllm.inside.trunk import Landings, Pause, Trunk
 from racegate.vllm.inside.watch import Watch, find_wrong
-from racegate.vllm.wire import FAILED, Course, Runner, StateMode, Task, Told
+from racegate.vllm.wire import FAILED, Course, Fidelity, Runner, StateMode, Task, Told
 
 JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
+
+
+class Lesson(msgspec.Struct, frozen=True, array_like=True):
+    """What a run has found out: shapes of results, operators that it met, effects of kernels and
+    modules that it imported. Empty: nothing
+    """
+
+    shapes: bytes
+    operators: list[str] = []
+    effects: bytes = b""
+    modules: list[str] = []
 
 
 class Failure:
@@ -71,8 +87,13 @@ class Host:
     """A started engine, and the runs that it is forked for."""
 
     def __init__(
-        self, library: Path, folder: Path, runner: Runner, mode: StateMode, kind: DeviceKind
+        self,
+        library: Path,
+        folder: Path,
+        cell: tuple[Runner, StateMode, Fidelity],
+        kind: DeviceKind,
     ) -> None:
+        runner, mode, fidelity = cell
         self._session = EngineSession(kind)
         self._child = Child(library, self._session, kind=kind)
         self._child.name_buffer = self._session.buffer_at
@@ -81,7 +102,7 @@ class Host:
         self._kept = standins.prepare(self._session, runner=runner)
         standins.use_cuda_platform()
         standins.fit_engine()
-        engine = start(folder, cache_mode=mode)
+        engine = start(folder, cache_mode=mode, fidelity=fidelity)
         self._memo = Memo()
         self._learnt = folder / "learnt"
         installed = self._child.installed
@@ -89,11 +110,17 @@ class Host:
             installed.triton.memo = self._memo
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
-        self._driver = Driver(engine, self._session)
+        self._driver = Driver(engine, self._session, fidelity)
         self._memory = Memory(self._session.spans if kind is DeviceKind.VIRTUAL else ())
         self._guide = folder / "guide"
         self._states: tuple[bytes, ...] = ()  # of the guide, before each turn
         self._modules = frozenset(sys.modules)
+        self._met = set(met())
+
+    @property
+    def memory(self) -> Ranges:
+        """All that the device reaches."""
+        return tuple((span.base, span.end) for span in self._session.spans)
 
     def run(self, task: Task, pause: Pause | None = None) -> None:
         """In the forked process; on a GPU, which cannot be forked, in the only one.
@@ -106,7 +133,8 @@ class Host:
         self._beginning_s = 0.0
         self._take(task)
         session.begin()
-        session.heard = None if task.course is Course.WHOLE else Heard(session)
+        is_heard = task.course in (Course.GUIDE, Course.JOINING)
+        session.heard = Heard(session) if is_heard else None
         driver.watch.begin()
         self._memo.is_open = not task.plan.holds
         if task.plan.is_recording or session.heard is not None:
@@ -117,7 +145,13 @@ class Host:
             watched.enter_context(watching(self._child.installed))
             on_turn = self._before_turns(pause, watched, task.course)
             try:
-                delivered = driver.run(task.scenario, plant=task.plant, on_turn=on_turn)
+                delivered = driver.run(
+                    task.scenario,
+                    plant=task.plant,
+                    plain=task.plain,
+                    is_plain=task.course is Course.PLAIN,
+                    on_turn=on_turn,
+                )
             except Joined:
                 has_joined = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
@@ -127,6 +161,15 @@ class Host:
         """This process is the task's."""
         self._result = Path(task.result)
         self._child.arm(task.plan, self._result)
+        landings = Landings(self._result, self._land)
+        self._session.on_gap = landings.at if task.lands else None
+
+    def _land(self, label: str, result: Path) -> None:
+        """This process was forked for the run that goes on from here with a landing."""
+        self._session.on_gap = None
+        self._session.queue.land_at(label)
+        self._result, self._beginning_s = result, 0.0
+        self._child.go_on(result)
 
     def _before_turns(
         self, pause: Pause | None, watched: ExitStack, course: Course
@@ -194,9 +237,23 @@ class Host:
             cpu_s=round(time.process_time() + self._beginning_s, 3),
         )
         result.write_bytes(msgspec.json.encode(told))
-        if self._memo.is_open and session.kind is DeviceKind.VIRTUAL:
-            new = sorted(sys.modules.keys() - self._modules)
-            self._learnt.write_bytes(msgspec.msgpack.encode((self._memo.dump(), new)))
+        if isinstance(self._child.installed, Installed):
+            self._teach(self._child.installed)
+
+    def _teach(self, installed: Installed) -> None:
+        """Kernels, operators and imports of runs in which nothing is held: they make all of them.
+        The results of operators that run later are those of runs under holds.
+        """
+        shapes = installed.kernels.shapes.dump()
+        lesson = Lesson(shapes)
+        if self._memo.is_open:
+            operators = sorted(set(met()) - self._met)
+            modules = sorted(sys.modules.keys() - self._modules)
+            lesson = Lesson(shapes, operators, self._memo.dump(), modules)
+        if shapes or self._memo.is_open:
+            whole = self._learnt.with_suffix(".whole")  # a run may be killed while it writes
+            whole.write_bytes(msgspec.msgpack.encode(lesson))
+            whole.replace(self._learnt)
 
     def rehearse(self, task: Task) -> None:
         """The run once before, unwatched: on a GPU to compile and load a kernel may wait for the
@@ -205,9 +262,11 @@ class Host:
         self._driver.run(task.scenario)
         self._driver.drain()
 
-    def learn(self) -> None:
-        """In the process that forks: what kernels did in the last run without holds, and what was
-        imported in it, so that the runs behind it need not do so again; what the guide was.
+    def learn(self, *, is_last: bool = True) -> None:
+        """In a process that forks: what was found out in the last run, and what was imported in it,
+        so that the runs behind it need not do so again; what the guide was.
+
+        is_last: no other process is to learn it
         """
         if self._guide.exists():
             states = self._guide.read_bytes()
@@ -215,15 +274,19 @@ class Host:
             self._guide.unlink()
         if not self._learnt.exists():
             return
-        effects, modules = msgspec.msgpack.decode(
-            self._learnt.read_bytes(), type=tuple[bytes, list[str]]
-        )
-        self._learnt.unlink()
-        for name in modules:
+        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=Lesson)
+        if is_last:
+            self._learnt.unlink()
+        if isinstance(self._child.installed, Installed):
+            self._child.installed.kernels.shapes.load(lesson.shapes)
+        meet(lesson.operators)
+        self._met |= set(lesson.operators)
+        for name in lesson.modules:
             with suppress(ImportError):  # some are made by others, and have no file
                 importlib.import_module(name)
-        self._memo.load(effects)
-        self._modules = frozenset(sys.modules)
+        if lesson.effects:
+            self._memo.load(lesson.effects)
+            self._modules = frozenset(sys.modules)
 
 
 def observations(watch: Watch) -> tuple[Observation, ...]:
@@ -272,6 +335,7 @@ def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) 
         if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
             os.write(answers, ANSWER.pack(pid))
             code = trunk.answer()
+            host.learn()
             os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
             continue
         pid = fork()
@@ -294,13 +358,14 @@ def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, job_end, answer_end = sys.argv[1:6]
+    folder, runner, mode, fidelity, job_end, answer_end = sys.argv[1:7]
     live_with_client(int(job_end))
     for end in (job_end, answer_end):
         os.set_inheritable(int(end), False)
     os.dup2(2, 1)
     with Failure() as failure:
-        host = Host(library, Path(folder), Runner(runner), StateMode(mode), kind)
+        cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
+        host = Host(library, Path(folder), cell, kind)
     if failure.message:
         Path(folder, FAILED).write_text(failure.message)
         sys.exit(1)
@@ -308,7 +373,8 @@ def main() -> None:
     gc.freeze()
     with os.fdopen(int(job_end), "rb") as jobs:
         if kind is DeviceKind.VIRTUAL:
-            serve(host, jobs, int(answer_end), Trunk(host.run))
+            gather(but=host.memory)
+            serve(host, jobs, int(answer_end), Trunk(host.run, partial(host.learn, is_last=False)))
         else:
             serve_one(host, jobs, int(answer_end))
 

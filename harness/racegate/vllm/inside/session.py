@@ -24,6 +24,7 @@ from racegate.interpose.outcome import DeviceKind
 from racegate.vllm.inside.rejoin import Heard
 
 Tensor = Any  # torch is untyped here
+_unseen = torch._C._DisableTorchDispatch  # our own work takes no way through modes
 
 _OURS = str(Path(__file__).parents[1])
 # Functions that copy on somebody's behalf: their caller says more.
@@ -71,6 +72,7 @@ class EngineSession(Session):
     kind: whether device memory can be computed on from here, or only by the GPU
     gaps: per held operation, the accesses to its bytes that came while it was held
     heard: what the host gets from the device, if that is noted
+    on_gap: called before each of them but the first, where landing is another run
     """
 
     def __init__(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
@@ -78,9 +80,11 @@ class EngineSession(Session):
         self.engine_recorder = EngineRecorder()
         self.gaps: dict[str, list[str]] = {}
         self.heard: Heard | None = None
+        self.on_gap: Callable[[str], None] | None = None
         self._held: dict[str, tuple[Ranges, Ranges]] = {}
         self._lows: list[int] = []
         self._named: list[tuple[int, str]] = []
+        self._stacks: dict[int, tuple[Stack, Stack]] = {}
         super().__init__(Queue(), self.engine_recorder)
 
     @property
@@ -126,14 +130,14 @@ class EngineSession(Session):
         """An operation of ours on the current stream. work: gets the memory of reads and writes,
         when the device comes to it.
         """
-        with self.own():
+        with self.own(), _unseen():
             given = [self.memory_of(tensor) for tensor in reads]
             made = [self.memory_of(tensor) for tensor in writes]
             read = tuple(r for tensor in reads for r in bytes_of(self, tensor))
             written = tuple(r for tensor in writes for r in bytes_of(self, tensor))
 
         def run() -> None:
-            with self.own(), torch.no_grad():
+            with self.own(), _unseen(), torch.no_grad():
                 work(given, made)
 
         self.issue(kind, torch._C._cuda_getCurrentRawStream(0), read, written, run)
@@ -177,19 +181,45 @@ class EngineSession(Session):
         if self.heard is not None:
             self.heard.touches(reads, writes)
 
+    def reach(self, label: str, reads: Ranges, writes: Ranges, lane: int | None = None) -> None:
+        if self.on_gap is not None and self._opens_gap(reads, writes, lane):
+            self.on_gap(label)
+        super().reach(label, reads, writes, lane)
+
+    def _opens_gap(self, reads: Ranges, writes: Ranges, lane: int | None) -> bool:
+        """Whether what comes now is a gap of a held operation, and not its first."""
+        conflicting = self._conflicting(reads, writes)
+        if not any(self.gaps[held] for held in conflicting):
+            return False
+        if lane is None:
+            return True
+        clock = self.recorder.lanes.clock
+        return not self.queue.is_behind(lane, clock(lane), clock(self.thread_lane()))
+
     def host_learns(self, value: object) -> None:
         if self.heard is not None and not self.is_own:
             self.heard.learns(value)
 
     def stack(self, frame: FrameType | None = None) -> Stack:
         stack = super().stack(frame)
-        return tuple(place for place in stack if not place[0].startswith(_OURS))
+        known = self._stacks.get(id(stack))
+        if known is None:  # the walk hands out the same tuple again, and keeps it
+            own = tuple(place for place in stack if not place[0].startswith(_OURS))
+            known = self._stacks[id(stack)] = (stack, own)
+        return known[1]
 
     def _note_gap(self, label: str, reads: Ranges, writes: Ranges) -> None:
+        for held in self._conflicting(reads, writes):
+            self.gaps[held].append(label)
+
+    def _conflicting(self, reads: Ranges, writes: Ranges) -> list[str]:
+        """The held operations that an access to these bytes is in conflict with."""
+        found = []
         for held, (held_reads, held_writes) in self._held.items():
             is_conflict = _overlap(held_writes, (*reads, *writes)) or _overlap(held_reads, writes)
             if is_conflict and self.queue.keeps(held):
-                self.gaps[held].append(label)
+                found.append(held)
+        return found
 
     def _host_side(self, kind: str, reads: Ranges, writes: Ranges) -> str:
         ranges = (reads if kind == "h2d" else writes) or writes or reads

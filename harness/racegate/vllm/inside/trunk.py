@@ -1,13 +1,17 @@
 """Runs that hold something later have their beginning in common: one process runs it, without
-holds, up to a turn of the engine's loop, and is forked there for each of them.
+holds, up to a turn of the engine's loop, and is forked there for each of them. Those that hold the
+same operation and land it in different gaps are one run until the first of these: it holds the
+operation as long as it can, and is forked at each gap for the landing there.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -18,10 +22,16 @@ from racegate.vllm.wire import NOTHING_HELD, Task
 
 
 class Trunk:
-    """The process in which the beginning was run, as the one that serves tasks knows it."""
+    """The process in which the beginning was run, as the one that serves tasks knows it.
 
-    def __init__(self, run: Callable[[Task, Pause], None]) -> None:
+    learn: called in that process behind each task: what the next one need not do again
+    """
+
+    def __init__(
+        self, run: Callable[[Task, Pause], None], learn: Callable[[], None] = lambda: None
+    ) -> None:
         self._run = run
+        self._learn = learn
         self._first: Task | None = None
         self._turn = 0
         self._pid = 0
@@ -63,7 +73,8 @@ class Trunk:
         if self._pid == 0:
             os.close(jobs)
             os.close(answers)
-            self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), Pause(job_end, answer_end))
+            pause = Pause(job_end, answer_end, self._learn)
+            self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), pause)
             os._exit(ExitCode.CLEAN)
         os.close(job_end)
         os.close(answer_end)
@@ -75,9 +86,10 @@ class Pause:
     there are no more.
     """
 
-    def __init__(self, jobs: int, answers: int) -> None:
+    def __init__(self, jobs: int, answers: int, learn: Callable[[], None]) -> None:
         self._jobs = os.fdopen(jobs, "rb")
         self._answers = answers
+        self._learn = learn
         self._next: Task | None = None
         self._told_s = 0.0
 
@@ -100,6 +112,7 @@ class Pause:
                 return task, spent_s
             os.write(self._answers, ANSWER.pack(pid))
             _, status = os.waitpid(pid, 0)
+            self._learn()
             os.write(self._answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
 
     def _read(self) -> Task:
@@ -107,3 +120,32 @@ class Pause:
         if not line:
             os._exit(ExitCode.CLEAN)
         return msgspec.json.decode(line, type=Task)
+
+
+class Landings:
+    """Those of one run. result: where its own is written; the n-th landing's has `.n` behind it
+
+    land: called in a forked process, with the access to land before and where its result goes
+    """
+
+    def __init__(self, result: Path, land: Callable[[str, Path], None]) -> None:
+        self._result = result
+        self._land = land
+        self._count = 0
+
+    def at(self, label: str) -> None:
+        """The run is about to come to a gap. Returns in the forked process and, when that has
+        ended, in this one. What did not end well has no result, and is run by itself if it is
+        asked for; so is what is not forked because other threads would not be there.
+        """
+        if threading.active_count() > 1:
+            return
+        self._count += 1
+        result = self._result.with_name(f"{self._result.name}.{self._count}")
+        pid = fork()
+        if pid == 0:
+            self._land(label, result)
+            return
+        _, status = os.waitpid(pid, 0)
+        if status:
+            result.unlink(missing_ok=True)

@@ -1,0 +1,191 @@
+"""A fleet file: which targets, and what is drawn for all of them. Strict to read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
+from racegate.scenario.outside.text import quoted
+from racegate.scenario.strict import StrictStruct
+
+FILE_BYTES_MAX = 1 << 20
+# A folder and a key of a store are called so.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+Name = Annotated[str, msgspec.Meta(pattern=NAME)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class FleetError(BadInputError):
+    """A fleet file that cannot be used: names the file, the target and the reason."""
+
+
+class Draw(StrEnum):
+    """What scenarios are drawn.
+
+    ENGINE: all that racegate's own engine can do; REQUESTS: requests and aborts alone, which
+    releases can be asked for as well
+    """
+
+    ENGINE = "engine"
+    REQUESTS = "requests"
+
+
+class TargetDevice(StrEnum):
+    """Where racegate's own engine runs."""
+
+    VIRTUAL = "virtual"
+    GPU = "gpu"
+
+
+class RevisionTarget(StrictStruct, frozen=True, kw_only=True):
+    """racegate's own engine as a revision has it. checkout: the folder of its repository"""
+
+    name: Name
+    revision: Text
+    checkout: Text = "."
+
+    @property
+    def title(self) -> str:
+        """In words, and what tells it from another target of the same name."""
+        return f"revision {self.revision}"
+
+
+class DeviceTarget(StrictStruct, frozen=True, kw_only=True):
+    """racegate's own engine as it is installed, on a device."""
+
+    name: Name
+    device: TargetDevice
+
+    @property
+    def title(self) -> str:
+        """See RevisionTarget."""
+        return f"device {self.device}"
+
+
+class AdapterTarget(StrictStruct, frozen=True, kw_only=True):
+    """An engine behind an adapter. adapter: the command that starts it; folder: where"""
+
+    name: Name
+    adapter: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
+    folder: Text = "."
+
+    @property
+    def title(self) -> str:
+        """See RevisionTarget."""
+        return f"adapter {shlex.join(self.adapter)}"
+
+
+class VllmTarget(StrictStruct, frozen=True, kw_only=True):
+    """A release of vLLM that is set up. runner, cache_mode: as of `racegate vllm`"""
+
+    name: Name
+    vllm: Text
+    runner: Literal["v1", "v2"] = "v1"
+    cache_mode: Literal["none", "align", "all"] = "none"
+
+    @property
+    def title(self) -> str:
+        """See RevisionTarget."""
+        return f"vLLM {self.vllm} {self.runner} {self.cache_mode}"
+
+
+class SglangTarget(StrictStruct, frozen=True, kw_only=True):
+    """A release of SGLang that is set up. model: as of `racegate sglang`"""
+
+    name: Name
+    sglang: Text
+    model: Literal["hybrid", "dense"] = "hybrid"
+
+    @property
+    def title(self) -> str:
+        """See RevisionTarget."""
+        return f"SGLang {self.sglang} {self.model}"
+
+
+Target: TypeAlias = RevisionTarget | DeviceTarget | AdapterTarget | VllmTarget | SglangTarget
+# By the key that only it has.
+KINDS: Mapping[str, type[Target]] = {
+    "revision": RevisionTarget,
+    "device": DeviceTarget,
+    "adapter": AdapterTarget,
+    "vllm": VllmTarget,
+    "sglang": SglangTarget,
+}
+RELEASES = (VllmTarget, SglangTarget)
+
+
+class FleetFile(StrictStruct, frozen=True, kw_only=True):
+    """What a fleet is of. draw: what scenarios are drawn for every target"""
+
+    draw: Draw = Draw.ENGINE
+    targets: tuple[Target, ...]
+
+
+class _Written(StrictStruct, frozen=True, kw_only=True):
+    """The file as it is written."""
+
+    schema: Literal[1]
+    draw: Draw = Draw.ENGINE
+    targets: Annotated[tuple[dict[str, object], ...], msgspec.Meta(min_length=1, max_length=64)]
+
+
+def load_fleet(path: Path) -> FleetFile:
+    """Paths in the file are relative to its folder. Raises FleetError."""
+    try:
+        written = msgspec.convert(decode_toml(read_text(path, FILE_BYTES_MAX)), _Written)
+        targets = tuple(
+            _target(raw, f"$.targets[{number}]") for number, raw in enumerate(written.targets)
+        )
+    except (ReadError, msgspec.ValidationError) as error:
+        raise FleetError(f"{path}: {error}") from error
+    twice = [name for name, count in Counter(each.name for each in targets).items() if count > 1]
+    if twice:
+        raise FleetError(f"{path}: two targets have the name {quoted(twice[0])}")
+    releases = [each.name for each in targets if isinstance(each, RELEASES)]
+    if releases and written.draw is not Draw.REQUESTS:
+        raise FleetError(
+            f"{path}: {releases[0]} is a release, which runs requests alone: "
+            f'write draw = "{Draw.REQUESTS}"'
+        )
+    return FleetFile(
+        draw=written.draw, targets=tuple(_placed(each, path.parent) for each in targets)
+    )
+
+
+def _target(raw: Mapping[str, object], where: str) -> Target:
+    """Raises msgspec.ValidationError."""
+    kinds = [kind for key, kind in KINDS.items() if key in raw]
+    if len(kinds) != 1:
+        raise msgspec.ValidationError(
+            f"Expected one of the keys {', '.join(KINDS)}, got {len(kinds)} - at `{where}`"
+        )
+    try:
+        return msgspec.convert(raw, kinds[0])
+    except msgspec.ValidationError as error:
+        said = re.sub(r" - at `\$(.*)`$", "", str(error))
+        raise msgspec.ValidationError(f"{said} - at `{where}{_path(error)}`") from error
+
+
+def _path(error: msgspec.ValidationError) -> str:
+    found = re.search(r" - at `\$(.*)`$", str(error))
+    return found[1] if found else ""
+
+
+def _placed(target: Target, folder: Path) -> Target:
+    """With its folder where the file means it, on every worker."""
+    match target:
+        case RevisionTarget(checkout=given):
+            return msgspec.structs.replace(target, checkout=str((folder / given).resolve()))
+        case AdapterTarget(folder=given):
+            return msgspec.structs.replace(target, folder=str((folder / given).resolve()))
+    return target

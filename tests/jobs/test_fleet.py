@@ -1,0 +1,198 @@
+"""A fleet of real targets: two revisions, of which one lacks a wait, the guide's adapter as it is,
+with a race and dead, and a GPU that is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from fleets import fleet_file, revision, toy, toys, two_revisions
+from racegate.cli.app import app
+from racegate.cli.look.fleet import drawn_requests
+from racegate.jobs.fleet.gates import _EngineVerdict
+from racegate.jobs.fleet.process import run_commands
+from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
+from racegate.sglang.wire import Model
+from racegate.vllm.wire import Runner, StateMode
+from support import IS_NIGHTLY
+
+# In its first scenario five requests come, and both defects show.
+SEED = 8
+GPU = 'name = "card"\ndevice = "gpu"'
+DEAD = f'name = "dead"\nadapter = ["{sys.executable}", "-c", "raise SystemExit(7)"]'
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Tables of a fleet file, by name."""
+    folder = tmp_path_factory.mktemp("targets")
+    checkout = two_revisions(folder / "checkout")
+    right, wrong = toys(folder)
+    return {
+        "waiting": revision("waiting", checkout),
+        "racing": revision("racing", checkout),
+        "right": toy("right", right),
+        "wrong": toy("wrong", wrong),
+        "dead": DEAD,
+        "card": GPU,
+    }
+
+
+def run(file: Path, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """A fleet's exit code and what it says."""
+    words = ["fleet", str(file), "--out", str(out), "--seed", str(SEED), "--json", "-", *options]
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def shown(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By target: what of its column does not depend on when it was run, and its signatures."""
+    rows = said["matrix"]["rows"]
+    return {
+        one["name"]: {
+            "scenarios": one["scenarios"],
+            "verdicts": one["verdicts"],
+            "signatures": {
+                row["signature"]: (cell["scenario"], cell["hits"])
+                for row in rows
+                for cell in row["cells"]
+                if cell["target"] == one["name"]
+            },
+        }
+        for one in said["matrix"]["targets"]
+    }
+
+
+def test_a_race_is_seen_where_it_is_and_nowhere_else(
+    targets: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    names = ("waiting", "racing", "wrong", "dead", "card")
+    file = fleet_file(tmp_path, *(targets[name] for name in names))
+    out = tmp_path / "out"
+    code, said = run(file, out, "--scenarios", "1", "--gpus", "0")
+    found = shown(said)
+    racing = "ownership/valid_count_cpu/host:correct"
+    assert {name: one["signatures"] for name, one in found.items()} == {
+        "waiting": {},
+        "racing": {racing: (0, 1)},
+        "wrong": {"loss/delivered": (0, 1)},
+        "dead": {},
+        "card": {},
+    }
+    assert found["waiting"]["verdicts"] == {"PROVED": 1}
+    # The dead one is an error of the harness, which comes before findings.
+    assert code == said["exit_code"] == 3
+    (dead,) = said["breakages"]
+    assert (dead["at"], "exit code 3" in dead["error"]) == ("scenario 0", True)
+    (missed,) = said["missed"]
+    assert (missed["target"], "no GPU" in missed["why"]) == ("card", True)
+    assert (out / "target.racing" / f"requests-{SEED}-0.toml").is_file()
+
+    listed = CliRunner().invoke(app, ["campaign", "findings", "--store", str(out), "--json", "-"])
+    assert shown({"matrix": json.loads(listed.stdout)["targets"]}) == found
+    one = ["campaign", "findings", "--store", str(out), "--target", "racing", "--json", "-"]
+    (finding,) = json.loads(CliRunner().invoke(app, one).stdout)["findings"]
+    assert (finding["signature"], finding["findability"]["hits"]) == (racing, 1)
+
+    # What is done is not done again; what was set aside before is no error of this run.
+    code, again = run(file, out, "--scenarios", "1", "--gpus", "0")
+    assert (code, shown(again)) == (1, found)
+
+
+@pytest.mark.skipif(not IS_NIGHTLY, reason="nightly: a minute of revisions and adapters")
+def test_more_workers_and_kept_findings_change_nothing(
+    targets: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = fleet_file(
+        tmp_path, *(targets[name] for name in ("waiting", "racing", "right", "wrong"))
+    )
+    store = ("--store", str(tmp_path / "store"))
+    one = run(file, tmp_path / "one", "--scenarios", "6")
+    two = run(file, tmp_path / "two", "--scenarios", "6", "--workers", "2", *store)
+    assert (one[0], shown(one[1])) == (two[0], shown(two[1]))
+    # An empty folder goes on where the store is.
+    _, on = run(file, tmp_path / "three", "--scenarios", "7", *store)
+    assert [each["scenarios"] for each in shown(on).values()] == [7, 7, 7, 7]
+
+
+def test_a_process_that_hangs_is_ended_and_said(tmp_path: Path) -> None:
+    ended = run_commands([["--help"]], folder=tmp_path, place=tmp_path, timeout_s=0.01)
+    assert (ended.codes, ended.why.startswith("has not ended within 0.01 s")) == ((), True)
+
+
+def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
+    def conflict(effect: str, buffer: str) -> dict[str, Any]:
+        landing = {"holds": [[f"d2h {buffer}#1", "host read"]], "told": {}}
+        return {
+            "finding": {"signature": "abc", "buffer": buffer},
+            "effect": effect,
+            "landing": None if effect == "benign" else landing,
+        }
+
+    conflicts = [conflict("benign", "a"), conflict("divergent", "b"), conflict("wrong", "c")]
+    said = {
+        "scenario": "requests-0-9",
+        "verdict": "DIVERGENT",
+        "told": {"outcome": {"ending": "finished"}, "delivered": {"A": [1, 2]}},
+        "search": {"conflicts": conflicts, "runs": 7},
+    }
+    shows = msgspec.convert(said, _EngineVerdict).shown()
+    assert (shows.signature, shows.holds) == ("wrong/c/abc", ("d2h c#1 until host read",))
+    assert (shows.schedules, shows.delivered) == (8, 2)
+    lost = {**said, "told": {"outcome": {"ending": "timed out"}}}
+    assert not msgspec.convert(lost, _EngineVerdict).is_answer
+
+
+def test_words_of_releases_are_those_of_their_rooms() -> None:
+    vllm, sglang = get_type_hints(VllmTarget), get_type_hints(SglangTarget)
+    assert get_args(vllm["runner"]) == tuple(Runner)
+    assert get_args(vllm["cache_mode"]) == tuple(StateMode)
+    assert get_args(sglang["model"]) == tuple(Model)
+
+
+def test_a_seed_of_requests_is_that_of_the_search_of_releases() -> None:
+    scenario = drawn_requests(0, 9)
+    assert (scenario.name, scenario.title) == ("requests-0-9", "drawn from seed 9")
+    assert drawn_requests(1, 9).requests != scenario.requests
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("schema = 1\ntargets = []", "length >= 1"),
+        ("schema = 2\n[[targets]]\nname = 'a'\ndevice = 'gpu'", "schema"),
+        ("schema = 1\n[[targets]]\nname = 'a'", r"one of the keys .* at `\$.targets\[0\]`"),
+        ("schema = 1\n[[targets]]\nname = 'a'\ndevice = 'gpu'\nvllm = '1'", "got 2"),
+        ("schema = 1\n[[targets]]\nname = 'a'\ndevice = 'tpu'", r"\$.targets\[0\].device"),
+        ("schema = 1\n[[targets]]\nname = 'a b'\ndevice = 'gpu'", r"\$.targets\[0\].name"),
+        ("schema = 1\n[[targets]]\nname = 'a'\ndevice = 'gpu'\ncolour = 1", "colour"),
+        ("schema = 1\n[[targets]]\nname = 'a'\nvllm = '0.24.0'", 'write draw = "requests"'),
+        (
+            "schema = 1\n[[targets]]\nname = 'a'\ndevice = 'gpu'\n"
+            "[[targets]]\nname = 'a'\ndevice = 'virtual'",
+            "two targets have the name 'a'",
+        ),
+        ("schema = ", "fleet.toml"),
+    ],
+)
+def test_a_fleet_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(text)
+    with pytest.raises(FleetError, match=why):
+        load_fleet(path)
+
+
+def test_what_is_no_revision_is_refused(targets: dict[str, str], tmp_path: Path) -> None:
+    table = targets["racing"].replace('revision = "racing"', 'revision = "none"')
+    words = ["fleet", str(fleet_file(tmp_path, table)), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, [*words, "--scenarios", "1"])
+    assert (result.exit_code, "git says" in result.output) == (2, True)
