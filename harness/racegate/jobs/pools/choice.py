@@ -1,4 +1,6 @@
-"""Which pool a job gets."""
+"""Which pool a job gets. Its words are options' types, so every command imports this: a pool's own
+modules are imported where one is made.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,6 @@ from enum import StrEnum
 
 from racegate.jobs.pools.driver import DrivenPool
 from racegate.jobs.pools.pool import InProcessPool, Pool
-from racegate.jobs.pools.processes import process_pool
 
 
 class Backend(StrEnum):
@@ -46,4 +47,6 @@ def pool_of(
         return DrivenPool(cluster, silent_s=timeout_s or None, losses_max=losses_max)
     if workers == 1:
         return InProcessPool(timeout_s=timeout_s)
+    from racegate.jobs.pools.processes import process_pool
+
     return process_pool(silent_s=timeout_s or None, losses_max=losses_max)
