@@ -37,7 +37,7 @@ from racegate.scenario.spec import (
 )
 
 STEPS_MAX = 400
-PUBLISHED_STEP = 3  # the first chunk of a prompt has been processed
+PUBLISHED_STEPS = 3  # by then the first chunk of a prompt has been processed
 STEP_LAST = 14  # of holds: later steps are often not reached
 
 _LAYERS = (
@@ -209,14 +209,17 @@ def _with_images(
 
 def _with_cascade(pick: Pick, themes: Themes, model: ModelSpec, engine: EngineSpec) -> EngineSpec:
     """Picked last: asked for in three of eight, where it may have to give way, more often where
-    prompts come again; in some with nothing in flight beside it, where it does not.
+    prompts come again; in some with nothing in flight beside it, where it does not. It need not
+    either where nothing is drafted: asked for in seven of eight, and ahead.
     """
     if LayerKind.ATTENTION not in model.layers:
         return engine
-    asked = pick(8) - (2 if Theme.REPEAT in themes else 4)
+    asked, is_drafting = pick(8), engine.drafter is not DrafterKind.NONE
+    if is_drafting:
+        asked -= 2 if Theme.REPEAT in themes else 4
     if asked <= 0:
         return engine
-    is_alone = asked > 2 and engine.cache_mode is not CacheMode.OFFLOAD
+    is_alone = is_drafting and asked > 2 and engine.cache_mode is not CacheMode.OFFLOAD
     return msgspec.structs.replace(
         engine, cascade=Cascade.ON, depth=1 if is_alone else engine.depth
     )
@@ -226,13 +229,15 @@ def _with_common_prompt(
     themes: Themes, engine: EngineSpec, requests: tuple[Request, ...]
 ) -> tuple[Request, ...]:
     """Where a common prefix is looked for, all requests that have room for it begin with the first
-    tokens of the longest prompt, up to a boundary, as behind a system prompt. All but the first
-    come when these are published.
+    tokens of the longest prompt, up to a boundary and the token behind it, which is part of a
+    block's key, as behind a system prompt. The first comes when the earliest would have, the others
+    when these are published.
     """
     if not engine.has_cascade or Theme.TURNS in themes or not engine.cache_mode.publishes:
         return requests
     longest = max((request.prompt for request in requests), key=len)
-    shared = longest[: engine.state_interval]
+    shared = longest[: engine.state_interval + 1]
+    first = min(request.arrive for request in requests)
 
     def room(request: Request) -> int:
         return engine.model_len_max - request.max_tokens - len(shared)
@@ -241,7 +246,7 @@ def _with_common_prompt(
         msgspec.structs.replace(
             request,
             prompt=shared + request.prompt[: room(request)],
-            arrive=max(request.arrive, min(place, 1) * PUBLISHED_STEP),
+            arrive=max(request.arrive, first + PUBLISHED_STEPS) if place else first,
         )
         if room(request) > 0 and not request.images
         else request
