@@ -18,7 +18,7 @@ from racegate_kernels.launch import (
     power_of_two,
 )
 from racegate_kernels.numerics import Array, is_exact, widen
-from racegate_kernels.paged_attention import gather_entries, load_entries
+from racegate_kernels.paged_attention import add_entries, gather_entries, load_entries
 from racegate_kernels.rows import row_of_token, token_rows, zeros_behind
 
 # Tokens that read the common prefix together.
@@ -298,34 +298,25 @@ def _suffix_attention_kernel(
         total = tl.load(p_total + o_head, mask=i_row < rows, other=0.0)
         top = tl.load(p_top + o_head, mask=i_row < rows, other=float("-inf"))
     i_first = tl.minimum(tl.maximum(tl.load(p_common_prefix), 0), context_max)
-    while i_first < seen:
-        o_j = i_first + tl.arange(0, BLOCK_J)
-        m_j = o_j < seen
-        b_key, b_value = load_entries(
-            p_cache,
-            p_table_row,
-            o_j,
-            m_j,
-            i_head // (HEADS // KV_HEADS),
-            blocks,
-            KV_HEADS,
-            HEAD_SIZE,
-            BLOCK_SIZE,
-            BLOCK_P,
-            EXACT,
-        )
-        b_score = tl.sum(b_q[None, :] * b_key, 1)
-        if EXACT:
-            b_sum += tl.sum(b_score[:, None] * b_value, 0)
-        else:
-            b_score = tl.where(m_j, b_score * SCALE, float("-inf"))
-            top_before = top
-            top = tl.maximum(top, tl.max(b_score, 0))
-            b_weight = tl.exp(b_score - top)
-            fade = tl.exp(top_before - top)
-            total = total * fade + tl.sum(b_weight, 0)
-            b_sum = b_sum * fade + tl.sum(b_weight[:, None] * b_value, 0)
-        i_first += BLOCK_J
+    b_sum, total, top = add_entries(
+        b_q,
+        b_sum,
+        total,
+        top,
+        i_first,
+        seen,
+        p_cache,
+        p_table_row,
+        i_head // (HEADS // KV_HEADS),
+        blocks,
+        KV_HEADS,
+        HEAD_SIZE,
+        BLOCK_SIZE,
+        BLOCK_J,
+        BLOCK_P,
+        SCALE,
+        EXACT,
+    )
     if not EXACT:
         b_sum = b_sum / tl.where(total > 0, total, 1.0)
     tl.store(p_out + o_head * HEAD_SIZE + o_p, b_sum, mask=m_p)

@@ -169,6 +169,51 @@ def _paged_attention_kernel(
     total = tl.full([], 0, tl.float32)
     top = tl.full([], float("-inf"), tl.float32)
     i_first = i_row * 0
+    b_sum, total, top = add_entries(
+        b_q,
+        b_sum,
+        total,
+        top,
+        i_first,
+        seen,
+        p_cache,
+        p_table_row,
+        i_kv_head,
+        blocks,
+        KV_HEADS,
+        HEAD_SIZE,
+        BLOCK_SIZE,
+        BLOCK_J,
+        BLOCK_P,
+        SCALE,
+        EXACT,
+    )
+    if not EXACT:
+        b_sum = b_sum / tl.where(total > 0, total, 1.0)
+    tl.store(p_out + (i_t * HEADS + i_head) * HEAD_SIZE + o_p, b_sum, mask=m_p)
+
+
+@triton.jit
+def add_entries(
+    b_q,  # [P]
+    b_sum,  # [P], of the entries before
+    total,  # their weights; of float only
+    top,  # their greatest score; of float only
+    i_first,
+    seen,
+    p_cache,  # [B, S, 2 * G * P], read
+    p_table_row,  # [M] int32, read
+    i_kv_head,
+    blocks,
+    KV_HEADS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    BLOCK_J: tl.constexpr,
+    BLOCK_P: tl.constexpr,
+    SCALE: tl.constexpr,
+    EXACT: tl.constexpr,
+):
+    """Sum, weights and greatest score with a row's entries from i_first on, up to what is seen."""
     while i_first < seen:
         o_j = i_first + tl.arange(0, BLOCK_J)
         m_j = o_j < seen
@@ -197,9 +242,7 @@ def _paged_attention_kernel(
             total = total * fade + tl.sum(b_weight, 0)
             b_sum = b_sum * fade + tl.sum(b_weight[:, None] * b_value, 0)
         i_first += BLOCK_J
-    if not EXACT:
-        b_sum = b_sum / tl.where(total > 0, total, 1.0)
-    tl.store(p_out + (i_t * HEADS + i_head) * HEAD_SIZE + o_p, b_sum, mask=m_p)
+    return b_sum, total, top
 
 
 @triton.jit
