@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 from typing import Annotated
 
@@ -19,8 +18,8 @@ from racegate.cli.options import (
     TimeoutOption,
     WorkersOption,
     benign_of,
-    fail,
-    say,
+    check_search,
+    link_to,
     stderr_console,
     stdout_console,
     tell,
@@ -36,8 +35,6 @@ from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
-from racegate.jobs.stores.choice import store_of
-from racegate.jobs.stores.link import Link
 from racegate.jobs.stores.records import CampaignState
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
@@ -68,14 +65,11 @@ def fuzz(
     json: JsonOption = None,
 ) -> None:
     """Search generated scenarios; minimise each new finding and write it as a witness."""
-    if seconds is None and scenarios is None:
-        fail("give --seconds or --scenarios, or both")
-    if address is not None and backend is not Backend.RAY:
-        fail("--address is of a Ray cluster: give --backend ray")
+    check_search(seconds, scenarios, backend, address)
     if fault is not None:
         find_fault(fault)
     spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
-    campaign = Campaign(spec, out, None if store is None else _link(store, fault, out))
+    campaign = Campaign(spec, out, link_to(store, fault, out))
     bounds = Bounds(seconds=seconds, scenarios=scenarios, timeout_s=timeout)
     with Live("starting", console=stderr_console(), transient=True) as display:
         state = run_fuzz(
@@ -92,11 +86,6 @@ def fuzz(
         again = f"the same command: it begins with scenario {state.done}"
         raise StoppedError(campaign.stop, done=f"{done} findings are written there", go_on=again)
     raise typer.Exit(exit_code_of(campaign, state))
-
-
-def _link(store: str, fault: str | None, out: Path) -> Link:
-    """The same folder on the same machine goes on where a driver was killed."""
-    return Link(store_of(store, fault), f"{platform.node()}:{out.resolve()}", say)
 
 
 def exit_code_of(campaign: Campaign, state: CampaignState) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
+    from racegate.jobs.stores.link import Link
 
 
 T = TypeVar("T")
@@ -248,6 +249,30 @@ def subject_given(fault: str | None, target: str | None) -> str | None:
     if fault is not None and target is not None:
         fail("give --fault or --target, not both")
     return fault if target is None else subject_of(target)
+
+
+def check_search(
+    seconds: float | None, scenarios: int | None, backend: Backend, address: str | None
+) -> None:
+    """What a search over scenarios is given: an end, and workers where they are said to be."""
+    if seconds is None and scenarios is None:
+        fail("give --seconds or --scenarios, or both")
+    if address is not None and backend is not Backend.RAY:
+        fail("--address is of a Ray cluster: give --backend ray")
+
+
+def link_to(store: str | None, subject: str | None, folder: Path) -> Link | None:
+    """To a shared store, if one is given. The same folder on the same machine goes on where a
+    driver was killed.
+    """
+    if store is None:
+        return None
+    from platform import node
+
+    from racegate.jobs.stores.choice import store_of
+    from racegate.jobs.stores.link import Link
+
+    return Link(store_of(store, subject), f"{node()}:{folder.resolve()}", say)
 
 
 def say(text: str) -> None:

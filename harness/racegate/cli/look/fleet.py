@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +17,8 @@ from racegate.cli.options import (
     StoreOption,
     TimeoutOption,
     WorkersOption,
-    fail,
-    say,
+    check_search,
+    link_to,
     stderr_console,
     stdout_console,
     tell,
@@ -44,8 +43,7 @@ from racegate.jobs.generated import CampaignSpec, drawn
 from racegate.jobs.pools.choice import Backend, Place
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
-from racegate.jobs.stores.choice import store_of, subject_of
-from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.choice import subject_of
 from racegate.report.dashboard.targets import live_table, print_fleet
 from racegate.scenario.spec import Scenario
 from racegate.sglang.environment import environment_of as sglang_environment
@@ -84,10 +82,7 @@ def fleet(
     json: JsonOption = None,
 ) -> None:
     """Search the same scenarios on several targets: revisions, releases, adapters, devices."""
-    if seconds is None and scenarios is None:
-        fail("give --seconds or --scenarios, or both")
-    if address is not None and backend is not Backend.RAY:
-        fail("--address is of a Ray cluster: give --backend ray")
+    check_search(seconds, scenarios, backend, address)
     given = load_fleet(file)
     targets = [_resolved(target) for target in given.targets]
     spec = FleetSpec(
@@ -135,11 +130,8 @@ def _campaign(
 ) -> TargetCampaign:
     subject = subject_of(target.name)
     folder = out / subject
-    link = None
-    if store is not None:
-        link = Link(store_of(store, subject), f"{platform.node()}:{folder.resolve()}", say)
     spec = CampaignSpec(seed=seed, target=f"{target.title}, scenarios of {draw}")
-    return TargetCampaign(target, Campaign(spec, folder, link))
+    return TargetCampaign(target, Campaign(spec, folder, link_to(store, subject, folder)))
 
 
 def missing_of(target: Target) -> str:
