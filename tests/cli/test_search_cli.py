@@ -24,6 +24,7 @@ from racegate.oracles.paths import ExplainError, Ordered
 from racegate.repro.explain import Racing, explain_failure, explain_pair
 from racegate.repro.minimise import minimise, witness_of
 from racegate.repro.replay import replay
+from racegate.scenario.spec import Cascade
 from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
@@ -133,6 +134,19 @@ class TestReplay:
         result = racegate("replay", self.write(witness, tmp_path, digest="0"))
         assert result.returncode == 1
         assert "not the bits of the recorded run" in result.stdout
+
+    def test_of_several_each_says_what_gave_way(self, witness: Witness, tmp_path: Path) -> None:
+        engine = msgspec.structs.replace(witness.scenario.engine, cascade=Cascade.ON)
+        assert (engine.depth, engine.draft_len_max) > (1, 0)
+        scenario = msgspec.structs.replace(witness.scenario, engine=engine)
+        asked = self.write(witness, tmp_path, scenario=scenario)
+        plain = str(SCENARIOS / "witnesses" / "correction-partial-fields.witness.json")
+        first, second = json_of("replay", asked, plain, code=1)["replays"]
+        assert [change["option"] for change in first["resolved"]] == ["cascade"]
+        assert second["resolved"] == []
+        told = racegate("replay", asked, plain).stdout
+        assert f"warning: {Path(asked).name}: " in told
+        assert "cascade on becomes off" in " ".join(told.split())
 
     def test_of_several_the_worst_is_the_exit_code(self, witness: Witness, tmp_path: Path) -> None:
         names = ("accepted-copy-after-row-move", "correction-partial-fields")

@@ -205,7 +205,7 @@ FILES = {
     "soak": "reports/gpu/soak.json",
     "ab": "reports/gpu/ab_align.json",
     "bench": "reports/gpu/bench.json",
-    "replay, of several witnesses": "reports/gpu/replay.json",
+    "replay, of several witnesses": "reports/search/replay.json",
     "faults matrix": "reports/faults/matrix.json",
     "faults mutate": "reports/faults/mutants.json",
     "faults halffixes": "reports/faults/halffixes.json",

@@ -71,7 +71,7 @@ def print_replay(console: Console, result: Replay, shown: Shown | None = None) -
 
 
 def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replay]) -> None:
-    """One line per witness."""
+    """One line per witness, and what gave way in its script."""
     table = Table("witness", "outcome", Column("replays", justify="right"), "signature", "runs")
     for file, result in zip(files, results, strict=True):
         count = f"{result.outcomes.get(result.outcome, 0)} of {result.times}"
@@ -79,6 +79,9 @@ def print_replays(console: Console, files: Sequence[Path], results: Sequence[Rep
         seen = result.signature or "no finding"
         table.add_row(file.name.partition(".")[0], result.outcome, count, seen, same)
     console.print(table)
+    for file, result in zip(files, results, strict=True):
+        for change in result.last.resolved:
+            console.print(line(("warning", "yellow"), f": {file.name}: {change.text}"))
 
 
 def _other_record(result: Replay) -> str:

@@ -15,6 +15,7 @@ from racegate.history.outcome import SCHEMA, RunResult
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
+from racegate.scenario.config import OptionChange
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
     digests: different runs seen, bit for bit; matches_record: the bits are those of the recorded
         run
     recorded_with: versions of what the witness was recorded with
+    resolved: options of its script that gave way to others
     """
 
     file: str
@@ -64,12 +66,13 @@ class ReplayOfFile(msgspec.Struct, frozen=True, kw_only=True):
     digests: int
     matches_record: bool
     recorded_with: dict[str, str]
+    resolved: tuple[OptionChange, ...] = ()
 
     @classmethod
     def of(cls, file: str, found: Replay) -> ReplayOfFile:
         """A replay without its last run."""
         fields = {name: getattr(found, name) for name in Replay.__struct_fields__ if name != "last"}
-        return cls(file=file, **fields)
+        return cls(file=file, **fields, resolved=found.last.resolved)
 
 
 class ReplaysObject(msgspec.Struct, frozen=True, kw_only=True):
