@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
 import pytest
 from rich.console import Console
@@ -71,6 +73,10 @@ def test_too_few_runs_are_no_proof() -> None:
     found = judged(Wait.DEAD, runs_max=1)
     assert found.verdict is Verdict.CONFLICT
     assert found.search is not None and not found.search.is_complete
+    console = Console(width=200, file=io.StringIO())
+    print_engine_verdict(console, found, "small.toml")
+    assert isinstance(console.file, io.StringIO)
+    assert "(not every landing was tried: runs were 1, the most)" in console.file.getvalue()
 
 
 def test_accesses_that_nobody_places_leave_landings_untried() -> None:
@@ -85,9 +91,10 @@ def test_accesses_that_nobody_places_leave_landings_untried() -> None:
 
 def test_a_run_that_was_cut_off_says_nothing_of_its_landing() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
-    cut = Told(outcome=Outcome(ending=Ending.TIMED_OUT))
+    cut = Told(outcome=Outcome(ending=Ending.LOST, message="ended with exit code -11"))
     found = search(lambda plan: cut, base)
     assert not found.is_complete
+    assert found.untried == "ended with exit code -11"
     assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
 
 

@@ -85,6 +85,7 @@ class Environment:
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONHASHSEED": "0",
             "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",  # a run that a signal ends says where it was
             "OMP_NUM_THREADS": "1",
         }
 

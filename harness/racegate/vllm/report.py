@@ -201,7 +201,7 @@ def _tried(search: Search | None) -> str:
     if search is None:
         return ""
     text = f", {search.runs} runs under holds"
-    return text if search.is_complete else f"{text} (not every landing was tried)"
+    return text if search.is_complete else f"{text} (not every landing was tried: {search.untried})"
 
 
 def _verb(is_write: bool) -> str:  # noqa: FBT001

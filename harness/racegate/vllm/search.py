@@ -57,11 +57,14 @@ class JudgedConflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: under holds; is_complete: every landing of every operation was tried"""
+    """runs: under holds; is_complete: every landing of every operation was tried
+    untried: why the first one that was not tried was not
+    """
 
     conflicts: tuple[JudgedConflict, ...]
     runs: int
     is_complete: bool
+    untried: str = ""
 
 
 class _Tried:
@@ -72,25 +75,31 @@ class _Tried:
         self._base = base
         self._runs_max = runs_max
         self.runs = 0
-        self.is_complete = True
+        self.untried = ""
         self.landings: dict[str, int] = {}
         self.changes: dict[str, list[Landing]] = {}
 
     def hold(self, holds: Holds) -> Told | None:
         """None if there are no runs left."""
         if self.runs >= self._runs_max:
-            self.is_complete = False
+            self.miss(f"runs were {self._runs_max}, the most")
             return None
         self.runs += 1
         told = self._run(Plan(holds=holds, is_recording=False))
         is_tried = all(told.outcome.realised.values()) and told.outcome.ending in _ENDINGS
-        self.is_complete = self.is_complete and is_tried
+        if not is_tried:
+            lost = [hold for hold, count in told.outcome.realised.items() if not count]
+            self.miss(told.outcome.message or ", ".join(lost) or str(told.outcome.ending))
         for operation, _ in holds:
             self.landings[operation] = self.landings.get(operation, 0) + is_tried
             if is_tried and told.seen != self._base.seen:
                 landing = Landing(holds=holds, told=told)
                 self.changes.setdefault(operation, []).append(landing)
         return told
+
+    def miss(self, why: str) -> None:
+        """Not every landing is tried. The first reason is kept."""
+        self.untried = self.untried or why
 
 
 def search(
@@ -121,9 +130,14 @@ def search(
     if len(clean) > 1:
         tried.hold(tuple((operation, FORCED) for operation in clean))
     if any(_RAW in kind for kind in base.outcome.not_seen):
-        tried.is_complete = False
+        tried.miss("memory is touched below Python, where no landing can be made")
     conflicts = tuple(_judged(finding, tried, base) for finding in base.outcome.findings)
-    return Search(conflicts=conflicts, runs=tried.runs, is_complete=tried.is_complete)
+    return Search(
+        conflicts=conflicts,
+        runs=tried.runs,
+        is_complete=not tried.untried,
+        untried=tried.untried,
+    )
 
 
 def racing_operations(findings: tuple[Finding, ...]) -> tuple[str, ...]:
@@ -144,7 +158,7 @@ def _judged(finding: Finding, tried: _Tried, base: Told) -> JudgedConflict:
     if changes:
         effect = Effect.WRONG if is_wrong(changes[0].told) else Effect.DIVERGENT
         return JudgedConflict(finding=finding, effect=effect, landings=landings, landing=changes[0])
-    is_all = tried.is_complete and not finding.first.is_host and bool(base.outcome.observations)
+    is_all = not tried.untried and not finding.first.is_host and bool(base.outcome.observations)
     return JudgedConflict(
         finding=finding, effect=Effect.BENIGN if is_all else Effect.UNKNOWN, landings=landings
     )

@@ -81,7 +81,7 @@ copy lands late. That is vllm#53919 (open), and the losing half of vllm#51571. W
 """
 BY_HAND = """## Judged by hand
 
-All of `preemption_for_blocks`; where a racegate is named, without landings:
+All of `preemption_for_blocks`:
 
 - 0.11.2, V1, none: after step 14, in which no request has drafts, A goes on with the count 2 of the
   step before; 1 is true. `_sample` returns before `_update_states_after_model_execute` if nothing
@@ -91,7 +91,6 @@ All of `preemption_for_blocks`; where a racegate is named, without landings:
   it is no race, and every schedule shows it.
 - 0.24.0, V1, align: "1 used, 2 true" was a mistake of this tool. The request had come into another
   block of states, to which vLLM copies the accepted state, and says so with the count 1.
-- 0.33.0, V2, none, with racegate 304f22c: 3 conflicts, nothing wrong.
 - 0.33.0, V1, align is in the table: there the copy of the accepted counts, held until forced,
   lands in the row that B has come back to after its preemption, and 2 stands where 1 does
   otherwise. B has no drafts in that step. The rule for wrong counts covers rows with drafts only,
@@ -126,11 +125,11 @@ that mended, all cells of 969e8f5 have the conflicts, effects and runs that they
 of older commits were not run again.
 """
 SPEED = """
-These were made before runs under holds ended where they have become the run in which nothing is
-held. Of nine scenarios (0.24.0: seeds 0 to 3, `first_decode_in_moved_row` and `prefix_hit` in
-align, `fresh_blocks_in_consecutive_steps` and seed 1 on V2; 0.22.1: `first_decode_in_moved_row`)
-both ways gave the same conflicts, effects, landings and values. `racegate vllm search --seeds 4`,
-118 runs:
+Runs under holds end where they have become the run in which nothing is held. Of nine scenarios
+(0.24.0: seeds 0 to 3, `first_decode_in_moved_row` and `prefix_hit` in align,
+`fresh_blocks_in_consecutive_steps` and seed 1 on V2; 0.22.1: `first_decode_in_moved_row`) runs to
+the end gave the same conflicts, effects, landings and values. `racegate vllm search --seeds 4`, 118
+runs:
 
 | racegate | release | runs a minute and core | started in | load, on two cores |
 |---|---|---|---|---|
