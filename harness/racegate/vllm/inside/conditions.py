@@ -29,6 +29,7 @@ _BITS = 32  # tokens of one word of a mask
 def params_of(request: Request) -> Any:
     """vLLM's sampling parameters: with a seed and penalties where there is a temperature."""
     from vllm import SamplingParams
+    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
     chosen: dict[str, Any] = {}
     if request.temperature:
@@ -172,7 +173,9 @@ class ModulusGrammars:
 
 def use_grammars(core: Any, watch: Watch) -> None:
     """Grammars without a tokenizer. core: vLLM's engine core"""
+    StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
     from vllm import SamplingParams
+    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
     core.structured_output_manager.backend = ModulusGrammars(watch)
     core.structured_output_manager._use_async_grammar_compilation = False
