@@ -29,7 +29,6 @@ _BITS = 32  # tokens of one word of a mask
 def params_of(request: Request) -> Any:
     """vLLM's sampling parameters: with a seed and penalties where there is a temperature."""
     from vllm import SamplingParams
-    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
     chosen: dict[str, Any] = {}
     if request.temperature:
@@ -173,10 +172,10 @@ class ModulusGrammars:
 
 def use_grammars(core: Any, watch: Watch) -> None:
     """Grammars without a tokenizer. core: vLLM's engine core"""
-    StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
     from vllm import SamplingParams
     from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
 
+    StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
     core.structured_output_manager.backend = ModulusGrammars(watch)
     core.structured_output_manager._use_async_grammar_compilation = False
     SamplingParams._validate_structured_outputs = lambda *args, **kwargs: None
