@@ -121,11 +121,11 @@ two things for it that compiled kernels may do: call the language by a name of t
 
 The kernel of the convolution also showed a mistake of this tool: where a mask was made of integers,
 as `&` makes them in the interpreter, only the bytes of one or two elements counted as written. With
-that mended all cells were run again, at 5d969e7: the COUNT scenarios that stood here before have the
-conflicts, effects, landings and runs that they had. Twice in that run, both in 0.25.1 on V2, a
-process of the runs under holds ended by a segmentation fault, and the scenario was a CONFLICT
-because its landings were not tried; run again, and again, it was not. Where that was is not
-known: it left no message, which it would now.
+that mended all cells were run again, at 5d969e7 (and at 7c0e26a what 0.27.1 had refused a stand-in
+for): the 98 scenarios that stood here before have the conflicts, effects, landings and runs that
+they had. Twice in that run, both in 0.25.1 on V2, a process of the runs under holds ended by a
+segmentation fault, and the scenario was a CONFLICT because its landings were not tried; run again,
+and again, it was not. Where that was is not known: it left no message, which it would now.
 """
 SPEED = """
 Runs under holds end where they have become the run in which nothing is held. Of nine scenarios
