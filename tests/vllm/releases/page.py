@@ -171,8 +171,8 @@ not, because it has those of forks before it in it. At that load the first and t
 168 and 130 runs a minute and core, and 138 and 119 before. At a0abade
 `racegate vllm search --release 0.24.0 --seeds 4` makes 128 runs at **219 and 304 a minute and
 core** (35 and 25 CPU seconds; the second beside tests, when the processor was faster), and vLLM
-starts in 19 and 13 s; at 0c50c1b, on a quiet machine, 271 (28 CPU seconds). A recorded run still interprets kernels that it could know from other
-contents.
+starts in 19 and 13 s; at 0c50c1b, on a quiet machine, 271 (28 CPU seconds). A recorded run still
+interprets kernels that it could know from other contents.
 
 ## By seeds alone
 
