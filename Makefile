@@ -35,7 +35,7 @@ test: $(STAMP) lint
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles tests/engine tests/evaluation tests/check tests/repro tests/scenario tests/cli/test_search_cli.py
+		tests/oracles tests/engine tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
 
 # A million broken inputs for every loader: about twenty minutes of one core.
 hostile: $(STAMP)
@@ -54,17 +54,17 @@ programs-report: $(STAMP)
 # 250 MB where what it imports is listed.
 vllm: $(STAMP)
 	$(BIN)/racegate vllm setup --release $(VLLM) --torch $(VENV) \
-		$(addprefix --requirements ,$(wildcard tests/vllm/releases/$(VLLM).txt)) --no-start
+		$(addprefix --requirements ,$(wildcard tests/targets/vllm/releases/$(VLLM).txt)) --no-start
 
 # Where it cannot be installed the tests are skipped, and say why.
 test-vllm: $(STAMP)
 	-$(MAKE) vllm
-	$(BIN)/python -m pytest -rs -m vllm tests/vllm
+	$(BIN)/python -m pytest -rs -m vllm tests/targets/vllm
 
 # Every scenario of vLLM in every release, runner and cache mode: hours, and 20 GB in the user's
 # cache directory for releases and their torch. What is there already is kept.
 vllm-report: $(STAMP)
-	$(BIN)/python tests/vllm/releases/run_all.py reports/vllm
+	$(BIN)/python tests/targets/vllm/releases/run_all.py reports/vllm
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

@@ -22,12 +22,12 @@ PARAMETERS_MAX = 7
 # Names of `Any` in annotations, outside what wraps libraries without types.
 ANY_MAX = 40
 UNTYPED = (
-    "vllm/inside/",
-    "sglang/inside/",
+    "targets/vllm/inside/",
+    "targets/sglang/inside/",
     "device/cuda/torch.py",
     "device/cuda/driver.py",
     "_triton.py",
-    "bench/kernels.py",
+    "measure/bench/kernels.py",
     "interpose/device/",
     "interpose/gpu/",
     "interpose/kernels/",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from racegate.version import __version__
+
 if TYPE_CHECKING:
-    from racegate.cli.drawing import draw
-    from racegate.interpose.surface import observe
-    from racegate.repro.public import (
+    from racegate.check.repro.public import (
         BadInputError,
         NotProvedError,
         RunResult,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         scripts,
         search,
     )
+    from racegate.interpose.surface import observe
+    from racegate.report.timeline.drawing import draw
 
 __all__ = [
     "BadInputError",
@@ -39,6 +41,7 @@ __all__ = [
     "Scenario",
     "Verdict",
     "Witness",
+    "__version__",
     "assert_proved",
     "assert_verdict",
     "build",
@@ -54,18 +57,17 @@ __all__ = [
     "search",
 ]
 
-# The one place where it stands: the distribution takes it from here.
-__version__ = "0.1.0"
-
 
 def __getattr__(name: str) -> object:
     """A name of `__all__`, from where it is defined. `observe` needs no NumPy, as programs do."""
     if name not in __all__:
         raise AttributeError(f"module 'racegate' has no attribute {name!r}")
-    home = {"observe": "interpose.surface", "draw": "cli.drawing"}.get(name, "repro.public")
+    home = {"observe": "interpose.surface", "draw": "report.timeline.drawing"}.get(
+        name, "check.repro.public"
+    )
     value: object = getattr(import_module(f"racegate.{home}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

@@ -14,6 +14,7 @@ import torch
 
 from numpy_backend import numpy_backend
 from racegate.check.checker import Checker
+from racegate.check.repro.replay import replay
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
@@ -22,7 +23,6 @@ from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import replay
 from racegate_kernels.backend import triton_backend
 from support import IS_NIGHTLY, NAMES, SCENARIOS, checker
 from sync_driver import SyncDriver

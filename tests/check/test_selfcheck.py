@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import racegate.jobs.gate
 from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
+from racegate.check.repro.search import search
 from racegate.check.selfcheck import (
     CANARIES,
     SelfCheck,
@@ -41,7 +42,6 @@ from racegate.jobs.gate import GateResult, GateSpec, run_gate
 from racegate.jobs.generated import CampaignSpec, look_at
 from racegate.jobs.stores.folder import STATE_FILE
 from racegate.jobs.stores.records import CampaignState
-from racegate.repro.search import search
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from support import SCENARIOS, checker, scenario
 

@@ -8,7 +8,11 @@ import json
 import msgspec
 import pytest
 
-from racegate.adapters.wire import (
+from racegate.check.checker import Checker
+from racegate.check.served import ServedEngine
+from racegate.device.protocol import DeadlockError
+from racegate.scenario.spec import Numerics
+from racegate.targets.adapters.wire import (
     BufferLine,
     HistoryLine,
     ObservationLine,
@@ -20,10 +24,6 @@ from racegate.adapters.wire import (
     StopKind,
     StoppedAnswer,
 )
-from racegate.check.checker import Checker
-from racegate.check.served import ServedEngine
-from racegate.device.protocol import DeadlockError
-from racegate.scenario.spec import Numerics
 from support import checker, scenario
 
 FINISH = "finish-and-condense"

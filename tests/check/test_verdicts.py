@@ -14,6 +14,7 @@ from racegate.check.checker import Checker
 from racegate.check.checkpoint import CheckpointError
 from racegate.check.expected import CheckError
 from racegate.check.limits import RunLimitError, limited_memory
+from racegate.check.repro.search import search
 from racegate.check.selfcheck import canary_scenario
 from racegate.check.sharing import SharedRuns, SharingWarning, agree
 from racegate.explore.ladder import Climb, Stage
@@ -21,7 +22,6 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_code
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.stats import cut_off
-from racegate.repro.search import search
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import CacheMode, Scenario
 from support import checker, scenario
@@ -79,7 +79,7 @@ class TestCutOff:
                 is_complete=True,
             )
 
-        monkeypatch.setattr("racegate.repro.search.climb", complete)
+        monkeypatch.setattr("racegate.check.repro.search.climb", complete)
         whole = canary_scenario(CacheMode.ALIGN)
         cut = msgspec.structs.replace(whole, steps_max=5)
         assert search(Checker(whole), fault=RACE).verdict is Verdict.BENIGN

@@ -13,13 +13,13 @@ import typer
 from test_cli import racegate
 from test_cuda_cli import racegate as racegate_without_gpu
 
-from racegate.ab import waves
-from racegate.ab.folder import open_folder
-from racegate.ab.running import Progress, Share, WaveSummary
-from racegate.ab.summary import AbReport, ArmReport, TruthReport, summarise
-from racegate.ab.workload import AbSpec, Arm
 from racegate.cli.measure import ab as cli_ab
 from racegate.cli.measure.ab import CallSpec, exit_code_of, line_of
+from racegate.measure.ab import waves
+from racegate.measure.ab.folder import open_folder
+from racegate.measure.ab.running import Progress, Share, WaveSummary
+from racegate.measure.ab.summary import AbReport, ArmReport, TruthReport, summarise
+from racegate.measure.ab.workload import AbSpec, Arm
 from support import SCENARIOS
 
 TINY = (

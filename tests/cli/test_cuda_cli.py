@@ -12,11 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from racegate.bench.cuda import BenchJob, BenchPart
-from racegate.bench.virtual import BenchEntry
 from racegate.cli.app import app
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.torch import open_cuda
+from racegate.measure.bench.cuda import BenchJob, BenchPart
+from racegate.measure.bench.virtual import BenchEntry
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = "scenarios/two_row_cycle.toml"

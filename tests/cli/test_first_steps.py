@@ -15,9 +15,9 @@ from numpy_backend import numpy_backend
 from racegate.check.selfcheck import SelfCheck
 from racegate.cli.app import app
 from racegate.cli.look import doctor
-from racegate.interpose.doctor import Checkup, Health
 from racegate.interpose.errors import BadInput
 from racegate.report.published.schema import schema_text
+from racegate.targets.program.doctor import Checkup, Health
 from repository import ROOT
 from support import NAMES, SCENARIOS
 from sync_driver import SyncDriver
@@ -55,7 +55,7 @@ def test_what_programs_need_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> tuple[str, ...]:
         raise BadInput("no C compiler: install gcc")
 
-    monkeypatch.setattr("racegate.interpose.doctor.find_compiler", none)
+    monkeypatch.setattr("racegate.targets.program.doctor.find_compiler", none)
     code, said = looked_at(monkeypatch, canaries_found=3)
     assert code == 0
     assert "they cannot be run to do:" in said

@@ -15,15 +15,15 @@ import msgspec
 import pytest
 from test_cli import ROOT, json_of, racegate
 
+from racegate.check.repro.explain import Racing, explain_failure, explain_pair
+from racegate.check.repro.minimise import minimise, witness_of
+from racegate.check.repro.replay import replay
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import FaultKind
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE
 from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
-from racegate.repro.explain import Racing, explain_failure, explain_pair
-from racegate.repro.minimise import minimise, witness_of
-from racegate.repro.replay import replay
 from racegate.scenario.spec import Cascade
 from support import IS_NIGHTLY, SCENARIOS
 

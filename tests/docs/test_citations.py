@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from racegate.evaluation.truth_table import Motion, motion_scenario
 from racegate.faults.catalogue import FAULTS, VARIANTS
+from racegate.measure.evaluation.truth_table import Motion, motion_scenario
 from racegate.scenario.files import load
 from racegate.scenario.spec import CacheMode
 from repository import ROOT, anchors_of, files_of_checkout, named

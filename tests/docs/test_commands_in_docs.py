@@ -54,7 +54,7 @@ def commands() -> list[Shown]:
 
 
 ALL = commands()
-# tests/adapters/test_guide.py has those of the guide to runners.
+# tests/targets/adapters/test_guide.py has those of the guide to runners.
 RUN = [one for one in ALL if one.output and one.page.name in ("README.md", "replay.md")]
 
 

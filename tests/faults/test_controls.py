@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from racegate.check.checker import Checker
+from racegate.check.repro.explain import Racing, explain_pair
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Observation
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.oracles.paths import Ordered
-from racegate.repro.explain import Racing, explain_pair
 from racegate.scenario.files import load
 from racegate.scenario.spec import CacheMode, Scenario
 from support import NAMES, SCENARIOS, checker, scenario

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from racegate.check.checker import Checker
+from racegate.check.repro.replay import replay
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import TorchDriver
@@ -19,7 +20,6 @@ from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import EAGER, LATE, lane_late
 from racegate.history.witness import load_witness
-from racegate.repro.replay import replay
 from racegate.scenario.spec import Numerics
 from support import NAMES, SCENARIOS, checker
 

@@ -30,9 +30,30 @@ from typing import Any
 
 import msgspec
 
-from racegate.ab.running import parse_share
-from racegate.adapters.reader import HistoryError, HistoryReader
-from racegate.adapters.wire import (
+from racegate.cli.foreign.vllm import parse_holds
+from racegate.cli.options import json_text
+from racegate.device.chooser import HoldChooser
+from racegate.explore.swarm import Pick, one_of
+from racegate.faults.catalogue import find_fault
+from racegate.history.edge import Edge
+from racegate.history.observe import Boundary
+from racegate.history.schedule import parse_schedule
+from racegate.history.witness import checksum_of, load_witness
+from racegate.interpose.outcome import Observation
+from racegate.jobs.campaign import Campaign
+from racegate.jobs.generated import CampaignSpec
+from racegate.jobs.pools.time_limit import TimeLimitError, limited_time
+from racegate.jobs.selection import nothing_selected, parse_selection
+from racegate.measure.ab.running import parse_share
+from racegate.measure.evaluation.matrix import load_matrix
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import explicit, load
+from racegate.scenario.outside.console import PrintableConsole, line
+from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
+from racegate.scenario.request_log import scenario_file_for
+from racegate.scenario.spec import Scenario
+from racegate.targets.adapters.reader import HistoryError, HistoryReader
+from racegate.targets.adapters.wire import (
     SCHEMA,
     Answer,
     HelloAnswer,
@@ -40,31 +61,14 @@ from racegate.adapters.wire import (
     decode_line,
     parse_plant,
 )
-from racegate.cli.foreign.vllm import parse_holds
-from racegate.cli.options import json_text
-from racegate.device.chooser import HoldChooser
-from racegate.evaluation.matrix import load_matrix
-from racegate.explore.swarm import Pick, one_of
-from racegate.faults.catalogue import find_fault
-from racegate.history.edge import Edge
-from racegate.history.observe import Boundary
-from racegate.history.schedule import parse_schedule
-from racegate.history.witness import checksum_of, load_witness
-from racegate.interpose.judge import parse_hold
-from racegate.interpose.outcome import Observation
-from racegate.interpose.workflow.suppressions import load_suppressions
-from racegate.interpose.workflow.witness import Operation, ProgramWitness, load_program_witness
-from racegate.jobs.campaign import Campaign
-from racegate.jobs.generated import CampaignSpec
-from racegate.jobs.pools.time_limit import TimeLimitError, limited_time
-from racegate.jobs.selection import nothing_selected, parse_selection
-from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import explicit, load
-from racegate.scenario.outside.console import PrintableConsole, line
-from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
-from racegate.scenario.request_log import scenario_file_for
-from racegate.scenario.spec import Scenario
-from racegate.vllm.witness import read_witness
+from racegate.targets.program.judge import parse_hold
+from racegate.targets.program.workflow.suppressions import load_suppressions
+from racegate.targets.program.workflow.witness import (
+    Operation,
+    ProgramWitness,
+    load_program_witness,
+)
+from racegate.targets.vllm.witness import read_witness
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 2.0  # of the processor

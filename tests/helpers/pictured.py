@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.check.judge import Judged
+from racegate.check.repro.sweep import sweep
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.schedule import parse_schedule
@@ -15,7 +16,6 @@ from racegate.history.witness import load_witness
 from racegate.report.cause.account import Accounted, accounted, deciding_conflict
 from racegate.report.timeline.material import Material, material_of
 from racegate.report.timeline.model import Timeline, timeline_of
-from racegate.repro.sweep import sweep
 from support import CHECKERS, SCENARIOS
 
 WITNESSES = SCENARIOS / "witnesses"

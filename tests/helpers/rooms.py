@@ -17,23 +17,20 @@ PACKAGE = ROOT / "harness" / "racegate"
 
 # From the bottom floor up: a room may import its own modules and rooms before it.
 ROOMS = (
+    "version",
     "scenario",
     "history",
+    "order",
     "device",
     "interpose",
     "oracles",
-    "adapters",
-    "vllm",
-    "sglang",
+    "targets",
     "explore",
     "engine",
     "faults",
     "check",
-    "repro",
     "jobs",
-    "ab",
-    "evaluation",
-    "bench",
+    "measure",
     "report",
     "cli",
 )
@@ -85,9 +82,9 @@ def room_of(module: str) -> str:
 
 
 def folder_of(module: str) -> str:
-    """The folder a module lies in; a package lies in itself."""
+    """The folder a module lies in; a package lies in itself, as a room of one file does."""
     is_package = MODULES[module].name == "__init__.py"
-    return module if is_package else module.rpartition(".")[0]
+    return module if is_package or module in ROOMS else module.rpartition(".")[0]
 
 
 def circle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """What each of the gate's scripts goes through, beside its settings; `python FILE` writes it down.
 
-python tests/helpers/script_features.py tests/evaluation/script_features.json
+python tests/helpers/script_features.py tests/measure/evaluation/script_features.json
 """
 
 from __future__ import annotations

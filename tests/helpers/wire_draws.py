@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from racegate.adapters.wire import (
+from racegate.history.observe import Boundary
+from racegate.history.trace import HoldOutcome
+from racegate.targets.adapters.wire import (
     AccessEntry,
     Answer,
     BufferLine,
@@ -26,8 +28,6 @@ from racegate.adapters.wire import (
     WaitLine,
     WrongRow,
 )
-from racegate.history.observe import Boundary
-from racegate.history.trace import HoldOutcome
 
 # Few, so that lines often speak of the same things; some of which do not exist.
 NAMES = st.sampled_from(["x", "y", "copy", "compute", "host", "landed", "d2h:x@1", "a b"])

@@ -14,8 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-from racegate.interpose.launch import Device, Program, checked_program, open_device
 from racegate.interpose.outcome import Ending, Plan
+from racegate.targets.program.launch import Device, Program, checked_program, open_device
 
 PLANS = {
     "nothing_held": Plan(is_recording=False),

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bench.programs import PROGRAMS
 
-from racegate.interpose.launch import Device, Program, open_device
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.targets.program.launch import Device, Program, open_device
 
 SCRIPT = Path(__file__).parent / "bench" / "programs.py"
 

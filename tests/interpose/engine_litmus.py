@@ -22,9 +22,9 @@ from litmus_programs import ALL  # noqa: E402
 from racegate.device.litmus import LITMUS_LANES  # noqa: E402
 from racegate.device.virtual.device import VirtualDevice  # noqa: E402
 from racegate.history.schedule import Schedule  # noqa: E402
-from racegate.interpose.judge import judge_on  # noqa: E402
-from racegate.interpose.launch import Device, Program, open_device  # noqa: E402
 from racegate.oracles.ordering import find_conflicts  # noqa: E402
+from racegate.targets.program.judge import judge_on  # noqa: E402
+from racegate.targets.program.launch import Device, Program, open_device  # noqa: E402
 
 RUNS_MAX = 24
 # For the engine's oracle a query is no edge. Here a true answer is one: the program may rely on it.

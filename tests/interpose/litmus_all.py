@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from racegate.interpose.judge import judge_on
-from racegate.interpose.launch import Device, Program, open_device
 from racegate.interpose.outcome import Ending
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Device, Program, open_device
 
 HERE = Path(__file__).parent
 RUNS_MAX = 24

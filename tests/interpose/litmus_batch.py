@@ -25,9 +25,9 @@ from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
-from racegate.interpose.launch import DEVICE
-from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
+from racegate.order.findings import Finding
+from racegate.targets.program.launch import DEVICE
 
 HOLD_LIMIT_S = 3.0
 

@@ -1,4 +1,4 @@
-"""Runs one litmus program as a script: `python -m racegate.interpose litmus_one.py THEME NAME`."""
+"""Runs one litmus program as a script: `racegate torch run litmus_one.py THEME NAME`."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from racegate.interpose.explore import POLLS, QUERIES
-from racegate.interpose.judge import judge_on
-from racegate.interpose.launch import Device, Program, open_device
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.targets.program.explore import POLLS, QUERIES
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Device, Program, open_device
 
 HERE = Path(__file__).parent
 RUNS_MAX = 24

@@ -16,10 +16,10 @@ import pytest
 
 from cuda_torch import needs_cuda_torch
 from racegate.interpose.errors import BadInput
-from racegate.interpose.judge import Verdicts, judge_on
-from racegate.interpose.launch import Device, checked_program, open_device
 from racegate.interpose.outcome import Ending
-from racegate.interpose.report import render
+from racegate.targets.program.judge import Verdicts, judge_on
+from racegate.targets.program.launch import Device, checked_program, open_device
+from racegate.targets.program.report import render
 
 # ---- what is known before anything runs
 
@@ -75,7 +75,7 @@ def test_a_module_that_is_not_there() -> None:
 
 
 def test_the_command_line_says_it_and_ends_with_2(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "racegate.interpose", str(tmp_path / "none.py")]
+    command = [sys.executable, "-m", "racegate", "torch", "run", str(tmp_path / "none.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"racegate: {tmp_path}/none.py does not exist\n"
@@ -221,7 +221,7 @@ def test_every_run_reads_standard_input_from_its_beginning(tmp_path: Path) -> No
         """)
     )
     (tmp_path / "words").write_text("one two\n")
-    command = f"{sys.executable} -m racegate.interpose --explore script.py"
+    command = f"{sys.executable} -m racegate torch run --explore script.py"
     for shell in (f"cat words | {command}", f"{command} < words"):
         done = subprocess.run(
             shell, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ from racegate.interpose.build import (
 )
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
-from racegate.interpose.native.compiler import find_compiler
+from racegate.order.native.compiler import find_compiler
 
 
 def a_library() -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from cuda_torch import needs_cuda_torch
-from racegate.interpose.launch import Program, open_device
 from racegate.interpose.outcome import Ending, Plan
+from racegate.targets.program.launch import Program, open_device
 
 SCRIPT = """
 import torch

@@ -10,9 +10,9 @@ from fake_gpu import open_fake_gpu
 from cuda_torch import needs_cuda_torch, needs_litmus
 from racegate.interpose.build import find_toolkit, forward_stub_source
 from racegate.interpose.errors import BadInput
-from racegate.interpose.judge import judge_on
-from racegate.interpose.launch import Program
 from racegate.interpose.outcome import Ending
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Program
 
 HERE = Path(__file__).parent
 # theme: (racy, repaired)

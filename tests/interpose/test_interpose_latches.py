@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.gpu.queue import LatchQueue
-from racegate.interpose.order.clocks import Lanes
+from racegate.order.clocks import Lanes
 
 HOST = 0
 STREAMS = 3

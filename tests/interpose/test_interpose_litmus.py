@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cuda_torch import needs_litmus
-from racegate.interpose.judge import judge_on
-from racegate.interpose.launch import Program, open_device
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Program, open_device
 
 HERE = Path(__file__).parent
 # theme: (racy, repaired)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.interpose.explore import LEFT_MAX, POLLS, QUERIES, Search, combined, search
-from racegate.interpose.judge import judge_on
-from racegate.interpose.launch import Program
-from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.order.findings import Finding, Side
+from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, combined, search
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Program
 
 PROGRAM = Program(("program.py",))
 

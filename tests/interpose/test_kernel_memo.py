@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from racegate.interpose.kernels.memo import Call, Memo, call_of
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 CALL = Call("module:kernel|(1,)|4", ())
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from racegate.interpose.launch import ANSWER, Device, Program
 from racegate.interpose.outcome import Plan
+from racegate.targets.program.launch import ANSWER, Device, Program
 
 
 @contextmanager

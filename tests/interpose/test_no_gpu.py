@@ -15,7 +15,7 @@ from racegate.history.witness import checksum_of
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
-from racegate.interpose.workflow.witness import SCHEMA
+from racegate.targets.program.workflow.witness import SCHEMA
 
 
 class Driver:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.interpose.order.recorder import Recorder
+from racegate.order.recorder import Recorder
 
 THREADS, STREAMS, BLOCKS, SIZE = 2, 2, 2, 4  # the blocks lie side by side
 LANES = THREADS + STREAMS

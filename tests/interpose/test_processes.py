@@ -44,7 +44,7 @@ PROGRAM = """
 def test_other_processes_and_a_second_gpu_are_told_and_nothing_hangs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(PROGRAM))
-    command = [sys.executable, "-m", "racegate.interpose", "--timeout", "200", str(script)]
+    command = [sys.executable, "-m", "racegate", "torch", "run", "--timeout", "200", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
     assert done.returncode == 5, done.stderr
     for line in (

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from cuda_torch import needs_cuda_torch
-from racegate.interpose.judge import Verdicts
+from racegate.targets.program.judge import Verdicts
 
 ROOT = Path(__file__).parents[2]
 

@@ -51,7 +51,7 @@ def options() -> list[str]:
 
 
 def under_device(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "racegate.interpose", *arguments, "-m", *options()]
+    command = [sys.executable, "-m", "racegate", "torch", "run", *arguments, "-m", *options()]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
-from racegate.interpose.order.clocks import Lanes
+from racegate.order.clocks import Lanes
 
 HOST = 0
 actions = st.one_of(

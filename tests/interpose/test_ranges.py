@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.interpose.order.ranges import (
+from racegate.order.ranges import (
     RUNS_MAX,
     element_ranges,
     is_coarse,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.interpose.order.findings import finding_of
-from racegate.interpose.order.recorder import Recorder, place_of
+from racegate.order.findings import finding_of
+from racegate.order.recorder import Recorder, place_of
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
 step = st.one_of(

@@ -21,7 +21,7 @@ from racegate.interpose.device.kept import (
     is_shared_mapping,
     peek,
 )
-from racegate.interpose.order.shadow import Access
+from racegate.order.shadow import Access
 
 # ---- copies of bytes
 
@@ -161,7 +161,7 @@ UPLOAD = 'target = torch.from_numpy(shared).to("cuda", non_blocking=True)'
 
 def start(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(textwrap.dedent(text))
-    command = [sys.executable, "-m", "racegate.interpose", "script.py"]
+    command = [sys.executable, "-m", "racegate", "torch", "run", "script.py"]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
     )

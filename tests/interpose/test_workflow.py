@@ -14,15 +14,15 @@ from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import WitnessError, load_witness
 from racegate.interpose.errors import BadInput
-from racegate.interpose.explore import Judged, Search
-from racegate.interpose.judge import Suppression, Verdicts, suppressing
-from racegate.interpose.launch import Program
-from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.interpose.report import render
-from racegate.interpose.workflow.replay import render_replay, replay_program
-from racegate.interpose.workflow.suppressions import load_suppressions
-from racegate.interpose.workflow.witness import (
+from racegate.order.findings import Finding, Side
+from racegate.targets.program.explore import Judged, Search
+from racegate.targets.program.judge import Suppression, Verdicts, suppressing
+from racegate.targets.program.launch import Program
+from racegate.targets.program.report import render
+from racegate.targets.program.workflow.replay import render_replay, replay_program
+from racegate.targets.program.workflow.suppressions import load_suppressions
+from racegate.targets.program.workflow.witness import (
     ProgramWitness,
     is_program_witness,
     load_program_witness,

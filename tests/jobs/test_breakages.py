@@ -214,7 +214,9 @@ class TestRunAndReplay:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         file = tmp_path / "raw.witness.json"
-        monkeypatch.setattr("racegate.repro.minimise.minimise", breaking(MemoryError("planted")))
+        monkeypatch.setattr(
+            "racegate.check.repro.minimise.minimise", breaking(MemoryError("planted"))
+        )
         result = racegate("run", FINISH, "--fault", LOGIC, "--witness", file)
         assert is_broken(result, "MemoryError: planted")
         assert "DIVERGENT" in result.stdout

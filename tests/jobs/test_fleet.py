@@ -19,8 +19,8 @@ from racegate.cli.look.fleet import drawn_requests
 from racegate.jobs.fleet.gates import _EngineVerdict
 from racegate.jobs.fleet.process import run_commands
 from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
-from racegate.sglang.wire import Model
-from racegate.vllm.wire import Runner, StateMode
+from racegate.targets.sglang.wire import Model
+from racegate.targets.vllm.wire import Runner, StateMode
 from support import IS_NIGHTLY
 
 # In its first scenario five requests come, and both defects show.

@@ -138,7 +138,9 @@ class TestCommands:
         assert "(1 killed, 1 equivalent); to go on: the same command begins anew" in result.stderr
 
     def test_matrix(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr("racegate.evaluation.matrix.RowWorker.work", lambda self, name: name)
+        monkeypatch.setattr(
+            "racegate.measure.evaluation.matrix.RowWorker.work", lambda self, name: name
+        )
         result = CliRunner().invoke(
             app, ["faults", "matrix", "--scenarios", SCENARIOS, "--json", str(tmp_path / "m.json")]
         )

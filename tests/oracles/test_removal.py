@@ -19,14 +19,14 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.check.judge import Judge
 from racegate.engine.rows.input_batch import InputBatch
-from racegate.evaluation.cells import Look
-from racegate.evaluation.kills import timings
-from racegate.evaluation.matrix import Matrix, load_matrix
 from racegate.faults.catalogue import FAULTS, find_fault
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import ALL_ORACLES, FindingKind, Oracle
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
+from racegate.measure.evaluation.cells import Look
+from racegate.measure.evaluation.kills import timings
+from racegate.measure.evaluation.matrix import Matrix, load_matrix
 from racegate.oracles.invariants import find_violations
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.ownership import find_misowned

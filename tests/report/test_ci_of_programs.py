@@ -18,20 +18,20 @@ from junitparser import JUnitXml
 from typer.testing import CliRunner
 
 from pictured import judged as judged_run
-from racegate.adapters.judge import Judgement
 from racegate.cli.app import app
 from racegate.history.finding import Verdict
 from racegate.history.outcome import Checked, Failing
-from racegate.interpose.explore import Judged, Search
-from racegate.interpose.judge import Suppression, Verdicts
-from racegate.interpose.order.findings import Finding, Side
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.interpose.report import checked_program
+from racegate.order.findings import Finding, Side
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.timeline.program import program_page
+from racegate.targets.adapters.judge import Judgement
+from racegate.targets.program.explore import Judged, Search
+from racegate.targets.program.judge import Suppression, Verdicts
+from racegate.targets.program.report import checked_program
 from small_engine import Served, SmallEngine, Wait
 from support import SCENARIOS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.evaluation.matrix import load_matrix
+from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.gpu import load_folder, render_gpu
 from racegate.report.matrix import render_html
 

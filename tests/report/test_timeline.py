@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pictured import WITNESSES, judged, material, renamed, timeline
+from racegate.check.repro.explain import explain_conflict
 from racegate.cli.app import app
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
@@ -24,7 +25,6 @@ from racegate.report.timeline.page import finding_page
 from racegate.report.timeline.plain import COLUMNS_MAX, LINES_MAX, plain_timeline
 from racegate.report.timeline.several import findings_page, pictured_replay
 from racegate.report.timeline.svg import svg_timeline
-from racegate.repro.explain import explain_conflict
 from racegate.scenario.outside.console import PrintableConsole
 from support import SCENARIOS
 

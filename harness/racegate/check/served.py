@@ -9,9 +9,31 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
-import racegate
-from racegate.adapters.serve import Say, serve
-from racegate.adapters.wire import (
+from racegate.check.checker import Checker
+from racegate.check.expected import CheckError
+from racegate.device.protocol import DeadlockError
+from racegate.engine.state.edges import EDGES
+from racegate.engine.state.lanes import Lane
+from racegate.faults.catalogue import find_fault
+from racegate.faults.fault import Fault, FaultKind
+from racegate.history.observe import Boundary, Observation
+from racegate.history.run import Run
+from racegate.history.schedule import parse_schedule
+from racegate.history.trace import (
+    Access,
+    HostAccess,
+    Misowned,
+    OpRecord,
+    Queried,
+    Recorded,
+    Trace,
+    TraceEvent,
+    Waited,
+    rows_of,
+)
+from racegate.scenario.spec import Scenario
+from racegate.targets.adapters.serve import Say, serve
+from racegate.targets.adapters.wire import (
     SCHEMA,
     AccessEntry,
     BufferLine,
@@ -39,29 +61,7 @@ from racegate.adapters.wire import (
     WrongRow,
     plant_text,
 )
-from racegate.check.checker import Checker
-from racegate.check.expected import CheckError
-from racegate.device.protocol import DeadlockError
-from racegate.engine.state.edges import EDGES
-from racegate.engine.state.lanes import Lane
-from racegate.faults.catalogue import find_fault
-from racegate.faults.fault import Fault, FaultKind
-from racegate.history.observe import Boundary, Observation
-from racegate.history.run import Run
-from racegate.history.schedule import parse_schedule
-from racegate.history.trace import (
-    Access,
-    HostAccess,
-    Misowned,
-    OpRecord,
-    Queried,
-    Recorded,
-    Trace,
-    TraceEvent,
-    Waited,
-    rows_of,
-)
-from racegate.scenario.spec import Scenario
+from racegate.version import __version__
 
 # Seeded faults that are the generic ones of the protocol.
 SEEDED = {WrongRow: "correction-wrong-epoch", StaleValue: "accepted-not-reset-first-spec"}
@@ -85,7 +85,7 @@ class ServedEngine:
             to=0,
             schema=SCHEMA,
             engine="racegate",
-            version=racegate.__version__,
+            version=__version__,
             lanes=tuple(Lane),
             devices=("virtual",),
             offers=(Offer.PLAIN, Offer.OBSERVATIONS, Offer.HOLDS, Offer.OWNERS),

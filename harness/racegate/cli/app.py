@@ -20,13 +20,13 @@ from typing import Annotated, Any, NamedTuple, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-import racegate
 from racegate.cli.options import fail, say
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
 from racegate.jobs.stopping import code_of, listen_for_sigterm, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.outside.text import printable, without_secrets
+from racegate.version import __version__
 
 
 class LazyCommand(NamedTuple):
@@ -183,7 +183,7 @@ app = typer.Typer(
 def print_version(is_asked: bool | None) -> None:  # noqa: FBT001
     """For an eager option: nothing else is done."""
     if is_asked:
-        print(f"racegate {racegate.__version__}")
+        print(f"racegate {__version__}")
         raise typer.Exit
 
 

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.drawing import seen_in_witness
+from racegate.check.repro.explain import Racing, explain_failure, explain_pair
 from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
 from racegate.cli.pictures import (
     HtmlOption,
@@ -24,9 +24,9 @@ from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.witness import load_witness
 from racegate.report.search import print_explanation
+from racegate.report.timeline.drawing import seen_in_witness
 from racegate.report.timeline.model import racing_pair, timeline_of
 from racegate.report.timeline.plain import plain_timeline
-from racegate.repro.explain import Racing, explain_failure, explain_pair
 from racegate.scenario.files import load
 
 WITNESS_SUFFIX = ".witness.json"

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from racegate.check.repro.search import BUDGET
 from racegate.cli.options import (
     BudgetOption,
     JsonOption,
@@ -21,16 +22,16 @@ from racegate.cli.options import (
     write_json,
     write_text,
 )
-from racegate.evaluation.effort import measure
-from racegate.evaluation.matrix import is_good, load_matrix, worse_cells
-from racegate.evaluation.matrix import measure as measure_matrix
-from racegate.evaluation.mutate import Fate, try_all
-from racegate.evaluation.source.results import SourceSpec, score_of
-from racegate.evaluation.truth_table import measure_table
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.faults.fault import Fault, FaultKind
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment
+from racegate.measure.evaluation.effort import measure
+from racegate.measure.evaluation.matrix import is_good, load_matrix, worse_cells
+from racegate.measure.evaluation.matrix import measure as measure_matrix
+from racegate.measure.evaluation.mutate import Fate, try_all
+from racegate.measure.evaluation.source.results import SourceSpec, score_of
+from racegate.measure.evaluation.truth_table import measure_table
 from racegate.report.fault_page import fault_page
 from racegate.report.faults import (
     print_faults,
@@ -49,7 +50,6 @@ from racegate.report.objects import (
     SourceMutationObject,
 )
 from racegate.report.search import print_efforts, render_efforts
-from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.outside.console import lines
 from racegate.scenario.spec import Scenario
@@ -194,7 +194,7 @@ def _mutate_source(
         if find_spec(library) is None:
             fail(f"mutating the source needs {library}: pip install 'racegate[test]'")
     # Only here is libcst needed.
-    from racegate.evaluation.source.job import mutate_source
+    from racegate.measure.evaluation.source.job import mutate_source
 
     with progress_bar() as progress:
         task = progress.add_task("mutants", total=None)

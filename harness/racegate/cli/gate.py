@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from racegate.check.checker import Checker
+from racegate.check.repro.search import BUDGET
 from racegate.cli.ci import (
     BaselineOption,
     ChangedOption,
@@ -24,7 +25,6 @@ from racegate.cli.ci import (
     beside_baseline,
     write_reports,
 )
-from racegate.cli.drawing import Examined, seen_in
 from racegate.cli.options import (
     AllCoresOption,
     Audit,
@@ -62,7 +62,7 @@ from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.report.text import print_gate
-from racegate.repro.search import BUDGET
+from racegate.report.timeline.drawing import Examined, seen_in
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.shipped import shipped_scripts
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checkers
-from racegate.cli.drawing import Examined, page_of_all, seen_in
+from racegate.check.repro.replay import Replay, ReplayOfFile, ReplaysObject
+from racegate.check.repro.replay import replay as replay_witness
 from racegate.cli.options import (
     DeviceKind,
     DeviceOption,
@@ -36,18 +37,17 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import EXIT_CODES, worst_of
 from racegate.history.witness import Witness, load_witness
-from racegate.interpose.launch import open_device
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
-from racegate.interpose.workflow.replay import ProgramReplays, render_replay, replay_program
-from racegate.interpose.workflow.witness import is_program_witness, load_program_witness
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
-from racegate.repro.replay import Replay, ReplayOfFile, ReplaysObject
-from racegate.repro.replay import replay as replay_witness
+from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
 from racegate.scenario.outside.text import printable_lines
-from racegate.vllm.replay import judge_again
-from racegate.vllm.report import print_engine_verdict
-from racegate.vllm.witness import is_engine_witness, outcome_of, read_witness
+from racegate.targets.program.launch import open_device
+from racegate.targets.program.workflow.replay import ProgramReplays, render_replay, replay_program
+from racegate.targets.program.workflow.witness import is_program_witness, load_program_witness
+from racegate.targets.vllm.replay import judge_again
+from racegate.targets.vllm.report import print_engine_verdict
+from racegate.targets.vllm.witness import is_engine_witness, outcome_of, read_witness
 
 if TYPE_CHECKING:
     from racegate.device.cuda.site import CudaSite

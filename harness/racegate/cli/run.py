@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.drawing import seen_in
+from racegate.check.repro.search import BUDGET, search
+from racegate.check.repro.unrealised import with_reasons
 from racegate.cli.options import (
     Audit,
     AuditOption,
@@ -51,8 +52,7 @@ from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
 from racegate.jobs.stopping import StoppedError
 from racegate.report.text import print_run
-from racegate.repro.search import BUDGET, search
-from racegate.repro.unrealised import with_reasons
+from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import Scenario
@@ -149,7 +149,7 @@ def _write_witness(
     path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
     """As it was found, and then minimal: what breaks minimising leaves the former."""
-    from racegate.repro.minimise import RUNS_MAX, as_found, minimise, witness_of
+    from racegate.check.repro.minimise import RUNS_MAX, as_found, minimise, witness_of
 
     if signature_of(result.findings) is None:
         fail(f"nothing went wrong, so {path} is not written")

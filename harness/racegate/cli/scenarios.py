@@ -20,8 +20,8 @@ from racegate.cli.options import (
     write_json,
     write_text,
 )
-from racegate.evaluation.coverage import measure_coverage
 from racegate.history.finding import Verdict, exit_code
+from racegate.measure.evaluation.coverage import measure_coverage
 from racegate.report.features import print_coverage, render_features
 from racegate.scenario.files import ScenarioEntry, load_all, scenario_paths
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-import racegate
 from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
@@ -21,6 +20,7 @@ from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.spec import Scenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
+from racegate.version import __version__
 
 SCHEMA = "racegate.witness/1"
 WITNESS_BYTES_MAX = 1 << 22
@@ -56,7 +56,7 @@ class Witness(StrictStruct, frozen=True, kw_only=True):
 def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
     return {
-        "racegate": racegate.__version__,
+        "racegate": __version__,
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "torch": _version_if_installed("torch"),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
-from racegate.interpose.native.compiler import compiled
-from racegate.interpose.native.recording import build_recording
+from racegate.order.native.compiler import compiled
+from racegate.order.native.recording import build_recording
 
 NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")

@@ -28,10 +28,7 @@ from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.launch import ANSWER, DEVICE
-from racegate.interpose.order.findings import Finding, finding_of
-from racegate.interpose.order.recorder import Conflict
-from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import (
     adopt_orphans,
@@ -43,6 +40,8 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.order.findings import Finding, finding_of
+from racegate.order.recorder import Conflict
 
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 

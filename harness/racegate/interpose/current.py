@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from racegate.interpose.order.findings import Finding
 from racegate.interpose.outcome import Observation
+from racegate.order.findings import Finding
 
 
 @dataclass(slots=True)

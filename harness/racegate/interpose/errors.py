@@ -6,6 +6,6 @@ Exit codes are those of all commands; what is not modelled is NOT_MODELLED, whic
 from __future__ import annotations
 
 from racegate.history.exit_code import INTERRUPTED, ExitCode
-from racegate.interpose.native.errors import BadInput
+from racegate.order.native.errors import BadInput
 
 __all__ = ["INTERRUPTED", "BadInput", "ExitCode"]

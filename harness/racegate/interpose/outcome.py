@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from enum import StrEnum
 
 import msgspec
 
-from racegate.interpose.order.findings import Finding
+from racegate.order.findings import Finding
+
+DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
+ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 
 
 class Ending(StrEnum):

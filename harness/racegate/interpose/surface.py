@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from racegate.interpose.current import Run, get_run
 from racegate.interpose.errors import BadInput
-from racegate.interpose.order.findings import Finding
+from racegate.order.findings import Finding
 
 
 class Recording:
@@ -40,7 +40,7 @@ def recording() -> Iterator[Recording]:
     if run is None:
         raise BadInput(
             "this process has no virtual device: start it with "
-            "`python -m racegate.interpose SCRIPT` or `python -m racegate.interpose -m pytest`"
+            "`racegate torch run SCRIPT` or `racegate torch run -m pytest`"
         )
     part = Recording(run)
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-import racegate
 from racegate.device.cuda.torch import gpu_environment
+from racegate.version import __version__
 
 # For a copy of the tree without its history.
 COMMIT_VARIABLE = "RACEGATE_COMMIT"
@@ -19,7 +19,7 @@ COMMIT_VARIABLE = "RACEGATE_COMMIT"
 def environment() -> dict[str, str]:
     """The software and the machine, without a GPU."""
     return {
-        "racegate": racegate.__version__,
+        "racegate": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -15,6 +15,8 @@ from typing import NoReturn
 import msgspec
 
 from racegate.check.checker import Checker, Checkers
+from racegate.check.repro.replay import replay
+from racegate.check.repro.search import search
 from racegate.check.selfcheck import (
     JobJudge,
     SelfCheck,
@@ -36,8 +38,6 @@ from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.ratchet import Ratchet
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.stopping import StoppedError, done_of
-from racegate.repro.replay import replay
-from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 
 # Fewer are done before a process has started.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from racegate.check.checker import Checker
+from racegate.check.repro.minimise import as_found, minimise, witness_of
+from racegate.check.repro.search import search
 from racegate.check.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.check.sharing import SharedRuns
 from racegate.explore.features.catalogue import features_of
@@ -22,8 +24,6 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import Witness
-from racegate.repro.minimise import as_found, minimise, witness_of
-from racegate.repro.search import search
 from racegate.scenario.spec import Scenario
 
 LADDER_BUDGET = 24

@@ -14,6 +14,7 @@ from itertools import chain
 
 import msgspec
 
+from racegate.check.repro.replay import replay
 from racegate.check.selfcheck import SelfCheck, together
 from racegate.history.breakage import Breakage
 from racegate.history.exit_code import ExitCode
@@ -26,7 +27,6 @@ from racegate.jobs.generated import CampaignSpec, Report
 from racegate.jobs.pools.choice import pool_of
 from racegate.jobs.pools.pool import Done, Ended, Failed, Lost, SetAside, Task
 from racegate.jobs.stores.records import KeptFinding
-from racegate.repro.replay import replay
 
 TIMES = 2
 

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from racegate.ab.held import HeldRun
-from racegate.ab.summary import SHORT, AbReport, ArmReport, Lengths
 from racegate.history.replayed import ReplayOutcome
+from racegate.measure.ab.held import HeldRun
+from racegate.measure.ab.summary import SHORT, AbReport, ArmReport, Lengths
 from racegate.scenario.outside.console import Piece, line
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")

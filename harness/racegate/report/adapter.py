@@ -8,12 +8,12 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.adapters.conformance import CheckOutcome, ConformanceCheck
-from racegate.adapters.judge import Judgement
 from racegate.history.finding import FindingKind, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
 from racegate.scenario.outside.console import Piece, line, lines
+from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck
+from racegate.targets.adapters.judge import Judgement
 
 _MARK = {
     CheckOutcome.PASSED: ("passed ", "green"),

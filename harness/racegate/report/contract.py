@@ -18,27 +18,25 @@ from pathlib import Path
 import msgspec
 from msgspec import inspect as types
 
-from racegate.ab.summary import AbReport
-from racegate.adapters.conformance import Conformance
-from racegate.adapters.judge import Judgement
-from racegate.bench.virtual import BenchResult
-from racegate.evaluation.coverage import Coverage
-from racegate.evaluation.learning.results import LearnObject
-from racegate.evaluation.matrix import Matrix
+from racegate.check.repro.explain import Explanation, Racing
+from racegate.check.repro.operations import OpsObject
+from racegate.check.repro.replay import Replay, ReplaysObject
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
 from racegate.history.witness import Witness
-from racegate.interpose.judge import Verdicts
-from racegate.interpose.order.findings import Finding as ProgramFinding
-from racegate.interpose.workflow.replay import ProgramReplay, ProgramReplays
-from racegate.interpose.workflow.witness import ProgramWitness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
 from racegate.jobs.ratchet import BaselineFile
 from racegate.jobs.soak import SoakResult
 from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
+from racegate.measure.ab.summary import AbReport
+from racegate.measure.bench.virtual import BenchResult
+from racegate.measure.evaluation.coverage import Coverage
+from racegate.measure.evaluation.learning.results import LearnObject
+from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
+from racegate.order.findings import Finding as ProgramFinding
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     DashboardView,
@@ -53,11 +51,13 @@ from racegate.report.objects import (
     SourceMutationObject,
 )
 from racegate.report.templating import render
-from racegate.repro.explain import Explanation, Racing
-from racegate.repro.operations import OpsObject
-from racegate.repro.replay import Replay, ReplaysObject
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import Scenario
+from racegate.targets.adapters.conformance import Conformance
+from racegate.targets.adapters.judge import Judgement
+from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.workflow.replay import ProgramReplay, ProgramReplays
+from racegate.targets.program.workflow.witness import ProgramWitness
 
 
 class Everywhere:

@@ -8,9 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.evaluation.mutate import Fate, MutantResult, MutationReport
-from racegate.evaluation.source.results import SourceFate, SourceReport, SourceResult, score_of
 from racegate.faults.fault import Fault
+from racegate.measure.evaluation.mutate import Fate, MutantResult, MutationReport
+from racegate.measure.evaluation.source.results import (
+    SourceFate,
+    SourceReport,
+    SourceResult,
+    score_of,
+)
 from racegate.report.objects import SourceMutationObject
 from racegate.report.templating import render
 from racegate.scenario.outside.console import lines

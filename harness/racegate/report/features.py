@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from racegate.evaluation.coverage import RARE, Coverage, CoverageSummary, summarise
+from racegate.measure.evaluation.coverage import RARE, Coverage, CoverageSummary, summarise
 from racegate.report.templating import render
 
 

@@ -15,14 +15,14 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from racegate.ab.summary import AbReport
-from racegate.bench.virtual import BenchEntry, BenchResult
+from racegate.check.repro.replay import ReplayOfFile, ReplaysObject
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.soak import SoakResult
+from racegate.measure.ab.summary import AbReport
+from racegate.measure.bench.virtual import BenchEntry, BenchResult
 from racegate.report.templating import render
-from racegate.repro.replay import ReplayOfFile, ReplaysObject
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.reading import ReadError, read_json
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from racegate.evaluation.truth_table import CellOutcome, Landed, Landing, Motion, TruthCell
+from racegate.measure.evaluation.truth_table import CellOutcome, Landed, Landing, Motion, TruthCell
 
 _WORDS = {
     Landed.EXCLUDED: "right: an edge excludes it",

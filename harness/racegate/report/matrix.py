@@ -10,7 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.evaluation.cells import (
+from racegate.faults.fault import FaultKind
+from racegate.measure.evaluation.cells import (
     ORACLE_LOOKS,
     SPEAKING,
     Look,
@@ -20,8 +21,7 @@ from racegate.evaluation.cells import (
     Strategy,
     StrategyCell,
 )
-from racegate.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
-from racegate.faults.fault import FaultKind
+from racegate.measure.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
 from racegate.report.templating import render
 from racegate.scenario.outside.console import line
 

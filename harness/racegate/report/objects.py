@@ -9,17 +9,17 @@ from enum import StrEnum
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
-from racegate.evaluation.effort import Effort
-from racegate.evaluation.mutate import MutantResult
-from racegate.evaluation.source.results import SourceReport
-from racegate.evaluation.truth_table import TruthCell
 from racegate.faults.fault import FaultKind, Need
 from racegate.history.breakage import Breakage
-from racegate.interpose.doctor import Checkup
 from racegate.jobs.findability import CampaignFinding, Findability
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
+from racegate.measure.evaluation.effort import Effort
+from racegate.measure.evaluation.mutate import MutantResult
+from racegate.measure.evaluation.source.results import SourceReport
+from racegate.measure.evaluation.truth_table import TruthCell
 from racegate.report.cause.shared import SharedCause
+from racegate.targets.program.doctor import Checkup
 
 
 class NewFinding(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from shlex import quote
 from rich.console import Console
 from rich.table import Column, Table
 
-from racegate.evaluation.coverage import summarise
-from racegate.evaluation.effort import Effort
-from racegate.evaluation.learning.results import LearnObject
+from racegate.check.repro.explain import Explained, Explanation, Racing
+from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
+from racegate.check.repro.replay import Replay
+from racegate.check.repro.unrealised import in_ranges
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
@@ -19,6 +20,9 @@ from racegate.jobs.stores.records import CampaignState
 from racegate.jobs.triage.bisect import Shows
 from racegate.jobs.triage.origin import OriginObject, OriginOutcome
 from racegate.jobs.verify import VerifyObject, VerifyOutcome
+from racegate.measure.evaluation.coverage import summarise
+from racegate.measure.evaluation.effort import Effort
+from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
 from racegate.report.cause.shared import SharedCause
@@ -33,10 +37,6 @@ from racegate.report.text import (
     print_run,
     print_selfcheck,
 )
-from racegate.repro.explain import Explained, Explanation, Racing
-from racegate.repro.operations import OperationEntry, OpsObject, base_of, is_action
-from racegate.repro.replay import Replay
-from racegate.repro.unrealised import in_ranges
 from racegate.scenario.outside.console import line, lines
 
 HOLDS_SHOWN_MAX = 24

@@ -42,13 +42,13 @@ def command_of(case: Case) -> list[str]:
 
 
 def judge(case: Case, python: Path, *options: str) -> dict[str, Any]:
-    """The verdict of one case as `python -m racegate.interpose --json` writes it, and what it cost.
+    """The verdict of one case as `racegate torch run --json` writes it, and what it cost.
 
     Raises RuntimeError if there is none.
     """
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "verdict.json"
-        command = [str(python), "-m", "racegate.interpose", "--json", str(written)]
+        command = [str(python), "-m", "racegate", "torch", "run", "--json", str(written)]
         command += ["--timeout", str(TIMEOUT_S), *options, *command_of(case)]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
@@ -105,7 +105,7 @@ def report_of(case: Case, python: Path, found: dict[str, Any]) -> dict[str, Any]
     ]
     report = {
         "name": case.name,
-        "command": ["python", "-m", "racegate.interpose", "--explore", *command_of(case)],
+        "command": ["python", "-m", "racegate", "torch", "run", "--explore", *command_of(case)],
         "releases": {r.partition("==")[0]: version_of(python, r) for r in case.releases},
         "torch": outcome["torch_version"],
         "python": platform.python_version(),

@@ -12,17 +12,6 @@ from typing import Annotated, get_type_hints
 import msgspec
 import typer
 
-from racegate.adapters.client import Adapter
-from racegate.adapters.conformance import (
-    CheckOutcome,
-    Conformance,
-    ConformanceCheck,
-    conform,
-    demand_conformance,
-)
-from racegate.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
-from racegate.adapters.process import Limits
-from racegate.adapters.wire import parse_plant
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
@@ -42,6 +31,17 @@ from racegate.report.adapter import (
 )
 from racegate.report.ci.failing import checked_adapter
 from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.targets.adapters.client import Adapter
+from racegate.targets.adapters.conformance import (
+    CheckOutcome,
+    Conformance,
+    ConformanceCheck,
+    conform,
+    demand_conformance,
+)
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
+from racegate.targets.adapters.process import Limits
+from racegate.targets.adapters.wire import parse_plant
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
 

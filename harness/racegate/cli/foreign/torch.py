@@ -24,16 +24,16 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
-from racegate.interpose.doctor import toolkit_facts
-from racegate.interpose.explore import Told
-from racegate.interpose.judge import Verdicts, judge, replay_holds
-from racegate.interpose.launch import PrintPlace, Program
-from racegate.interpose.launch import checked_program as found_program
 from racegate.interpose.outcome import DeviceKind
-from racegate.interpose.report import checked_program, render
-from racegate.interpose.workflow.suppressions import load_suppressions
-from racegate.interpose.workflow.witness import save_witnesses
 from racegate.scenario.outside.text import printable_lines
+from racegate.targets.program.doctor import toolkit_facts
+from racegate.targets.program.explore import Told
+from racegate.targets.program.judge import Verdicts, judge, replay_holds
+from racegate.targets.program.launch import PrintPlace, Program
+from racegate.targets.program.launch import checked_program as found_program
+from racegate.targets.program.report import checked_program, render
+from racegate.targets.program.workflow.suppressions import load_suppressions
+from racegate.targets.program.workflow.witness import save_witnesses
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 

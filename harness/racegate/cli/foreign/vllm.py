@@ -31,18 +31,18 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
 from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
-from racegate.vllm.again import shown_again
-from racegate.vllm.campaign import search_seeds
-from racegate.vllm.campaign_report import print_campaign, seed_line
-from racegate.vllm.client import Engine, open_engine
-from racegate.vllm.environment import environment_of, set_up
-from racegate.vllm.judge import Cell, judge, judge_under
-from racegate.vllm.replay import judge_again
-from racegate.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.vllm.search import FORCED, RUNS_MAX, Holds
-from racegate.vllm.sensitivity import sensitivity_of
-from racegate.vllm.wire import Fidelity, Runner, StateMode
-from racegate.vllm.witness import read_witness, witnesses_of, write_witnesses
+from racegate.targets.vllm.again import shown_again
+from racegate.targets.vllm.campaign import search_seeds
+from racegate.targets.vllm.campaign_report import print_campaign, seed_line
+from racegate.targets.vllm.client import Engine, open_engine
+from racegate.targets.vllm.environment import environment_of, set_up
+from racegate.targets.vllm.judge import Cell, judge, judge_under
+from racegate.targets.vllm.replay import judge_again
+from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.vllm.search import FORCED, RUNS_MAX, Holds
+from racegate.targets.vllm.sensitivity import sensitivity_of
+from racegate.targets.vllm.wire import Fidelity, Runner, StateMode
+from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
 
 SCENARIOS_MAX = 300
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified vLLM releases, without a GPU.")
@@ -279,7 +279,7 @@ def minimise(
     log: LogOption = None,
 ) -> None:
     """Leave out of a witness's scenario what its harm does not need, and write what is left."""
-    from racegate.repro.minimise import smallest_scenario
+    from racegate.check.repro.minimise import smallest_scenario
 
     small = read_witness(witness)
     cell = msgspec.structs.replace(small.cell, release=str(path or small.release))

@@ -20,8 +20,8 @@ from racegate.cli.options import (
     tell,
     write_text,
 )
-from racegate.evaluation.learning.results import Approach, Interval, LearnObject, LearnSpec
 from racegate.history.exit_code import ExitCode
+from racegate.measure.evaluation.learning.results import Approach, Interval, LearnObject, LearnSpec
 from racegate.report.search import render_comparison
 
 app = typer.Typer(add_completion=False)
@@ -56,7 +56,7 @@ def compare(
         if find_spec(library) is None:
             fail(f"mutants of the source need {library}: pip install 'racegate[test]'")
     # Only here is libcst needed.
-    from racegate.evaluation.learning.job import compare as run_comparison
+    from racegate.measure.evaluation.learning.job import compare as run_comparison
 
     chosen = tuple(
         approaches or (approach for approach in Approach if approach is not Approach.UNIFORM)

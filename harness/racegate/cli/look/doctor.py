@@ -11,7 +11,8 @@ from re import match
 import typer
 from rich.table import Table
 
-import racegate
+from racegate.check.repro.replay import replay
+from racegate.check.repro.search import BUDGET
 from racegate.check.selfcheck import plant_canaries
 from racegate.cli.options import JsonOption, stdout_console, tell
 from racegate.device.cuda.driver import NoCudaError
@@ -21,14 +22,13 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
-from racegate.interpose.doctor import Checkup, Health, check_programs
 from racegate.jobs.gate import GateJudge
 from racegate.report.objects import DoctorObject
-from racegate.repro.replay import replay
-from racegate.repro.search import BUDGET
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.outside.console import line
 from racegate.scenario.shipped import shipped_scripts
+from racegate.targets.program.doctor import Checkup, Health, check_programs
+from racegate.version import __version__
 
 # One hold that has to be realised.
 HELD = "accepted-copy-after-row-move.witness.json"
@@ -59,7 +59,7 @@ def _checkups() -> Iterator[Checkup]:
 def _versions() -> Checkup:
     installed = {name: _version(name) for name in _needed()}
     missing = [name for name, number in installed.items() if not number]
-    about = f"racegate {racegate.__version__}, Python {platform.python_version()}"
+    about = f"racegate {__version__}, Python {platform.python_version()}"
     said = ", ".join([about, *(f"{name} {number}" for name, number in installed.items() if number)])
     return Checkup(
         subject="versions",

@@ -46,9 +46,9 @@ from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.choice import subject_of
 from racegate.report.dashboard.targets import live_table, print_fleet
 from racegate.scenario.spec import Scenario
-from racegate.sglang.environment import environment_of as sglang_environment
-from racegate.vllm.environment import environment_of as vllm_environment
-from racegate.vllm.generate import scenario_of
+from racegate.targets.sglang.environment import environment_of as sglang_environment
+from racegate.targets.vllm.environment import environment_of as vllm_environment
+from racegate.targets.vllm.generate import scenario_of
 
 app = typer.Typer(add_completion=False)
 # Seeds of drawn requests are one line: each campaign has a stretch of it.

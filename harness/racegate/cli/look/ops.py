@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from racegate.check.checker import Checker
+from racegate.check.repro.operations import described
 from racegate.cli.options import FaultOption, JsonOption, stdout_console, tell
 from racegate.faults.catalogue import find_fault
 from racegate.report.search import print_operations
-from racegate.repro.operations import described
 from racegate.scenario.files import load
 
 app = typer.Typer(add_completion=False)

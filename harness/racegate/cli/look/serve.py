@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.drawing import material_beside, seen_in_witness
 from racegate.cli.options import (
     FaultOption,
     TargetOption,
@@ -23,6 +22,7 @@ from racegate.cli.options import (
 )
 from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.stores.choice import written_store
+from racegate.report.timeline.drawing import material_beside, seen_in_witness
 
 if TYPE_CHECKING:
     from racegate.history.witness import Witness

@@ -9,8 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from racegate.check.checker import Checker
+from racegate.check.repro.explain import explain_failure
 from racegate.check.subject import LaunchMode
-from racegate.cli.drawing import Examined, seen_in_witness
 from racegate.cli.options import (
     FaultOption,
     JsonOption,
@@ -33,7 +33,7 @@ from racegate.jobs.triage.origin import AskedRevision, origin_of
 from racegate.report.cause.shared import SharedCause, cause_of, shared_causes
 from racegate.report.published.upstream import upstream_report
 from racegate.report.search import print_origin
-from racegate.repro.explain import explain_failure
+from racegate.report.timeline.drawing import Examined, seen_in_witness
 from racegate.scenario.outside.console import lines
 
 FindingArgument = Annotated[

@@ -16,23 +16,6 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from racegate.ab.folder import Folder, open_folder, read_folder
-from racegate.ab.held import run_held, witness_path
-from racegate.ab.running import AbRunner, Progress, Share, parse_share, worker_here
-from racegate.ab.summary import AbReport, summarise
-from racegate.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
-from racegate.ab.workload import (
-    ARMS,
-    CHECKED,
-    GENERATIONS,
-    MAX_TOKENS,
-    ROWS,
-    VOCAB_SIZE,
-    WAVE,
-    AbSpec,
-    Arm,
-    ModelSize,
-)
 from racegate.cli.options import (
     DeviceKind,
     JsonOption,
@@ -48,6 +31,23 @@ from racegate.device.cuda.torch import open_cuda
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
+from racegate.measure.ab.folder import Folder, open_folder, read_folder
+from racegate.measure.ab.held import run_held, witness_path
+from racegate.measure.ab.running import AbRunner, Progress, Share, parse_share, worker_here
+from racegate.measure.ab.summary import AbReport, summarise
+from racegate.measure.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
+from racegate.measure.ab.workload import (
+    ARMS,
+    CHECKED,
+    GENERATIONS,
+    MAX_TOKENS,
+    ROWS,
+    VOCAB_SIZE,
+    WAVE,
+    AbSpec,
+    Arm,
+    ModelSize,
+)
 from racegate.report.ab import print_ab
 from racegate.scenario.spec import CacheMode
 

@@ -8,9 +8,6 @@ import msgspec
 import typer
 from rich.table import Table
 
-from racegate.bench.cuda import BenchJob, BenchPart, cuda_jobs, has_failed, peer_jobs, run_job
-from racegate.bench.peers import find_peers
-from racegate.bench.virtual import BenchEntry, BenchResult, run_bench
 from racegate.cli.options import (
     DeviceKind,
     DeviceOption,
@@ -23,6 +20,16 @@ from racegate.cli.options import (
 from racegate.device.cuda.torch import open_cuda
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.environment import environment_of
+from racegate.measure.bench.cuda import (
+    BenchJob,
+    BenchPart,
+    cuda_jobs,
+    has_failed,
+    peer_jobs,
+    run_job,
+)
+from racegate.measure.bench.peers import find_peers
+from racegate.measure.bench.virtual import BenchEntry, BenchResult, run_bench
 
 app = typer.Typer(add_completion=False)
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from racegate.check.checker import Checker
-from racegate.cli.drawing import material_beside, seen_in_witness
 from racegate.cli.options import (
     JsonOption,
     fail,
@@ -26,6 +25,7 @@ from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witnesses
 from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
 from racegate.report.objects import SiteFile, SiteObject
+from racegate.report.timeline.drawing import material_beside, seen_in_witness
 from racegate.scenario.outside.console import line
 from racegate.scenario.shipped import shipped_scripts
 

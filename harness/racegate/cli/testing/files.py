@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from racegate.check.repro.replay import replay
 from racegate.cli.options import Explore
 from racegate.cli.testing.settings import TrialSettings
 from racegate.cli.testing.trial import Trial, check_verdict, run_trial
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witness
-from racegate.repro.replay import replay
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load
 

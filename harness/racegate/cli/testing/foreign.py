@@ -6,11 +6,11 @@ from shlex import join
 
 import pytest
 
-from racegate.adapters.client import Adapter
-from racegate.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Schedule
 from racegate.scenario.spec import Scenario
+from racegate.targets.adapters.client import Adapter
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 
 
 def run_foreign(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import racegate
 from racegate.cli.testing.settings import OPTIONS, TrialSettings, key_of, settings_of
+from racegate.version import __version__
 
 if TYPE_CHECKING:
     from racegate.cli.testing.files import RacegateFile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from racegate.history.outcome import RunResult
 
 # The fixture of programs under the virtual CUDA device.
-pytest_plugins = ("racegate.interpose.workflow.pytest_plugin",)
+pytest_plugins = ("racegate.targets.program.workflow.pytest_plugin",)
 
 MARKER = (
     "racegate(scenario, *, explore='eager', fault=None, holds=(), budget=64, verdict=('PROVED', "
@@ -68,7 +68,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     told = [f"device {settings.device}", f"seed {settings.seed}"]
     told += [] if settings.replay is None else [f"replay {settings.replay}"]
     told += [] if settings.report_dir is None else [f"reports in {settings.report_dir}"]
-    return f"racegate {racegate.__version__}: {', '.join(told)}"
+    return f"racegate {__version__}: {', '.join(told)}"
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> RacegateFile | None:

@@ -15,6 +15,9 @@ import msgspec
 import pytest
 
 from racegate.check.checker import Checker
+from racegate.check.repro.minimise import as_found
+from racegate.check.repro.public import NotProvedError, assert_verdict
+from racegate.check.repro.search import BUDGET, search
 from racegate.cli.app import app
 from racegate.cli.options import DeviceKind, Explore, site_of
 from racegate.cli.testing.foreign import run_foreign
@@ -27,9 +30,6 @@ from racegate.history.finding import signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import load_witness, save
-from racegate.repro.minimise import as_found
-from racegate.repro.public import NotProvedError, assert_verdict
-from racegate.repro.search import BUDGET, search
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load
 from racegate.scenario.outside.text import printable_lines

@@ -12,7 +12,7 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Call, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
 _COPY, _SET, _EVENT_SYNC = int(Call.COPY), int(Call.SET), int(Call.EVENT_SYNC)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from racegate.interpose.device.queue import Work
 from racegate.interpose.device.session import Session
-from racegate.interpose.order.clocks import Clock, join
-from racegate.interpose.order.ranges import Ranges, merged
-from racegate.interpose.order.recorder import Recorder
+from racegate.order.clocks import Clock, join
+from racegate.order.ranges import Ranges, merged
+from racegate.order.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from racegate.interpose.order.clocks import Clock, knows
+from racegate.order.clocks import Clock, knows
 
 _NONE, _READ, _OPEN = 0, 1, 2
 PAGE = 4096

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from racegate.interpose.order.clocks import Clock, knows
-from racegate.interpose.order.ranges import Ranges, merged
-from racegate.interpose.order.shadow import Access
+from racegate.order.clocks import Clock, knows
+from racegate.order.ranges import Ranges, merged
+from racegate.order.shadow import Access
 
 RUNS_MAX = 16
 ELEMENT = 4

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.interpose.device.copies import Copy, Half, whole
-from racegate.interpose.order.clocks import Clock, knows
+from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
 UNTIL_FORCED = "forced"

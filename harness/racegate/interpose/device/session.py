@@ -15,10 +15,10 @@ from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.device.touches import TouchWatch
-from racegate.interpose.native.recording import new_walk
-from racegate.interpose.order.clocks import Clock, covers
-from racegate.interpose.order.ranges import Ranges
-from racegate.interpose.order.recorder import Recorder, Stack, Version
+from racegate.order.clocks import Clock, covers
+from racegate.order.native.recording import new_walk
+from racegate.order.ranges import Ranges
+from racegate.order.recorder import Recorder, Stack, Version
 
 OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 from racegate.interpose.device.guards import PAGE
 from racegate.interpose.device.kept import is_shared_mapping
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 
 class Place(Enum):

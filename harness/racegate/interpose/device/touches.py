@@ -16,10 +16,10 @@ from racegate.interpose.device.guards import PAGE, Guards
 from racegate.interpose.device.kept import KeptEntry, KeptMemory, changed_ranges, peek
 from racegate.interpose.device.library import Touch
 from racegate.interpose.device.spans import Place, Span, Spans
-from racegate.interpose.order.clocks import Clock
-from racegate.interpose.order.ranges import Ranges, merged, size_of
-from racegate.interpose.order.recorder import Recorder, Stack
-from racegate.interpose.order.shadow import Access
+from racegate.order.clocks import Clock
+from racegate.order.ranges import Ranges, merged, size_of
+from racegate.order.recorder import Recorder, Stack
+from racegate.order.shadow import Access
 
 RANGES_CLOSED_MAX = 16  # per operation; of more, what lies between them is watched too
 RAW = "pinned memory touched below Python (of a write the bytes it changed, of a read the first)"

@@ -13,7 +13,7 @@ from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.queue import LatchQueue
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
 _OPEN = 2

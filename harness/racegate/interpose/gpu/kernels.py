@@ -17,7 +17,7 @@ from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
-from racegate.interpose.order.ranges import Ranges, merged
+from racegate.order.ranges import Ranges, merged
 
 _NO_NUMBER = "Expected a value of type 'Tensor' for argument"
 

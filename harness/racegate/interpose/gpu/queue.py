@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from racegate.interpose.device.queue import Hold, Queue, Work
 from racegate.interpose.gpu.forward import Latches
-from racegate.interpose.order.clocks import Clock, knows
+from racegate.order.clocks import Clock, knows
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.triton_kernels import TritonKernels, ranges_of
-from racegate.interpose.order.ranges import Ranges, merged
+from racegate.order.ranges import Ranges, merged
 
 _FAILURES = (
     RuntimeError,

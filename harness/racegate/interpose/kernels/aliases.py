@@ -9,7 +9,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place, Span
-from racegate.interpose.order.ranges import Ranges, is_coarse, strided_ranges
+from racegate.order.ranges import Ranges, is_coarse, strided_ranges
 
 Tensor = Any  # torch is untyped here
 _PLAIN = torch.Tensor.__torch_dispatch__

@@ -11,7 +11,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
 from racegate.interpose.kernels.operators import Operator
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 _CPU = torch.device("cpu")
 TENSORS = (torch.Tensor, torch.nn.Parameter)  # types of tensors that hold bytes themselves

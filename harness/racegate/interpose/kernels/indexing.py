@@ -10,7 +10,7 @@ import torch
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import COARSE, Tensor, alias_of, tensors_in
 from racegate.interpose.kernels.operators import PICKS, Operator
-from racegate.interpose.order.ranges import (
+from racegate.order.ranges import (
     Ranges,
     element_ranges,
     is_coarse,

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import torch
 
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 _CALLS_MAX = 64  # different contents that are kept of one call: a loop makes it once a step
 _BYTES_MAX = 1 << 20  # of one launch

@@ -37,9 +37,9 @@ from racegate.interpose.kernels.operators import (
 )
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
-from racegate.interpose.native.recording import Operators, Ran, new_run
-from racegate.interpose.order.ranges import Ranges, merged
-from racegate.interpose.order.recorder import Stack
+from racegate.order.native.recording import Operators, Ran, new_run
+from racegate.order.ranges import Ranges, merged
+from racegate.order.recorder import Stack
 
 # On the current device: a shorter way to the allocator than the operator.
 _new_tensor = torch._C._dynamo.guards._empty_strided_cuda

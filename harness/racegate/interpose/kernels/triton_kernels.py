@@ -17,7 +17,7 @@ from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.memo import Call, Memo, call_of
-from racegate.interpose.order.ranges import Ranges, merged
+from racegate.order.ranges import Ranges, merged
 
 
 class TritonKernels:

@@ -9,7 +9,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import bytes_of
-from racegate.interpose.order.ranges import Ranges, element_ranges, strided_ranges
+from racegate.order.ranges import Ranges, element_ranges, strided_ranges
 
 _READING = (
     "tolist", "item", "copy", "sum", "max", "min", "any", "all", "astype", "nonzero", "argmax",

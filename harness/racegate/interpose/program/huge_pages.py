@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from racegate.interpose.order.ranges import Ranges
+from racegate.order.ranges import Ranges
 
 HUGE = 2 << 20
 _COLLAPSE = 25  # madvise(2), of Linux 6.1 and later

@@ -12,7 +12,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import is_plain, parts_of
-from racegate.interpose.order.findings import place_name
+from racegate.order.findings import place_name
 
 _DEPTH_MAX = 4
 _LOOKED_AT_MAX = 4000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from racegate.interpose.device.session import Session
-from racegate.interpose.order.clocks import Clock, join
+from racegate.order.clocks import Clock, join
 
 MakeMode = Callable[[], Any]
 

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import msgspec
 
-import racegate
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import Checked, Failing
 from racegate.report.ci.failing import KINDS
 from racegate.scenario.outside.text import printable, printable_lines
+from racegate.version import __version__
 
 VERSION = "2.1.0"
 FINGERPRINT = "racegateSignature/v1"
@@ -112,7 +112,7 @@ def sarif_of(checked: Checked) -> SarifFile:
         _Rule(id=str(kind), short_description=_Message(text=text)) for kind, text in KINDS.items()
     )
     run = _SarifRun(
-        tool=_Tool(driver=_Driver(name="racegate", version=racegate.__version__, rules=rules)),
+        tool=_Tool(driver=_Driver(name="racegate", version=__version__, rules=rules)),
         invocations=(
             _Invocation(
                 execution_successful=checked.exit_code != ExitCode.BROKEN_HARNESS,

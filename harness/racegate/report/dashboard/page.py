@@ -6,11 +6,11 @@ import hashlib
 from base64 import b64encode
 from datetime import UTC, datetime
 
-import racegate
 from racegate.report.dashboard.targets import cell_text
 from racegate.report.objects import DashboardView
 from racegate.report.search import rate_of
 from racegate.report.templating import render
+from racegate.version import __version__
 
 # Between two looks of an open page.
 REFRESH_S = 5.0
@@ -31,7 +31,7 @@ def dashboard_page(view: DashboardView) -> str:
         refresh_s=f"{REFRESH_S:g}",
         rate_of=rate_of,
         cell_text=cell_text,
-        version=racegate.__version__,
+        version=__version__,
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

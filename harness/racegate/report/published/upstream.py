@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import msgspec
 
 from racegate.check.judge import Judged
+from racegate.check.repro.explain import Explanation
 from racegate.history.witness import Witness
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.repro.explain import Explanation
 from racegate.scenario.outside.text import printable_json
 
 

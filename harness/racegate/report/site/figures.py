@@ -11,13 +11,13 @@ from statistics import median
 
 import msgspec
 
-from racegate.bench.virtual import BenchResult
-from racegate.evaluation.coverage import Coverage, summarise
-from racegate.evaluation.matrix import Matrix, load_matrix
-from racegate.evaluation.mutate import Fate
-from racegate.evaluation.source.results import SourceReport, SourceResult, score_of
 from racegate.faults.fault import FaultKind
 from racegate.history.finding import Verdict
+from racegate.measure.bench.virtual import BenchResult
+from racegate.measure.evaluation.coverage import Coverage, summarise
+from racegate.measure.evaluation.matrix import Matrix, load_matrix
+from racegate.measure.evaluation.mutate import Fate
+from racegate.measure.evaluation.source.results import SourceReport, SourceResult, score_of
 from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.matrix import LOOKS, STRATEGIES
 from racegate.report.objects import EffortObject, MutationObject, SourceMutationObject

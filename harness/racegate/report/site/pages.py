@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-import racegate
-from racegate.evaluation.matrix import load_matrix
+from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
 from racegate.report.matrix import render_html
 from racegate.report.objects import CommitKind, Evidence
@@ -21,6 +20,7 @@ from racegate.report.site.reports import Reports, SiteError
 from racegate.report.templating import render
 from racegate.report.timeline.material import Material
 from racegate.report.timeline.page import Trail, finding_page
+from racegate.version import __version__
 
 WITNESSES = "witnesses/index.html"
 EVIDENCE = "evidence.html"
@@ -302,7 +302,7 @@ class _Site:
             title=title,
             section="" if section == "index" else section,
             sections=self._sections,
-            version=racegate.__version__,
+            version=__version__,
             **values,
         )
         return SitePage(path=path, title=title, html=html)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from racegate.check.judge import Judged
+from racegate.check.repro.sweep import is_wrong
 from racegate.history.observe import Observation
 from racegate.history.outcome import RunResult
 from racegate.oracles.paths import ExplainError
 from racegate.report.cause.account import Account, Accounted, accounted
 from racegate.report.cause.compared import Comparison, compared
 from racegate.report.timeline.model import Timeline, racing_pair, timeline_of
-from racegate.repro.sweep import is_wrong
 
 
 class SweptSchedule(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ from base64 import b64encode
 
 import msgspec
 
-import racegate
 from racegate.history.finding import ASSUMPTIONS
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
@@ -18,6 +17,7 @@ from racegate.report.timeline.material import Material, SweptSchedule
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
 from racegate.report.timeline.svg import svg_inside
+from racegate.version import __version__
 
 PICTURED_MAX = 8  # schedules of the slider
 
@@ -49,7 +49,7 @@ def finding_page(material: Material, *, trail: Trail | None = None) -> str:
         passing=next((i for i, stop in enumerate(stops) if not stop.goes_wrong), None),
         failing=failing,
         assumptions=ASSUMPTIONS,
-        version=racegate.__version__,
+        version=__version__,
         trail=trail,
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -10,12 +10,12 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.history.trace import HOST
-from racegate.interpose.judge import Verdicts
-from racegate.interpose.order.findings import Finding, Side
-from racegate.interpose.report import difference, replay_of
+from racegate.order.findings import Finding, Side
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
+from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.report import difference, replay_of
 
 _FRAMES_MAX = 4
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-import racegate
 from racegate.report.cause.account import Account
 from racegate.report.templating import render
 from racegate.report.timeline.material import Material
 from racegate.report.timeline.model import Timeline
 from racegate.report.timeline.svg import svg_inside
+from racegate.version import __version__
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def findings_page(title: str, found: Sequence[PicturedFinding]) -> str:
         }
         for number, one in enumerate(found, start=1)
     ]
-    return render("findings.html.j2", title=title, shown=shown, version=racegate.__version__)
+    return render("findings.html.j2", title=title, shown=shown, version=__version__)
 
 
 def pictured_replay(name: str, outcome: str, material: Material | None) -> PicturedFinding:

@@ -1,0 +1,191 @@
+"""Sources: what can be mutated, and who judges it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import racegate
+from racegate.measure.evaluation.source.child import Limits, Say
+from racegate.measure.evaluation.source.operators import edits_of
+from racegate.measure.evaluation.source.reach import Reach
+from racegate.measure.evaluation.source.results import SourceMutant
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.near import nearest
+from racegate.scenario.strict import StrictStruct
+
+# Of a checkout: an installed racegate has neither tests nor scenarios.
+ROOT = Path(racegate.__file__).parents[2]
+
+
+class Source(StrictStruct, frozen=True):
+    """name: of a room; folders: of its files; tests: that have to kill its mutants, none where the
+    gate has to; without: parts of paths that are left out, as they need a GPU
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    tests: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+def _room(name: str, *more_tests: str, without: tuple[str, ...] = ()) -> Source:
+    return Source(
+        name=name,
+        folders=(f"harness/racegate/{name}",),
+        tests=(f"tests/{name}", *more_tests),
+        without=without,
+    )
+
+
+# Without test_removal, which makes whole runs of every fault: what kills has to be a law.
+OF_ORACLES = (
+    "counts",
+    "findings",
+    "invariants",
+    "losslessness",
+    "ordering",
+    "ownership",
+    "paths",
+    "stepwise",
+)
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            name="engine",
+            folders=("harness/racegate/engine", "kernels/racegate_kernels"),
+            without=("_triton.py", "launch.py"),
+        ),
+        _room("scenario"),
+        _room("history", "tests/check", "tests/report"),
+        _room(
+            "device",
+            "tests/oracles/test_ownership.py",
+            "tests/explore/test_dpor.py",
+            "tests/check/test_meeting.py",
+            without=("cuda/torch.py", "litmus.py"),
+        ),
+        Source(
+            name="oracles",
+            folders=("harness/racegate/oracles",),
+            tests=tuple(f"tests/oracles/test_{each}.py" for each in OF_ORACLES),
+        ),
+        _room("explore", "tests/check/repro", "tests/measure/evaluation/test_coverage.py"),
+        _room("faults"),
+        _room("check"),
+        _room("repro"),
+        _room("jobs"),
+        _room("evaluation"),
+    )
+}
+
+
+class SourceError(BadInputError):
+    """A source that there is not, or that is not here: says which there are."""
+
+
+def find_source(name: str) -> Source:
+    """By its name. Raises SourceError."""
+    if name not in SOURCES:
+        raise SourceError(f"no source '{name}' to mutate{nearest(name, SOURCES)}")
+    if not (ROOT / "tests").is_dir() or not (ROOT / "scenarios").is_dir():
+        raise SourceError(
+            f"{ROOT} is no checkout: the gate's scenarios and the tests have to be there"
+        )
+    return SOURCES[name]
+
+
+def files_of(source: Source) -> list[Path]:
+    """Its files, in the order of their paths."""
+    return [
+        path
+        for folder in source.folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__init__.py"
+        and not any(str(path).endswith(part) for part in source.without)
+    ]
+
+
+def mutants_of(path: Path) -> list[SourceMutant]:
+    """Every mutant of a file."""
+    content = path.read_bytes()
+    file = str(path.relative_to(ROOT))
+    alike: Counter[tuple[str, ...]] = Counter()
+    found = []
+    for edit in edits_of(content):
+        before, after = edit.shown(content)
+        looks = (edit.scope, edit.operator, before, after)
+        found.append(
+            SourceMutant(file=file, edit=edit, before=before, after=after, nth=alike[looks])
+        )
+        alike[looks] += 1
+    return found
+
+
+def module_of(file: str) -> str:
+    """`racegate.engine.engine` for `harness/racegate/engine/engine.py`."""
+    return ".".join(Path(file).with_suffix("").parts[1:])
+
+
+class Look(Protocol):
+    """A judge of mutants. limits: of a child in which it judges"""
+
+    limits: Limits
+
+    def prepare(self) -> None:
+        """Once in a worker: what every child would do again."""
+        ...
+
+    def judge(self, names: Sequence[str], say: Say) -> None:
+        """In a child: says at which scenario or test it is, and what it found there."""
+        ...
+
+
+def look_of(source: Source) -> Look:
+    """The gate or the tests."""
+    if source.tests:
+        from racegate.measure.evaluation.source.by_tests import TestsLook
+
+        return TestsLook(ROOT, source.tests)
+    from racegate.measure.evaluation.source.by_gate import GateLook
+
+    return GateLook(ROOT / "scenarios")
+
+
+class Recording(Protocol):
+    """Says which lines judges execute, one part of them at a time."""
+
+    def prepare(self) -> None:
+        """Once in a worker."""
+        ...
+
+    def record(self, part: str) -> Reach:
+        """Of one part (minutes for some tests). Raises BrokenHarnessError if a test fails."""
+        ...
+
+
+def parts_of(source: Source) -> list[str]:
+    """What is recorded on its own: a file of tests, or all that the gate looks at."""
+    found = [
+        path
+        for each in source.tests
+        for path in ([ROOT / each] if each.endswith(".py") else (ROOT / each).rglob("test_*.py"))
+    ]
+    # The longest files first, which take longest: nobody waits for the last one.
+    found.sort(key=lambda path: (-path.stat().st_size, path))
+    return [str(path.relative_to(ROOT)) for path in found] or ["scenarios"]
+
+
+def recording_of(source: Source, parts: Sequence[str]) -> Recording:
+    """Of the gate, or of these files of tests."""
+    files = files_of(source)
+    if source.tests:
+        from racegate.measure.evaluation.source.by_tests import TestsLook, TestsRecording
+
+        return TestsRecording(TestsLook(ROOT, parts), ROOT, files)
+    from racegate.measure.evaluation.source.by_gate import GateRecording
+
+    return GateRecording(ROOT / "scenarios", ROOT, files)

@@ -1,0 +1,127 @@
+"""A conflict in words: which bytes, which two places, and the edge that is missing or too late."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from racegate.order.clocks import Lanes
+from racegate.order.recorder import Conflict, Stack, place_of
+from racegate.order.shadow import Access, Frame
+
+PARTS_MAX = 6  # of a graph, named for the search
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two operations of a finding.
+
+    operation: its kind; label: kind, file, function and count, as holds name it
+    lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
+    stack: the program's frames (file, line, function), innermost first
+    """
+
+    operation: str
+    label: str
+    lane: str
+    is_host: bool
+    is_write: bool
+    stack: tuple[Frame, ...]
+
+    @property
+    def place(self) -> str:
+        return place_name(self.stack)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Two places that touch the same bytes without an order.
+
+    signature: the same in every run, and when lines move; buffer: what holds the bytes
+    nbytes: of the first example; count: how many pairs; first, second: the two of the first example
+    edge: what would order them; pairs: their labels, for the search
+    """
+
+    signature: str
+    buffer: str
+    nbytes: int
+    count: int
+    first: Side
+    second: Side
+    edge: str
+    pairs: tuple[tuple[str, str], ...]
+
+
+def place_name(stack: Stack) -> str:
+    """file:line of the innermost program frame."""
+    return f"{stack[0][0].rpartition('/')[2]}:{stack[0][1]}" if stack else "an unknown place"
+
+
+def finding_of(
+    conflict: Conflict,
+    lanes: Lanes,
+    *,
+    buffer: str,
+    parts: Mapping[str, Sequence[str]] | None = None,
+    reborn: Stack | None = None,
+) -> Finding:
+    """reborn: where the memory was handed out again between the two, if it was.
+    parts: by the label of a graph's replay its operations, which can be held one by one
+    """
+    inner = [
+        (part, second)
+        for first, second in conflict.pairs[:1]
+        for part in (parts or {}).get(first, ())[:PARTS_MAX]
+    ]
+    first = _side(conflict.first, lanes, is_write=conflict.first_writes)
+    second = _side(conflict.second, lanes, is_write=conflict.second_writes)
+    text = "\n".join(
+        (place_of(first.label), str(first.is_write), place_of(second.label), str(second.is_write))
+    )
+    return Finding(
+        signature=hashlib.sha256(text.encode()).hexdigest()[:12],
+        buffer=buffer,
+        nbytes=conflict.nbytes,
+        count=conflict.count,
+        first=first,
+        second=second,
+        edge=_edge(conflict, first, second, reborn),
+        pairs=(*conflict.pairs, *inner),
+    )
+
+
+def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
+    return Side(
+        operation=access.label.partition("@")[0],
+        label=access.label,
+        lane=lanes.names[access.lane],
+        is_host=lanes.is_host(access.lane),
+        is_write=is_write,
+        stack=access.stack,
+    )
+
+
+def _edge(conflict: Conflict, first: Side, second: Side, reborn: Stack | None) -> str:
+    here, there = first.place, second.place
+    if reborn is not None:
+        return (
+            f"the memory was freed and handed out again at {place_name(reborn)} while {here} may "
+            f"still run on {first.lane}: call record_stream({first.lane}) on the tensor before it "
+            f"is freed, or keep it until {second.lane} has waited for an event recorded after "
+            f"{here}"
+        )
+    if conflict.late:
+        return f"the wait at {place_name(conflict.late)} stands too late: move it before {there}"
+    if first.is_host:
+        return (
+            f"{first.lane} has to hand over after {here}, and {second.lane} to take over before "
+            f"{there} (a queue, a lock, an event or a join)"
+        )
+    how = "event.synchronize()" if second.is_host else f"{second.lane}.wait_event(event)"
+    if conflict.early:
+        return (
+            f"{second.lane} waits for {first.lane} only up to {place_name(conflict.early)}, which "
+            f"stands before {here}: record the event after {here} and wait for it before {there} "
+            f"({how})"
+        )
+    return f"record an event after {here} on {first.lane} and wait for it before {there} ({how})"

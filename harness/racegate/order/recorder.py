@@ -1,0 +1,206 @@
+"""Recorder: what a program asks of its device and does on the host, judged as it happens.
+
+It knows the program's edges only (program order of a thread, issue, stream order, events, waits,
+locks and joins), never when something really ran. One run finds every pair of accesses that some
+other timing of the same program could exchange.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from racegate.order.clocks import Clock, Lanes, knows
+from racegate.order.native.recording import RawAccess, RawRace, new_order
+from racegate.order.ranges import Ranges
+from racegate.order.shadow import Access, Frame, Shadow
+
+Stack = tuple[Frame, ...]
+_NO_FRAME: Frame = ("", 0, "")
+
+
+@dataclass(slots=True)
+class Version:
+    """One record of an event."""
+
+    lane: int
+    clock: Clock
+    stack: Stack
+
+
+@dataclass(slots=True)
+class Conflict:
+    """Two places of a program that touch common bytes without an order; one example, and how often.
+
+    early: where the event that the second lane waited for was recorded, if before the first access
+    late: where the second lane waited for the first access after all
+    """
+
+    first: Access
+    first_writes: bool
+    second: Access
+    second_writes: bool
+    low: int
+    nbytes: int
+    early: Stack = ()
+    late: Stack = ()
+    count: int = 1
+    pairs: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a program asks for one kind of operation, and how often it has."""
+
+    name: str
+    count: int = 0
+
+
+def place_of(label: str) -> str:
+    """A label without its count: kind and place."""
+    return label.rpartition("#")[0]
+
+
+class Recorder:
+    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+
+    on_conflict: told of each new pair of places when it is found, while its variables live
+    is_watched: whether the last access touched memory that is watched
+    """
+
+    def __init__(self) -> None:
+        self._order = new_order()
+        self.lanes = Lanes(self._order)
+        self.shadow = Shadow(self._order)
+        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
+        self.is_watched = self._order.is_watched
+        self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
+        self._places: dict[tuple[str, Frame], _Place] = {}
+        self._lines: Counter[str] = Counter()
+        self._versions: dict[int, Version] = {}
+        self._early: dict[tuple[int, int], Stack] = {}
+        self._open: dict[int, list[Conflict]] = {}
+
+    @property
+    def events(self) -> int:
+        """How many were recorded."""
+        return self._order.events()
+
+    def last_access(self) -> Access:
+        """What `issue` or `host` recorded last."""
+        return Access(*self._order.latest())
+
+    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
+        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
+        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
+
+    def add_thread(self, name: str) -> int:
+        return self.lanes.add(name, is_host=True)
+
+    def label(self, kind: str, stack: Stack) -> str:
+        """Kind, place and count: the name of an operation that another run has again, and that
+        it keeps when lines move.
+        """
+        frame = stack[0] if stack else _NO_FRAME
+        place = self._places.get((kind, frame))
+        if place is None:
+            place = self._places[kind, frame] = _Place(self._place(kind, frame))
+        place.count += 1
+        return f"{place.name}#{place.count}"
+
+    def _place(self, kind: str, frame: Frame) -> str:
+        """Kind, file and function; of several lines of a function that do the same, from the second
+        on with a number in the order in which they were first reached.
+        """
+        file, _, function = frame
+        place = f"{kind}@{file.rpartition('/')[2]}:{function}" if file else f"{kind}@?"
+        self._lines[place] += 1
+        return place if self._lines[place] == 1 else f"{place}[{self._lines[place]}]"
+
+    def issue(
+        self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> None:
+        """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
+        raced = self._order.issue(thread, stream, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
+
+    def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
+        """A thread touches memory that the device can reach."""
+        raced = self._order.host(thread, label, stack, reads, writes)
+        if raced is not None:
+            self._report(*raced)
+
+    def record(self, event: int, thread: int, stream: int, stack: Stack) -> Version:
+        """An event is recorded on a stream: it covers all that was put there before."""
+        clock = self._order.record(thread, stream)
+        version = self._versions[event] = Version(stream, clock, stack)
+        return version
+
+    def forget(self, event: int) -> None:
+        """The event was destroyed."""
+        self._versions.pop(event, None)
+
+    def version(self, event: int) -> Version | None:
+        """The latest record of an event, if there is one."""
+        return self._versions.get(event)
+
+    def wait(self, lane: int, event: int, stack: Stack) -> Clock | None:
+        """A stream or a thread waits for the latest record; returns what it covers."""
+        version = self._versions.get(event)
+        if version is None:
+            return None
+        self._join(lane, version, stack)
+        return version.clock
+
+    def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
+        """A thread waits for all that was put on a stream."""
+        clock = self._order.stream_clock(stream)
+        self._join(thread, Version(stream, clock, stack), stack)
+        return clock
+
+    def streams(self) -> list[int]:
+        """Lanes of all streams."""
+        return [lane for lane in range(len(self.lanes.names)) if not self.lanes.is_host(lane)]
+
+    def hand_on(self, thread: int) -> Clock:
+        """A thread releases a lock, puts into a queue, starts or ends a thread."""
+        self._order.count_event()
+        return self.lanes.release(thread)
+
+    def take(self, thread: int, clock: Clock) -> None:
+        """A thread learns what another handed on."""
+        self.lanes.learn(thread, clock)
+
+    def _report(self, present: RawAccess, races: Sequence[RawRace]) -> None:
+        access = Access(*present)
+        for raw, earlier_writes, low, high, is_write in races:
+            first = Access(*raw)
+            key = (place_of(first.label), earlier_writes, place_of(access.label), is_write)
+            known = self.conflicts.get(key)
+            if known is None:
+                known = Conflict(first, earlier_writes, access, is_write, low, 0)
+                known.early = self._early.get((access.lane, first.lane), ())
+                self.conflicts[key] = known
+                self._open.setdefault(access.lane, []).append(known)
+                self.on_conflict(known)
+            if (known.first.index, known.second.index) == (first.index, access.index):
+                known.nbytes += high - low
+            pair = (first.label, access.label)
+            if not known.pairs or known.pairs[-1] != pair:
+                known.pairs.append(pair)
+                known.count = len(known.pairs)
+
+    def _join(self, lane: int, version: Version, stack: Stack) -> None:
+        self._order.count_event()
+        self._order.learn(lane, version.clock)
+        self._early[lane, version.lane] = version.stack
+        waiting = self._open.get(lane)
+        if not waiting:
+            return
+        clock = self.lanes.clock(lane)
+        for conflict in waiting:
+            if knows(clock, conflict.first.lane, conflict.first.number):
+                conflict.late = stack
+        self._open[lane] = [conflict for conflict in waiting if not conflict.late]

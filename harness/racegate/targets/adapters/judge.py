@@ -1,0 +1,366 @@
+"""A foreign engine judged: one eager run, the landings of what races in it, and a verdict that says
+no more than the engine lets anybody know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.outcome import RunResult
+from racegate.history.run import Run
+from racegate.history.schedule import EAGER, Schedule
+from racegate.history.stats import Stats, make_stats, unmet_expectations
+from racegate.history.trace import HostAccess, OpRecord
+from racegate.oracles.findings import from_conflicts, from_losses, from_misowned, signature
+from racegate.oracles.losslessness import find_losses
+from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
+from racegate.oracles.ownership import find_misowned
+from racegate.scenario.spec import Scenario
+from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
+from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
+from racegate.targets.adapters.landings import Landings, first_change, landings_of
+from racegate.targets.adapters.wire import (
+    HelloAnswer,
+    Offer,
+    Plant,
+    RefusedAnswer,
+    StopKind,
+    plant_text,
+)
+
+LANDINGS_MAX = 64
+
+# What nobody sees who lacks an offer.
+_UNSEEN = {
+    Offer.PLAIN: "whether the delivered tokens are right: the engine offers no plain decoding",
+    Offer.OBSERVATIONS: "what is true inside a step: the engine observes nothing, so that landings "
+    "are compared by their delivered tokens alone",
+    Offer.HOLDS: "whether a missing order does harm: the engine cannot hold operations back",
+    Offer.OWNERS: "whose value a row has: the engine tells no owners, so that a value that was "
+    "waited for and belongs to another request passes",
+}
+_TORN = "copies that land in parts: every landing that was tried is of whole operations"
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict on a foreign engine.
+
+    engine, version: as it introduces itself
+    result: the judged run, eager or under the holds that went wrong
+    landings: schedules tried besides the eager one; landings_all: how many there are
+    not_seen: in words, what the verdict does not cover
+    refused: why the engine does not run this scenario, if it does not
+    """
+
+    engine: str
+    version: str
+    result: RunResult
+    landings: int
+    landings_all: int
+    not_seen: tuple[str, ...]
+    refused: str | None = None
+
+
+class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """How a result is shown again. before: up to its options; after: the engine's own"""
+
+    before: str = "racegate adapter run"
+    after: str = ""
+
+    def text(self, schedule: Schedule, plant: Plant | None) -> str:
+        """The command with holds and plant."""
+        parts = [self.before]
+        if plant is not None:
+            parts.append(f"--plant {plant_text(plant)}")
+        parts += [f'--hold "{text}"' for text in schedule.texts()]
+        return " ".join([*parts, *([self.after] if self.after else [])])
+
+
+class AdapterJudge:
+    """One scenario on one foreign engine. landings_max: schedules besides the eager one
+
+    Raises AdapterError if what the engine says cannot be believed.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        scenario: Scenario,
+        *,
+        device: str | None = None,
+        landings_max: int = LANDINGS_MAX,
+        command: AdapterCommand | None = None,
+    ) -> None:
+        self._adapter = adapter
+        self._hello = adapter.hello
+        self._scenario = scenario
+        self._device = device or self._hello.devices[0]
+        self._landings_max = landings_max
+        self._command = AdapterCommand() if command is None else command
+        self._plain: dict[str, tuple[int, ...]] | None = None
+
+    def judge(self, *, plant: Plant | None = None) -> Judgement:
+        """The eager run, and landings if it has conflicts and nothing is wrong yet."""
+        if missing := self._cannot_express():
+            return self._refused(missing, plant)
+        eager = self._told(EAGER, plant)
+        if isinstance(eager, RefusedAnswer):
+            return self._refused(eager.reason, plant)
+        conflicts = find_conflicts(eager.run.trace)
+        landings = landings_of(conflicts, self._hello)
+        wrong = self._wrong(eager.run)
+        if wrong or not conflicts or eager.run.stopped is not None:
+            return self._judged(eager.run, EAGER, conflicts, wrong, plant, landings=landings)
+        return self._search(eager.run, conflicts, landings, plant)
+
+    def under(self, schedule: Schedule, *, plant: Plant | None = None) -> Judgement:
+        """One run under given holds, compared with the eager one."""
+        if missing := self._cannot_express():
+            return self._refused(missing, plant)
+        eager, held = self._told(EAGER, plant), self._told(schedule, plant)
+        for told in (eager, held):
+            if isinstance(told, RefusedAnswer):
+                return self._refused(told.reason, plant)
+        assert isinstance(eager, Told) and isinstance(held, Told)
+        wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
+        conflicts = find_conflicts(held.run.trace)
+        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=1)
+
+    def _search(
+        self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
+    ) -> Judgement:
+        """All landings, few holds first, until one goes wrong."""
+        missing = list(landings.missing)
+        known = {_pair(found) for found in conflicts}
+        tried = 0
+        for schedule in islice(landings.schedules(), self._landings_max):
+            held = self._told(schedule, plant)
+            if isinstance(held, RefusedAnswer):
+                missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
+                continue
+            tried += 1
+            wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
+            if wrong:
+                return self._judged(
+                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
+                )
+            if held.run.stopped is not None:
+                missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
+            missing += _unrealised(held.run)
+            if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
+                missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
+        if tried < landings.number:
+            missing.append(f"{tried} of {landings.number} landings were tried")
+        landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
+        return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
+
+    def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
+        return self._adapter.run(
+            self._scenario, schedule=schedule, plant=plant, device=self._device
+        )
+
+    def _cannot_express(self) -> str:
+        kinds = {str(event.__struct_config__.tag) for event in self._scenario.events}
+        lacking = sorted(kinds - set(self._hello.events))
+        return f"it cannot make happen: {', '.join(lacking)}" if lacking else ""
+
+    def _wrong(self, run: Run) -> list[Finding]:
+        """What is wrong in a run by itself, whatever the order: causes before effects."""
+        findings = from_misowned(find_misowned(run.trace))
+        if run.result is not None and Offer.PLAIN in self._hello.offers:
+            plain = self._plainly_decoded()
+            if plain is not None:
+                losses = find_losses(run.result.delivered, plain, run.result.finished)
+                findings += from_losses(losses)
+        return findings + _from_stop(run.stopped)
+
+    def _changed(
+        self, eager: Run, held: Run, schedule: Schedule, plant: Plant | None
+    ) -> list[Finding]:
+        """What a landing changes, if it is the landing that does: eager runs have to be equal."""
+        found = first_change(eager, held, schedule)
+        if found:
+            again = self._told(EAGER, plant)
+            same = isinstance(again, Told) and not first_change(eager, again.run, EAGER)
+            if not same:
+                raise AdapterError(
+                    f"{self._hello.engine}: two eager runs of {self._scenario.name} differ, so "
+                    "that nothing can be said of a schedule: seed what is random"
+                )
+        return found
+
+    def _plainly_decoded(self) -> dict[str, tuple[int, ...]] | None:
+        """None if the engine does not do it for this scenario."""
+        if self._plain is None:
+            answer = self._adapter.plain(self._scenario)
+            if isinstance(answer, RefusedAnswer):
+                return None
+            self._plain = answer
+        return self._plain
+
+    def _judged(
+        self,
+        run: Run,
+        schedule: Schedule,
+        conflicts: Sequence[Conflict],
+        wrong: list[Finding],
+        plant: Plant | None,
+        *,
+        landings: Landings | None = None,
+        tried: int = 0,
+    ) -> Judgement:
+        missing = () if landings is None else landings.missing
+        findings = from_conflicts(conflicts, run) + wrong
+        stats = make_stats(run, conflicts=len(conflicts))
+        unmet = self._unmet(run, stats, plant)
+        not_seen = self._not_seen()
+        if tried and not wrong:
+            not_seen += (_TORN,)
+        if conflicts and not wrong:
+            not_seen += missing
+        is_complete = landings is not None and tried == landings.number and not missing
+        verdict = self._verdict(findings, unmet, is_complete=is_complete)
+        result = self._result(schedule, plant, verdict, unmet, stats=stats)
+        command = self._command.text(schedule, plant)
+        return self._judgement(
+            msgspec.structs.replace(
+                result,
+                findings=tuple(msgspec.structs.replace(f, replay=command) for f in findings),
+                holds=run.trace.holds,
+                warnings=_idle_events(run),
+            ),
+            tried=tried,
+            landings_all=0 if landings is None else landings.number,
+            not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
+        )
+
+    def _verdict(
+        self, findings: list[Finding], unmet: tuple[str, ...], *, is_complete: bool
+    ) -> Verdict:
+        kinds = {finding.kind for finding in findings}
+        if FindingKind.DEADLOCK in kinds:
+            return Verdict.DEADLOCK
+        if kinds - {FindingKind.CONFLICT}:
+            return Verdict.DIVERGENT
+        if kinds:
+            is_compared = Offer.OBSERVATIONS in self._hello.offers and not unmet
+            return Verdict.BENIGN if is_complete and is_compared else Verdict.CONFLICT
+        return Verdict.INCONCLUSIVE if unmet else Verdict.PROVED
+
+    def _unmet(self, run: Run, stats: Stats, plant: Plant | None) -> tuple[str, ...]:
+        if isinstance(run.stopped, EngineLostError):
+            return (str(run.stopped),)
+        if run.result is None:
+            return ()
+        unmet = () if plant is not None else unmet_expectations(self._scenario, stats)
+        if has_unordered_query(run.trace):
+            unmet += ("the host asks whether something is complete: the other answer was not run",)
+        if self._plain is None:
+            unmet += (_UNSEEN[Offer.PLAIN],)
+        return (*unmet, *_vacuous(run), *_unrealised(run))
+
+    def _not_seen(self) -> tuple[str, ...]:
+        unseen = (text for offer, text in _UNSEEN.items() if offer not in self._hello.offers)
+        return (*unseen, *self._hello.not_seen)
+
+    def _refused(self, reason: str, plant: Plant | None) -> Judgement:
+        unmet = (f"the engine does not run this: {reason}",)
+        result = self._result(EAGER, plant, Verdict.INCONCLUSIVE, unmet)
+        judged = self._judgement(result, not_seen=self._not_seen())
+        return msgspec.structs.replace(judged, refused=reason)
+
+    def _result(
+        self,
+        schedule: Schedule,
+        plant: Plant | None,
+        verdict: Verdict,
+        unmet: tuple[str, ...],
+        *,
+        stats: Stats | None = None,
+    ) -> RunResult:
+        return RunResult(
+            scenario=self._scenario.name,
+            device=self._device,
+            config={"engine": _config(self._hello)},
+            fault=None if plant is None else plant_text(plant),
+            schedule=schedule.texts(),
+            verdict=verdict,
+            findings=(),
+            stats=Stats() if stats is None else stats,
+            holds=(),
+            unmet=unmet,
+            warnings=(),
+        )
+
+    def _judgement(
+        self,
+        result: RunResult,
+        *,
+        not_seen: tuple[str, ...],
+        tried: int = 0,
+        landings_all: int = 0,
+    ) -> Judgement:
+        return Judgement(
+            engine=self._hello.engine,
+            version=self._hello.version,
+            result=result,
+            landings=tried,
+            landings_all=landings_all,
+            not_seen=not_seen,
+        )
+
+
+def _config(hello: HelloAnswer) -> dict[str, object]:
+    return {"name": hello.engine, "version": hello.version, "offers": sorted(hello.offers)}
+
+
+def _from_stop(error: Exception | None) -> list[Finding]:
+    """A stop by itself is a defect; one that a limit of ours brought about is none that we know."""
+    if isinstance(error, EngineStoppedError):
+        answer = error.answer
+        is_deadlock = answer.kind is StopKind.DEADLOCK
+        kind = FindingKind.DEADLOCK if is_deadlock else FindingKind.CRASH
+        return [_stop(kind, answer.error, f"the engine stopped: {error}")]
+    if isinstance(error, EngineLostError) and error.kind is LossKind.EXITED:
+        return [_stop(FindingKind.CRASH, "exited", str(error))]
+    return []
+
+
+def _stop(kind: FindingKind, what: str, message: str) -> Finding:
+    return Finding(kind=kind, signature=signature(str(kind), what), message=message, actual=message)
+
+
+def _vacuous(run: Run) -> tuple[str, ...]:
+    """Why a run shows too little to be a pass, if it does."""
+    assert run.result is not None
+    lanes: dict[int, set[int]] = {}
+    for event in run.trace.events:
+        if isinstance(event, OpRecord | HostAccess):
+            for access in event.accesses:
+                lanes.setdefault(access.storage, set()).add(event.lane)
+    ends = run.result.finished.items()
+    reasons = [f"request {name} did not finish" for name, end in ends if end == "unfinished"]
+    if all(len(found) < 2 for found in lanes.values()):
+        reasons.append("no memory is touched by two lanes: nothing could race")
+    if not any(run.result.delivered.values()):
+        reasons.append("no token was delivered")
+    return tuple(reasons)
+
+
+def _unrealised(run: Run) -> tuple[str, ...]:
+    return tuple(
+        f"hold '{hold.hold}' was not realised" for hold in run.trace.holds if not hold.realised
+    )
+
+
+def _idle_events(run: Run) -> tuple[str, ...]:
+    events = () if run.result is None else run.result.unmet_events
+    return tuple(f"event had no effect: {event}" for event in events)
+
+
+def _pair(found: Conflict) -> tuple[str, str, str]:
+    return found.buffer, found.first.name, found.second.name

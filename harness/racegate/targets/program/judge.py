@@ -1,0 +1,199 @@
+"""What is run to judge a program, and what all of it says together."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from racegate.history.finding import Verdict
+from racegate.history.outcome import SCHEMA
+from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.order.findings import Finding
+from racegate.scenario.outside.text import quoted
+from racegate.scenario.strict import StrictStruct
+from racegate.targets.program.explore import (
+    POLLS,
+    QUERIES,
+    UNDECIDED,
+    Search,
+    Told,
+    changed,
+    search,
+)
+from racegate.targets.program.launch import Device, PrintPlace, Program, open_device
+
+# A run under holds may take as long as the recorded run so many times, and this much more.
+TIMES_MAX, MORE_S = 20, 30.0
+
+
+class Suppression(StrictStruct, frozen=True, kw_only=True):
+    """A finding that somebody looked at and lets stand. signature: the finding's; reason: why"""
+
+    signature: str
+    reason: str
+
+
+class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
+    """What all runs of a program say together.
+
+    outcome: of the recorded run, with the findings of all
+    polled: of a second one, in which queries were first answered "not ready", if there are any
+    search: what the search added, null without one
+    suppressed: findings that are let stand; stale: suppressions that matched nothing
+    """
+
+    schema: str = SCHEMA
+    outcome: Outcome
+    polled: Outcome | None = None
+    search: Search | None = None
+    suppressed: tuple[Suppression, ...] = ()
+    stale: tuple[Suppression, ...] = ()
+
+    @property
+    def polls_matter(self) -> tuple[str, ...]:
+        """Observations that differ with the answers to completion queries, or how it ended."""
+        polled = self.polled
+        if polled is None or polled.ending in UNDECIDED:
+            return ()
+        if polled.ending is not Ending.FINISHED:
+            return (f"how the program ends: {polled.message or polled.exit_code}",)
+        return tuple(sorted(changed(self.outcome.observations, polled.observations)))
+
+    @property
+    def open_findings(self) -> tuple[Finding, ...]:
+        """Conflicts that are neither suppressed nor known to be benign."""
+        done = {suppression.signature for suppression in self.suppressed}
+        if self.search is not None:
+            done |= {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
+        return tuple(f for f in self.outcome.findings if f.signature not in done)
+
+    @property
+    def exit_code(self) -> int:
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 130 stopped by the user; a
+        script that failed by itself keeps its own: 128 and the number of a signal that ended it.
+        """
+        outcome = self.outcome
+        if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
+            return INTERRUPTED
+        if outcome.ending is Ending.NOT_MODELLED:
+            return ExitCode.NOT_MODELLED
+        if outcome.ending is not Ending.FINISHED:
+            code = outcome.exit_code
+            return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
+        if self.open_findings or self.polls_matter:
+            return ExitCode.FINDING
+        return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
+
+
+def judge(
+    program: Program,
+    *,
+    explores: bool,
+    runs_max: int,
+    suppressions: tuple[Suppression, ...] = (),
+    stdout: PrintPlace = PrintPlace.PLAIN,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
+    told: Told = lambda made, most: None,
+) -> Verdicts:
+    """Judges a program on a device of its own. told: after each run of the search."""
+    with open_device(kind, stdout=stdout) as device:
+        return judge_on(
+            device,
+            program,
+            explores=explores,
+            runs_max=runs_max,
+            suppressions=suppressions,
+            told=told,
+        )
+
+
+def judge_on(
+    device: Device,
+    program: Program,
+    *,
+    explores: bool,
+    runs_max: int,
+    is_quiet: bool = False,
+    suppressions: tuple[Suppression, ...] = (),
+    told: Told = lambda made, most: None,
+) -> Verdicts:
+    """One recorded run; a second with other answers if the program polls; the search if asked."""
+    start_s = time.monotonic()
+    outcome = device.run(program, Plan(), is_quiet=is_quiet)
+    later = program
+    if not program.timeout_s:
+        limit_s = TIMES_MAX * (time.monotonic() - start_s) + MORE_S
+        later = Program(program.argv, limit_s, program.suppressed)
+    if outcome.ending is not Ending.FINISHED:
+        return suppressing(Verdicts(outcome=outcome), suppressions)
+    polled = None
+    if QUERIES in outcome.not_seen:
+        try:
+            polled = device.run(later, Plan(polls=POLLS), is_quiet=True)
+        except KeyboardInterrupt:
+            outcome = msgspec.structs.replace(outcome, ending=Ending.INTERRUPTED)
+            return suppressing(Verdicts(outcome=outcome), suppressions)
+        outcome = _with_findings_of(polled, outcome)
+    verdicts = suppressing(Verdicts(outcome=outcome, polled=polled), suppressions)
+    if not explores or not verdicts.open_findings:
+        return verdicts
+    if device.kind is DeviceKind.CUDA:
+        outcome = settled(device, later, outcome)
+    base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
+    is_polled = polled is not None and polled.ending is Ending.FINISHED
+    found = search(
+        device, later, base, runs_max=runs_max, polled=polled if is_polled else None, told=told
+    )
+    return msgspec.structs.replace(verdicts, search=found)
+
+
+def settled(device: Device, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
+    """What held runs of a real GPU are compared with: a run in which everything ran at once, with
+    the findings of the recorded one.
+    """
+    plan = Plan(polls=polls, is_recording=False, settles=True)
+    run = device.run(program, plan, is_quiet=True)
+    return msgspec.structs.replace(
+        outcome, ending=run.ending, exit_code=run.exit_code, observations=run.observations
+    )
+
+
+def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Verdicts:
+    """Which suppressions were needed, and, if the program came to its end, which were not."""
+    signatures = {finding.signature for finding in verdicts.outcome.findings}
+    used = tuple(s for s in suppressions if s.signature in signatures)
+    is_whole = verdicts.outcome.ending is Ending.FINISHED
+    stale = tuple(s for s in suppressions if s.signature not in signatures and is_whole)
+    return msgspec.structs.replace(verdicts, suppressed=used, stale=stale)
+
+
+def replay_holds(
+    program: Program,
+    holds: tuple[str, ...],
+    *,
+    polls: int = 0,
+    stdout: PrintPlace = PrintPlace.PLAIN,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
+) -> Verdicts:
+    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
+    recorded: its findings are those of a run without holds.
+    """
+    plan = Plan(holds=tuple(map(parse_hold, holds)), polls=polls, is_recording=False)
+    with open_device(kind, stdout=stdout) as device:
+        return Verdicts(outcome=device.run(program, plan))
+
+
+def parse_hold(text: str) -> tuple[str, str]:
+    """(operation, until). Raises BadInput."""
+    operation, _, until = text.partition(" until ")
+    if not operation.strip():
+        raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {quoted(text)}")
+    return operation, until or "forced"
+
+
+def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:
+    known = {finding.signature for finding in outcome.findings}
+    new = tuple(finding for finding in polled.findings if finding.signature not in known)
+    return msgspec.structs.replace(outcome, findings=(*outcome.findings, *new))

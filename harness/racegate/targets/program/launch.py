@@ -1,0 +1,275 @@
+"""Starts programs on the virtual device and reads what came of them.
+
+One process imports torch and stands up the device; it forks for each run, so that a search over
+many schedules imports torch once. Each run has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+import msgspec
+
+from racegate.interpose.build import Toolkit, build_forward, build_library, find_toolkit
+from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
+from racegate.interpose.gpu.presence import why_no_gpu
+from racegate.interpose.outcome import (
+    ANSWER,
+    DEVICE,
+    DeviceKind,
+    Ending,
+    Job,
+    Outcome,
+    Plan,
+)
+from racegate.interpose.program.stdin import StandardInput, open_stdin
+from racegate.interpose.program.timeouts import STACKS_SIGNAL, where_it_stood
+from racegate.scenario.outside.signals import stops_later
+
+GRACE_S = 10.0  # for a program that is told to stop
+STACKS_S = 0.5  # for a program that is asked where it stands
+
+_NOT_STARTED = "the virtual device did not start; its message is above"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A script, or `-m` and a module, with its arguments.
+
+    timeout_s: 0 for none; suppressed: signatures that its own tests pass over
+    """
+
+    argv: tuple[str, ...]
+    timeout_s: float = 0.0
+    suppressed: tuple[str, ...] = ()
+
+
+def checked_program(
+    argv: tuple[str, ...], *, timeout_s: float = 0.0, suppressed: tuple[str, ...] = ()
+) -> Program:
+    """Raises BadInput if there is no such script or module, or the script is no Python."""
+    if not argv or argv == ("-m",):
+        raise BadInput("no script: racegate torch run SCRIPT [ARGS], or -m MODULE [ARGS]")
+    if argv[0] == "-m":
+        _check_module(argv[1])
+    elif argv[0].startswith("-"):
+        raise BadInput(f"no such option: {argv[0]}")
+    else:
+        _check_script(Path(argv[0]))
+    return Program(argv, timeout_s, suppressed)
+
+
+def _check_module(name: str) -> None:
+    """Only the first part of its name: to look further, Python would have to run it."""
+    first = name.partition(".")[0]
+    known = {*sys.builtin_module_names, *sys.stdlib_module_names}
+    if first not in known and not PathFinder.find_spec(first, [os.getcwd(), *sys.path]):
+        raise BadInput(f"no module named {first}")
+
+
+def _check_script(path: Path) -> None:
+    if not path.exists():
+        raise BadInput(f"{path} does not exist")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise BadInput(f"{path} is a folder without a __main__.py: name a script, or -m MODULE")
+    if path.is_dir() or path.suffix == ".pyc" or zipfile.is_zipfile(path):
+        return  # Python runs these too
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+    except SyntaxError as error:
+        line = f" line {error.lineno}:" if error.lineno else ""
+        raise BadInput(f"{path} is not a Python script:{line} {error.msg}") from None
+    except ValueError as error:  # a null byte, before Python 3.11.4
+        raise BadInput(f"{path} is not a Python script: {error}") from None
+
+
+class PrintPlace(Enum):
+    """Where the program prints to: PLAIN where it would, STDERR if standard output is taken."""
+
+    PLAIN = "plain"
+    STDERR = "stderr"
+
+
+class Device:
+    """The process that holds a device, and the pipes to it."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        jobs: int,
+        answers: int,
+        kind: DeviceKind = DeviceKind.VIRTUAL,
+    ) -> None:
+        self.kind = kind
+        self._process = process
+        self._jobs = jobs
+        self._answers = answers
+
+    def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+        """One run under one plan. is_quiet: the program's own output is not shown.
+
+        Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
+        is ended at once, and KeyboardInterrupt goes on.
+        """
+        with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
+            result = Path(folder) / "result.json"
+            job = Job(
+                argv=program.argv,
+                plan=plan,
+                result=str(result),
+                timeout_s=program.timeout_s,
+                suppressed=program.suppressed,
+                is_quiet=is_quiet,
+            )
+            try:
+                with stops_later():
+                    pid = self._begin(job)
+                code = self._wait(pid, program.timeout_s)
+            except KeyboardInterrupt:
+                self._interrupt(pid, is_quiet=is_quiet)
+                return _interrupted(result)
+            if code is None:
+                where = where_it_stood(result.parent)
+                text = f"the program did not end within {program.timeout_s:g} s{where}"
+                return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
+            if not result.exists():
+                return _lost(code)
+            return msgspec.json.decode(result.read_bytes(), type=Outcome)
+
+    def _begin(self, job: Job) -> int:
+        """Hands out a job; the process that it runs in."""
+        try:
+            os.write(self._jobs, msgspec.json.encode(job) + b"\n")
+        except BrokenPipeError:
+            raise BadInput(_NOT_STARTED) from None
+        return self._answer()
+
+    def _wait(self, pid: int, timeout_s: float) -> int | None:
+        """Exit code of the run, negative for a signal; None if it had to be ended."""
+        ready, _, _ = select.select([self._answers], [], [], timeout_s or None)
+        if ready:
+            return self._answer()
+        os.kill(pid, STACKS_SIGNAL)
+        select.select([self._answers], [], [], STACKS_S)
+        os.kill(pid, signal.SIGKILL)
+        self._answer()
+        return None
+
+    def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
+        """Ends a run: at once, or as Ctrl-C would. A second Ctrl-C ends it at once."""
+        if is_quiet:
+            os.kill(pid, signal.SIGKILL)
+            self._answer()
+            raise KeyboardInterrupt
+        os.kill(pid, signal.SIGINT)
+        try:
+            self._wait(pid, GRACE_S)
+        except KeyboardInterrupt:
+            os.kill(pid, signal.SIGKILL)
+            self._answer()
+
+    def _answer(self) -> int:
+        answer = os.read(self._answers, ANSWER.size)
+        if len(answer) < ANSWER.size:
+            raise BadInput(_NOT_STARTED)
+        return int(ANSWER.unpack(answer)[0])
+
+
+@contextmanager
+def open_device(
+    kind: DeviceKind = DeviceKind.VIRTUAL, *, stdout: PrintPlace = PrintPlace.PLAIN
+) -> Iterator[Device]:
+    """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
+    toolkit = find_toolkit()
+    environment = environment_for(toolkit, kind)
+    job_end, jobs = os.pipe()
+    answers, answer_end = os.pipe()
+    with open_stdin() as stdin:
+        process = _start(environment, stdin, stdout, (job_end, answer_end))
+        os.close(job_end)
+        os.close(answer_end)
+        try:
+            yield Device(process, jobs, answers, kind)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        finally:
+            os.close(jobs)
+            process.wait()
+            os.close(answers)
+
+
+def _start(
+    environment: dict[str, str],
+    stdin: StandardInput,
+    stdout: PrintPlace,
+    ends: tuple[int, int],
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "racegate.interpose.child", *map(str, ends), stdin.copy]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        pass_fds=ends,
+        process_group=0,
+        stdin=stdin.file,
+        stdout=sys.stderr if stdout is PrintPlace.STDERR else None,
+    )
+
+
+def _lost(code: int) -> Outcome:
+    if code == ExitCode.NOT_MODELLED:
+        text = "the virtual CUDA runtime ended the run (its message is above)"
+        return Outcome(ending=Ending.NOT_MODELLED, exit_code=code, message=text)
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    text = f"the process ended {how} before its script was over; nothing was judged"
+    return Outcome(ending=Ending.LOST, exit_code=code, message=text)
+
+
+def _interrupted(result: Path) -> Outcome:
+    """What the run found before it was stopped, if it had time to say so."""
+    found = Outcome(ending=Ending.INTERRUPTED, message="interrupted")
+    if result.exists():
+        found = msgspec.json.decode(result.read_bytes(), type=Outcome)
+    return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)
+
+
+def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
+    """What a process with a device is started with. Raises BadInput if there is no GPU."""
+    common = {
+        **os.environ,
+        DEVICE: kind.value,
+        "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
+    }
+    if kind is DeviceKind.VIRTUAL:
+        return {
+            **common,
+            "LD_PRELOAD": str(build_library(toolkit)),
+            "TRITON_INTERPRET": "1",
+            "CUDA_VISIBLE_DEVICES": "0",
+        }
+    if missing := why_no_gpu():
+        raise BadInput(missing)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
+    return {
+        **common,
+        "LD_PRELOAD": str(build_forward(toolkit)),
+        "RACEGATE_CUDART": str(toolkit.runtime),
+        "CUDA_VISIBLE_DEVICES": visible,
+        "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # or streams share a queue, and wait for each other
+    }

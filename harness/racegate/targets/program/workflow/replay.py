@@ -1,0 +1,127 @@
+"""Replay of a program's witness: whether its hold still changes what the program observes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from racegate.history.outcome import SCHEMA
+from racegate.history.replayed import ReplayOutcome, worst_of
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.targets.program.explore import UNDECIDED, changed
+from racegate.targets.program.judge import parse_hold, settled
+from racegate.targets.program.launch import Device, checked_program
+from racegate.targets.program.report import difference
+from racegate.targets.program.workflow.witness import ProgramWitness
+
+
+class ProgramReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """A program's witness run again: once without holds, then with them.
+
+    witness: its title; argv: the script with its arguments; outcome: the worst of all replays
+    outcomes: how often each; times: replays made; signature: of the recorded finding, if the
+        program still has it
+    expected: observations without holds; actual: of the last run with them
+    message: how a run ended that did not finish; matches_record: the bits are the recorded ones
+    recorded_with: versions of what the witness was recorded with; torch_version: of this torch
+    """
+
+    schema: str = SCHEMA
+    witness: str
+    argv: tuple[str, ...]
+    holds: tuple[str, ...]
+    outcome: ReplayOutcome
+    expected_signature: str
+    signature: str | None
+    times: int
+    outcomes: dict[str, int]
+    expected: tuple[Observation, ...]
+    actual: tuple[Observation, ...]
+    message: str
+    matches_record: bool
+    recorded_with: dict[str, str]
+    torch_version: str
+
+
+class ProgramReplays(msgspec.Struct, frozen=True, kw_only=True):
+    """Several programs' witnesses run again. replays: in the order of the files"""
+
+    schema: str = SCHEMA
+    replays: tuple[ProgramReplay, ...]
+
+
+def replay_program(
+    device: Device, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
+) -> ProgramReplay:
+    """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
+    is not where it was, seen from this folder.
+    """
+    program = checked_program(witness.argv, timeout_s=timeout_s)
+    base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
+    if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
+        base = settled(device, program, base, polls=witness.polls)
+    plan = Plan(
+        holds=tuple(map(parse_hold, witness.holds)), polls=witness.polls, is_recording=False
+    )
+    seen: Counter[ReplayOutcome] = Counter()
+    last = base
+    for _ in range(times):
+        if base.ending is Ending.FINISHED:
+            last = device.run(program, plan, is_quiet=True)
+        seen[_outcome(witness, base, last)] += 1
+    has_finding = any(finding.signature == witness.signature for finding in base.findings)
+    return ProgramReplay(
+        witness=witness.title,
+        argv=witness.argv,
+        holds=witness.holds,
+        outcome=worst_of(seen),
+        expected_signature=witness.signature,
+        signature=witness.signature if has_finding else None,
+        times=times,
+        outcomes={str(outcome): count for outcome, count in seen.items()},
+        expected=base.observations,
+        actual=last.observations,
+        message=last.message,
+        matches_record=(base.observations, last.observations) == (witness.expected, witness.actual),
+        recorded_with=witness.versions,
+        torch_version=base.torch_version,
+    )
+
+
+def _outcome(witness: ProgramWitness, base: Outcome, held: Outcome) -> ReplayOutcome:
+    """Held runs are compared with the present program, not with the bits of another machine."""
+    if base.ending is not Ending.FINISHED or held.ending in UNDECIDED:
+        return ReplayOutcome.NOT_REALISED
+    if not all(held.realised.values()):
+        return ReplayOutcome.NOT_REALISED
+    differs = changed(base.observations, held.observations)
+    ends_otherwise = held.ending is not base.ending
+    if not differs and not ends_otherwise:
+        return ReplayOutcome.NOTHING
+    as_recorded = differs & changed(witness.expected, witness.actual)
+    is_same = bool(as_recorded) or (ends_otherwise and bool(witness.ending))
+    has_finding = any(finding.signature == witness.signature for finding in base.findings)
+    return ReplayOutcome.REPRODUCED if is_same and has_finding else ReplayOutcome.OTHER
+
+
+def render_replay(replay: ProgramReplay) -> str:
+    """What a person reads after a replay."""
+    count = replay.outcomes.get(replay.outcome, 0)
+    lines = [
+        f"{replay.outcome} {count} of {replay.times}: [{replay.expected_signature}] "
+        f"{replay.witness}",
+        *(f"  hold    {hold}" for hold in replay.holds),
+        *difference(replay.expected, replay.actual, "with the hold"),
+    ]
+    if replay.message:
+        lines.append(f"  ended   {replay.message}")
+    if replay.signature is None:
+        lines.append("  no run without holds has this finding now")
+    same = "as recorded" if replay.matches_record else f"other bits than recorded {_made(replay)}"
+    return "\n".join([*lines, f"  bits    {same}"])
+
+
+def _made(replay: ProgramReplay) -> str:
+    made = ", ".join(f"{name} {number}" for name, number in replay.recorded_with.items())
+    return f"(with {made}; this torch is {replay.torch_version})"

@@ -1,0 +1,50 @@
+"""Which scheduler is judged: a release, a model, and the repairs that are switched off in it."""
+
+from __future__ import annotations
+
+from racegate.scenario.spec import Abort, Scenario
+from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
+from racegate.targets.vllm.judge import EngineCell
+
+UNSEEN = (
+    "kernels that are compiled: plain forms of them run, in float32; mixed experts are one dense "
+    "layer; CUDA graphs and speculation are off"
+)
+
+
+class SchedulerCell(EngineCell, frozen=True, kw_only=True):
+    """A release of SGLang. without: repairs that are switched off"""
+
+    model: Model
+    without: tuple[Repair, ...] = ()
+
+    @property
+    def title(self) -> str:
+        without = "".join(f" without {repair.value}" for repair in self.without)
+        return f"SGLang {self.release} {self.model}{without}"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        without = tuple(f"--without {repair.value}" for repair in self.without)
+        return ("sglang run", f"--release {self.release}", f"--model {self.model}", *without)
+
+    @property
+    def unseen(self) -> str:
+        return UNSEEN
+
+    def cannot_run(self, scenario: Scenario) -> str:
+        kinds = {type(event).__name__ for event in scenario.events if not isinstance(event, Abort)}
+        if kinds:
+            return f"it needs {', '.join(sorted(kinds)).lower()}"
+        if len(scenario.requests) > REQUESTS_MAX:
+            return f"it has more than {REQUESTS_MAX} requests"
+        for request in scenario.requests:
+            if request.temperature or request.grammar_modulus:
+                return f"request {request.name} samples at random or under a grammar"
+            if request.images:
+                return f"request {request.name} has images"
+            if request.stop_after is not None or request.stop_token is not None:
+                return f"request {request.name} has a stop token"
+            if len(request.prompt) + request.max_tokens > TOKENS_MAX:
+                return f"request {request.name} is longer than {TOKENS_MAX} tokens"
+        return ""

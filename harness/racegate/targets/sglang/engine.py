@@ -1,0 +1,63 @@
+"""A scheduler in SGLang's own environment, and what plain decoding gives there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from racegate.interpose.outcome import Plan
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.vllm.client import Engine, open_process
+from racegate.targets.vllm.environment import Environment
+from racegate.targets.vllm.judge import Runs
+from racegate.targets.vllm.wire import Told
+
+SERVE = "racegate.targets.sglang.inside.serve"
+
+
+class WithPlain:
+    """Runs, with the tokens that each request gets when it is alone and nothing is cached: the
+    plain decoding that a schedule must not change.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._plain: dict[Request, tuple[int, ...]] = {}
+
+    def run(self, scenario: Scenario, plan: Plan) -> Told:
+        """One run under a plan."""
+        told = self._runs.run(scenario, plan)
+        if not told.delivered:
+            return told
+        given_up = {event.request for event in scenario.events if isinstance(event, Abort)}
+        plain = {}
+        for request in scenario.requests:
+            tokens = self._alone(scenario, request)
+            count = len(told.delivered[request.name]) if request.name in given_up else len(tokens)
+            plain[request.name] = tokens[:count]
+        return msgspec.structs.replace(told, plain=plain)
+
+    def _alone(self, scenario: Scenario, request: Request) -> tuple[int, ...]:
+        if request not in self._plain:
+            only = msgspec.structs.replace(request, arrive=0)
+            alone = msgspec.structs.replace(scenario, requests=(only,), events=(), expect=Expect())
+            told = self._runs.run(alone, Plan(is_recording=False))
+            self._plain[request] = told.delivered.get(request.name, ())
+        return self._plain[request]
+
+
+@contextmanager
+def open_scheduler(
+    environment: Environment, cell: SchedulerCell, *, log: Path | None = None
+) -> Iterator[Engine]:
+    """Starts SGLang's scheduler on the virtual device. log: where what it prints goes, if not to
+    stderr.
+    """
+    without = ",".join(repair.value for repair in cell.without)
+    with open_process(environment, SERVE, (cell.model.value, without), log=log) as engine:
+        yield engine

@@ -1,0 +1,200 @@
+"""The scheduler: made once on the virtual device, and its event loop run for a scenario."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from array import array
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.sglang.inside.model import config, fill_weights
+from racegate.targets.sglang.inside.naming import named_buffers
+from racegate.targets.sglang.inside.watch import SchedulerWatch, watch_forward, watch_states
+from racegate.targets.sglang.wire import VOCAB, Model
+from racegate.targets.vllm.inside.session import EngineSession
+
+CHUNK = 64  # tokens of a prefill that one step takes at most
+TRACKED = 64  # tokens between states that are kept for prefixes
+IDLE_STEPS = 3  # after the last result
+
+
+class _Over(Exception):
+    """The scenario is over: leaves SGLang's endless loop."""
+
+
+def start(folder: Path, *, model: Model) -> Any:
+    """SGLang's scheduler with its worker, in this process. folder: for the model's files."""
+    from sglang.srt.managers.scheduler import Scheduler
+    from sglang.srt.server_args import PortArgs, ServerArgs
+
+    (folder / "config.json").write_text(json.dumps(config(model)))
+    known = {field.name for field in dataclasses.fields(ServerArgs)}
+    given = {key: value for key, value in _arguments(folder, model).items() if key in known}
+    arguments = ServerArgs(**given)
+    names = inspect.signature(PortArgs.__init__).parameters
+    places = {n: f"ipc://{folder}/{n}" if "ipc" in n else 0 for n in names if n != "self"}
+    places["nccl_port"] = _free_port()
+    ranks = {
+        name: 0
+        for name in inspect.signature(Scheduler.__init__).parameters
+        if name.endswith("rank") or name == "gpu_id"
+    }
+    ports = PortArgs(**places)
+    scheduler = Scheduler(server_args=arguments, port_args=ports, **{**ranks, "dp_rank": None})
+    if not scheduler.enable_overlap:
+        raise RuntimeError("this release does not overlap scheduling with this configuration")
+    return scheduler
+
+
+def _arguments(folder: Path, model: Model) -> dict[str, Any]:
+    """Under all names that releases have for them."""
+    common: dict[str, Any] = {
+        "model_path": str(folder),
+        "load_format": "dummy",
+        "skip_tokenizer_init": True,
+        "device": "cuda",
+        "dtype": "float32",
+        "attention_backend": "triton",
+        "sampling_backend": "pytorch",
+        "disable_cuda_graph": True,
+        "disable_piecewise_cuda_graph": True,
+        "mem_fraction_static": 0.5,
+        "max_total_tokens": 2048,
+        "max_running_requests": 4,
+        "chunked_prefill_size": CHUNK,
+        "page_size": 1,
+        "context_length": 1024,
+        "disable_custom_all_reduce": True,
+        "grammar_backend": "none",
+        "random_seed": 0,
+        "log_level": "error",
+    }
+    if model is Model.DENSE:
+        return common
+    return common | {
+        "mamba_scheduler_strategy": "extra_buffer",
+        "mamba_radix_cache_strategy": "extra_buffer",
+        "mamba_track_interval": TRACKED,
+        "max_mamba_cache_size": 24,
+    }
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Driver:
+    """Runs scenarios on a started scheduler."""
+
+    def __init__(self, scheduler: Any, session: EngineSession) -> None:
+        self._scheduler = scheduler
+        self.watch = SchedulerWatch(session)
+        self._scenario: Scenario | None = None
+        self._waiting: dict[int, Request] = {}
+        self._aborts: list[Abort] = []
+        self._ended: set[str] = set()
+        self._idle = 0
+        self.delivered: dict[str, tuple[int, ...]] = {}
+        self.runner = scheduler.tp_worker.model_runner
+        fill_weights(self.runner.model)
+        session.name_buffers(named_buffers(scheduler))
+        self._take_over()
+        watch_forward(self.watch, scheduler)
+
+    def _take_over(self) -> None:
+        """Requests come from the scenario, and results stay here."""
+        scheduler = self._scheduler
+        receiver = getattr(scheduler, "request_receiver", None)
+        if receiver is None:
+            scheduler.recv_requests = self._receive
+        else:
+            type(receiver).recv_requests = lambda _: self._receive()
+        channels = getattr(scheduler, "ipc_channels", scheduler)
+        type(channels.send_to_detokenizer).send_output = lambda *args, **kwargs: None
+        scheduler.on_idle = lambda: None
+        process = scheduler.process_batch_result
+
+        def process_batch_result(batch: Any, result: Any) -> Any:
+            made = process(batch, result)
+            self._deliver(batch)
+            return made
+
+        scheduler.process_batch_result = process_batch_result
+
+    def run(self, scenario: Scenario) -> dict[str, tuple[int, ...]]:
+        """Delivered tokens by request."""
+        self._scenario = scenario
+        self._waiting = dict(enumerate(scenario.requests))
+        self._aborts = [event for event in scenario.events if isinstance(event, Abort)]
+        self.delivered = {request.name: () for request in scenario.requests}
+        loop = getattr(self._scheduler, "run_event_loop", self._scheduler.event_loop_overlap)
+        with suppress(_Over):
+            loop()
+        torch.cuda.synchronize()
+        watch_states(self.watch, self._scheduler)
+        return self.delivered
+
+    def _receive(self) -> list[Any]:
+        """What comes in at the top of an iteration of the event loop."""
+        assert self._scenario is not None
+        watch = self.watch
+        watch.step += 1
+        is_done = not self._waiting and len(self._ended) == len(self._scenario.requests)
+        self._idle += is_done
+        if self._idle > IDLE_STEPS or watch.step > self._scenario.steps_max:
+            raise _Over
+        ready = [i for i, request in self._waiting.items() if request.arrive < watch.step]
+        made = [self._request(self._waiting.pop(index)) for index in ready]
+        due = [event for event in self._aborts if event.step < watch.step]
+        for event in due:
+            self._aborts.remove(event)
+            made.append(self._abort(event.request))
+        return made
+
+    def _request(self, request: Request) -> Any:
+        from sglang.srt.managers.io_struct import TokenizedGenerateReqInput as Input
+        from sglang.srt.sampling.sampling_params import SamplingParams
+
+        params = SamplingParams(max_new_tokens=request.max_tokens, temperature=0.0, ignore_eos=True)
+        params.normalize(None)
+        fields = {field.name: field for field in dataclasses.fields(Input)}
+        ids: Any = [token % VOCAB for token in request.prompt]
+        if "array" in str(fields["input_ids"].type):
+            ids = array("q", ids)
+        values = {
+            "rid": request.name,
+            "input_text": "",
+            "input_ids": ids,
+            "mm_inputs": None,
+            "sampling_params": params,
+            "return_logprob": False,
+            "logprob_start_len": -1,
+            "top_logprobs_num": 0,
+            "token_ids_logprob": None,
+            "stream": False,
+        }
+        return Input(**{key: value for key, value in values.items() if key in fields})
+
+    def _abort(self, name: str) -> Any:
+        from sglang.srt.managers.io_struct import AbortReq
+
+        if name not in self._ended:
+            self.watch.counters["aborts_in_flight"] += 1
+        return AbortReq(rid=name)
+
+    def _deliver(self, batch: Any) -> None:
+        for request in batch.reqs:
+            self.delivered[request.rid] = tuple(int(token) for token in request.output_ids)
+            if request.finished() and request.rid not in self._ended:
+                self._ended.add(request.rid)
+                self.watch.counters["prefix_hits"] += request.cached_tokens > 0

@@ -1,0 +1,71 @@
+"""The tiny random models that are served, with weights that make every state tell in the tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from racegate.targets.sglang.wire import VOCAB, Model
+
+SEED = 1
+
+_COMMON: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+    "rope_theta": 10000.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "torch_dtype": "float32",
+}
+_DENSE = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+_HYBRID = {
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "partial_rotary_factor": 0.5,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2,
+    "decoder_sparse_step": 1,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+    "num_experts_per_tok": 1,
+    "num_experts": 0,
+    "norm_topk_prob": True,
+    "mlp_only_layers": [],
+    "full_attention_interval": 2,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+
+
+def config(model: Model) -> dict[str, Any]:
+    """The model's `config.json`."""
+    return _COMMON | (_HYBRID if model is Model.HYBRID else _DENSE)
+
+
+def fill_weights(module: torch.nn.Module) -> None:
+    """Random weights of the size that keeps activations near 1, so that each layer matters; slow
+    decay, so that a recurrent state remembers its whole prefix.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    for name, weight in sorted(module.named_parameters()):
+        values = torch.randn(weight.shape, generator=generator)
+        if name.endswith("A_log"):
+            values = torch.full(weight.shape, -4.0)
+        elif weight.dim() == 1:
+            values = values * 0.1 + (0.0 if "dt_bias" in name or "bias" in name else 1.0)
+        elif "embed_tokens" not in name:
+            values = values / weight.shape[-1] ** 0.5
+        weight.data.copy_(values.to(weight.dtype))

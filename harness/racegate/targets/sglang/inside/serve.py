@@ -1,0 +1,103 @@
+"""The engine's process, which is started as
+`python -m racegate.targets.sglang.inside.serve FOLDER MODEL WITHOUT JOBS ANSWERS`.
+
+Runs in SGLang's environment with the virtual CUDA runtime preloaded. The scheduler is made once;
+each task runs in a forked process.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import torch
+
+from racegate.interpose.child import Child
+from racegate.interpose.outcome import Ending, Outcome
+from racegate.interpose.program.install import enter, watching
+from racegate.interpose.program.leftovers import live_with_client
+from racegate.targets.sglang.inside import standins
+from racegate.targets.sglang.inside.engine import Driver, start
+from racegate.targets.sglang.inside.repairs import switch_off
+from racegate.targets.sglang.wire import Model, Repair
+from racegate.targets.vllm.inside.serve import Failure, observations, serve
+from racegate.targets.vllm.inside.session import EngineSession
+from racegate.targets.vllm.wire import Task, Told
+
+
+class Host:
+    """A started scheduler, and the runs that it is forked for."""
+
+    def __init__(
+        self, library: Path, folder: Path, model: Model, without: tuple[Repair, ...]
+    ) -> None:
+        self._session = EngineSession()
+        self._child = Child(library, self._session)
+        self._session.is_recording = False
+        self._is_started = False
+        enter(self._child.installed)
+        standins.prepare(self._refuse)
+        standins.fit_engine()
+        scheduler = start(folder, model=model)
+        standins.fit_kernels()
+        switch_off(scheduler, without)
+        self._driver = Driver(scheduler, self._session)
+        self._is_started = True
+
+    def _refuse(self, name: str) -> None:
+        """What was called is not installed: a run ends with its name, a start fails with it."""
+        if self._is_started:
+            self._child.refuse(name)
+
+    def run(self, task: Task) -> None:
+        """In the forked process."""
+        torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
+        session, driver = self._session, self._driver
+        result = Path(task.result)
+        self._child.arm(task.plan, result)
+        session.begin()
+        if task.plan.is_recording:
+            self._child.installed.library.watch_pages()
+        delivered: dict[str, tuple[int, ...]] = {}
+        with Failure() as failure, watching(self._child.installed):
+            delivered = driver.run(task.scenario)
+        if failure.message:
+            self._child.finish(Ending.FAILED, 1, failure.message)
+        else:
+            self._child.finish(Ending.FINISHED, 0)
+        driver.watch.read()
+        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+        told = Told(
+            outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
+            steps=driver.watch.step,
+            delivered=delivered,
+            counters=dict(driver.watch.counters),
+            gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+        )
+        result.write_bytes(msgspec.json.encode(told))
+
+    def learn(self) -> None:
+        """Nothing: each run begins as the first did."""
+
+
+def main() -> None:
+    """Makes the scheduler and serves tasks until there are no more."""
+    library = Path(os.environ.pop("LD_PRELOAD"))
+    folder, model, without, job_end, answer_end = sys.argv[1:6]
+    live_with_client(int(job_end))
+    for end in (job_end, answer_end):
+        os.set_inheritable(int(end), False)
+    os.dup2(2, 1)
+    repairs = tuple(Repair(name) for name in without.split(",") if name)
+    host = Host(library, Path(folder), Model(model), repairs)
+    gc.collect()
+    gc.freeze()
+    with os.fdopen(int(job_end), "rb") as jobs:
+        serve(host, jobs, int(answer_end))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""What a scenario asks of the engine beside its requests' arrivals: few blocks, steps without
+drafts, sampling with seeds and penalties, grammars. All of it through the release's own code.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.targets.vllm.inside.model import VOCAB
+from racegate.targets.vllm.inside.watch import Watch, name_of
+from racegate.targets.vllm.wire import PENALISED
+
+# They leave the scripted token, ten ahead of the others, the only likely one at a low temperature.
+PENALTIES = {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1}
+# Whatever applies them to logits.
+_PENALISING = (
+    ("vllm.v1.sample.sampler", "apply_all_penalties"),
+    ("vllm.v1.sample.rejection_sampler", "apply_all_penalties"),
+    ("vllm.v1.worker.gpu.sample.penalties", "apply_penalties"),
+)
+_BITS = 32  # tokens of one word of a mask
+
+
+def params_of(request: Request) -> Any:
+    """vLLM's sampling parameters: with a seed and penalties where there is a temperature."""
+    from vllm import SamplingParams
+
+    chosen: dict[str, Any] = {}
+    if request.temperature:
+        chosen |= {"seed": request.seed, **PENALTIES}
+    if request.grammar_modulus:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        grammar = StructuredOutputsParams(regex=str(request.grammar_modulus))
+        grammar._backend = "xgrammar"  # whom validation would have chosen: new releases ask
+        chosen["structured_outputs"] = grammar
+    return SamplingParams(
+        max_tokens=request.max_tokens,
+        temperature=request.temperature,
+        detokenize=False,
+        ignore_eos=True,
+        **chosen,
+    )
+
+
+def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
+    """The pool has as many free blocks as the scenario says, if it says fewer than there are: the
+    others are taken, as another tenant of the memory would.
+    """
+    if scenario.engine.blocks < EngineSpec().blocks:
+        pool = scheduler.kv_cache_manager.block_pool
+        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.engine.blocks))
+
+
+def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:
+    """In this step the scheduler finds fewer drafts, as if the drafter had found none.
+
+    is_plain: it never finds any
+    """
+    limits = {
+        event.request: event.drafts
+        for event in scenario.events
+        if isinstance(event, DraftLimit) and event.step == step
+    }
+    for identity, request in scheduler.requests.items():
+        drafts = 0 if is_plain else limits.get(name_of(identity))
+        if drafts is not None:
+            request.spec_token_ids = list(request.spec_token_ids)[:drafts]
+
+
+def watch_conditions(watch: Watch, scheduled: Any, prompts: dict[str, int]) -> None:
+    """Counts, as a step begins, what it exercises. prompts: lengths by request"""
+    counters, drafts = watch.counters, scheduled.scheduled_spec_decode_tokens
+    new = scheduled.scheduled_new_reqs
+    counters["prefix_hits"] += sum(request.num_computed_tokens > 0 for request in new)
+    cached = scheduled.scheduled_cached_reqs
+    for identity, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
+        is_decode = computed >= prompts.get(name_of(identity), computed + 1)
+        counters["zero_draft_rows"] += is_decode and not drafts.get(identity)
+
+
+def watch_penalties(watch: Watch) -> None:
+    """Counts how often logits are changed by penalties."""
+
+    def counted(plain: Any) -> Any:
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            watch.counters[PENALISED] += 1
+            return plain(*args, **kwargs)
+
+        return apply
+
+    for path, name in _PENALISING:
+        with suppress(ImportError, AttributeError):  # of the other runner, or of other releases
+            module = import_module(path)
+            setattr(module, name, counted(getattr(module, name)))
+
+
+class ModulusGrammar:
+    """Forbids tokens that are congruent to the one before them."""
+
+    def __init__(self, watch: Watch, modulus: int) -> None:
+        self._watch = watch
+        self._modulus = modulus
+        self._tokens: list[int] = []
+
+    def _allows(self, token: int, before: list[int]) -> bool:
+        return not before or (token - before[-1]) % self._modulus != 0
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        """Whether all of them follow what was accepted so far, which they then belong to."""
+        is_valid = len(self.validate_tokens(tokens)) == len(tokens)
+        if is_valid:
+            self._tokens += tokens
+        return is_valid
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        """The longest valid beginning; nothing is accepted by it."""
+        valid: list[int] = []
+        for token in tokens:
+            if not self._allows(token, [*self._tokens, *valid]):
+                break
+            valid.append(token)
+        return valid
+
+    def rollback(self, num_tokens: int) -> None:
+        """Takes back the last tokens."""
+        del self._tokens[len(self._tokens) - num_tokens :]
+
+    def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
+        """One row of masks. bitmask: int32 [rows, vocabulary / 32], written in one row"""
+        if not self._tokens:
+            bitmask[batch_index] = -1
+            return
+        self._watch.counters["masked_rows"] += 1
+        is_allowed = (torch.arange(VOCAB) - self._tokens[-1]) % self._modulus != 0
+        words = is_allowed.view(-1, _BITS).long() << torch.arange(_BITS)
+        bitmask[batch_index] = words.sum(1).to(torch.int32)
+
+    def is_terminated(self) -> bool:
+        """It never ends by itself."""
+        return False
+
+    def reset(self) -> None:
+        """As if nothing had been accepted."""
+        self._tokens.clear()
+
+
+class ModulusGrammars:
+    """The backend of vLLM's manager of grammars, for an engine without a tokenizer."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def compile_grammar(
+        self, request_type: object, grammar_spec: str, *args: Any, **kwargs: Any
+    ) -> ModulusGrammar:
+        """grammar_spec: the modulus"""
+        return ModulusGrammar(self._watch, int(grammar_spec))
+
+    def allocate_token_bitmask(self, max_num_seqs: int) -> Any:
+        """int32 [max_num_seqs, vocabulary / 32], all allowed"""
+        return torch.full((max_num_seqs, VOCAB // _BITS), -1, dtype=torch.int32)
+
+    def destroy(self) -> None:
+        """Nothing is kept."""
+
+
+def use_grammars(core: Any, watch: Watch) -> None:
+    """Grammars without a tokenizer. core: vLLM's engine core"""
+    from vllm import SamplingParams
+    from vllm.v1.structured_output.backend_types import StructuredOutputGrammar
+
+    StructuredOutputGrammar.register(ModulusGrammar)  # a scheduler may ask whether it is one
+    core.structured_output_manager.backend = ModulusGrammars(watch)
+    core.structured_output_manager._use_async_grammar_compilation = False
+    SamplingParams._validate_structured_outputs = lambda *args, **kwargs: None

@@ -1,0 +1,274 @@
+"""The engine: started once on the virtual device, and run step by step."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from racegate.interpose.outcome import DeviceKind
+from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.vllm.inside import plants
+from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
+from racegate.targets.vllm.inside.conditions import (
+    leave_blocks,
+    limit_drafts,
+    params_of,
+    use_grammars,
+    watch_conditions,
+    watch_penalties,
+)
+from racegate.targets.vllm.inside.hollow import Hollow
+from racegate.targets.vllm.inside.model import VOCAB, Script, config
+from racegate.targets.vllm.inside.naming import named_buffers
+from racegate.targets.vllm.inside.session import EngineSession
+from racegate.targets.vllm.inside.watch import (
+    DRAFT_LEN,
+    Watch,
+    name_of,
+    watch_metadata,
+    watch_rows,
+    watch_scheduler,
+    watch_zeroing,
+)
+from racegate.targets.vllm.wire import Fidelity, Observed, Runner, StateMode
+
+BLOCKS_BYTES = 32 << 20
+
+
+def start(folder: Path, *, cache_mode: str, fidelity: Fidelity) -> Any:
+    """vLLM's engine core and its worker, in this process. folder: for the model's files."""
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    (folder / "config.json").write_text(json.dumps(config()))
+    known = inspect.signature(EngineArgs.__init__).parameters
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "load_format": "dummy",
+        "skip_tokenizer_init": True,
+        "speculative_config": _speculation(),
+        "enforce_eager": True,
+        "max_model_len": 512,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 256,
+        "dtype": "float32" if fidelity is Fidelity.HOLLOW else "float16",
+        "enable_prefix_caching": cache_mode != "none",
+        "mamba_cache_mode": cache_mode,
+        "kv_cache_memory_bytes": BLOCKS_BYTES,
+        "async_scheduling": True,
+        "attention_backend": "TRITON_ATTN",
+        "gdn_prefill_backend": "triton",
+        "compilation_config": {"custom_ops": ["none"]},
+        "kernel_config": _kernels(),
+    }
+    given = {k: v for k, v in arguments.items() if k in known and v is not None}
+    return LLMEngine.from_engine_args(EngineArgs(**given))
+
+
+def runner_of(engine: Any) -> Any:
+    """The model runner of a started engine."""
+    worker = engine.engine_core.engine_core.model_executor.driver_worker
+    return getattr(worker, "worker", worker).model_runner
+
+
+def state_block_of(scheduler: Any) -> int:
+    """How many tokens a block of recurrent states is for; 0 if there is none."""
+    groups = scheduler.kv_cache_config.kv_cache_groups
+    sizes = [
+        group.kv_cache_spec.block_size
+        for group in groups
+        if type(group.kv_cache_spec).__name__ == "MambaSpec"
+    ]
+    return int(max(sizes, default=0))
+
+
+def check_started(engine: Any, *, runner: Runner, mode: StateMode) -> None:
+    """A release may know less than it is asked for and go on without: raises RuntimeError then."""
+    is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
+    found = Runner.V2 if is_second else Runner.V1
+    if found is not runner:
+        raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
+    config = engine.vllm_config
+    if not config.scheduler_config.async_scheduling:
+        raise RuntimeError("this release does not schedule speculative decoding asynchronously")
+    has_prefixes = bool(config.cache_config.enable_prefix_caching)
+    known = getattr(config.cache_config, "mamba_cache_mode", "all" if has_prefixes else "none")
+    if known != mode:
+        raise RuntimeError(f"this release keeps recurrent states in mode {known!r}")
+
+
+def _speculation() -> dict[str, Any]:
+    from vllm.config.speculative import SpeculativeConfig
+
+    names = {field.name for field in dataclasses.fields(SpeculativeConfig)}
+    chosen = {"method": "mtp", "num_speculative_tokens": DRAFT_LEN}
+    return chosen | ({"attention_backend": "TRITON_ATTN"} if "attention_backend" in names else {})
+
+
+def _kernels() -> dict[str, Any] | None:
+    """Plain kernels for vLLM's own operators, in releases that let one choose."""
+    import vllm.config
+
+    kernel = getattr(vllm.config, "kernel", None)
+    priority = getattr(kernel, "IrOpPriorityConfig", None)
+    if priority is None:
+        return None
+    return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
+
+
+class NotTaken(Exception):
+    """The release says that it cannot do what a request asks for: nothing is known of it."""
+
+
+class Driver:
+    """Runs scenarios on a started engine."""
+
+    def __init__(self, engine: Any, session: EngineSession, fidelity: Fidelity) -> None:
+        self._engine = engine
+        self._core = engine.engine_core.engine_core
+        self.runner = runner_of(engine)
+        self.watch = Watch(session)
+        self.watch.state_block = state_block_of(self._core.scheduler)
+        self._session = session
+        self._script: Script | None = None
+        self._prompts: dict[str, int] = {}
+        session.name_buffers(named_buffers(self.runner))
+        self._computed: Computed | None = None
+        self._replace_models(session, fidelity)
+        self._watch()
+
+    def _replace_models(self, session: EngineSession, fidelity: Fidelity) -> None:
+        hidden = self.runner.model_config.get_hidden_size()
+        hollow = Hollow(session, hidden_size=hidden, vocab=VOCAB)
+        if fidelity is Fidelity.FULL:
+            give_weights(self.runner.model)
+            self._computed = Computed(self.runner.model)
+        else:
+            hollow.replace(self.runner.model, lambda token, at: self.script.target(token, at))
+        drafter = getattr(self.runner, "drafter", None) or self.runner.speculator
+        hollow.replace(drafter.model, lambda token, at: self.script.draft(token, at))
+
+    @property
+    def script(self) -> Script:
+        assert self._script is not None
+        return self._script
+
+    def _watch(self) -> None:
+        runner, watch = self.runner, self.watch
+        execute = runner.execute_model
+
+        def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+            if scheduled.total_num_scheduled_tokens:
+                watch.step += 1
+            scheduled.racegate_step = watch.step
+            watch_conditions(watch, scheduled, self._prompts)
+            if watch.plant is not None and watch.step == plants.STEP:
+                plants.plant(self._session, runner, scheduled, watch.plant)
+            return execute(scheduled, *args, **kwargs)
+
+        runner.execute_model = execute_model
+        watch_metadata(watch, self._rows())
+        watch_scheduler(watch, self._core.scheduler)
+        watch_zeroing(watch)
+        watch_penalties(watch)
+        use_grammars(self._core, watch)
+        if hasattr(runner, "input_batch"):
+            watch_rows(watch, type(runner.input_batch))
+
+    def _rows(self) -> Callable[[], list[str]]:
+        """Names of the requests in the rows of the batch that is being prepared."""
+        runner = self.runner
+        if hasattr(runner, "input_batch"):
+            return lambda: [name_of(i) for i in runner.input_batch.req_ids]
+        present: list[str] = []  # the second runner makes a batch per step and hands it on
+        state = runner.model_state
+        prepare = state.prepare_attn
+
+        def prepare_attn(batch: Any, *args: Any, **kwargs: Any) -> Any:
+            present[:] = [name_of(i) for i in batch.req_ids]
+            return prepare(batch, *args, **kwargs)
+
+        state.prepare_attn = prepare_attn
+        return lambda: list(present)
+
+    def plain(self) -> dict[str, tuple[int, ...]]:
+        """Tokens of plain decoding, by request."""
+        requests = self.script.scenario.requests
+        return {request.name: self.script.plain(index) for index, request in enumerate(requests)}
+
+    def counters(self) -> dict[str, int]:
+        """What the run exercised."""
+        return dict(self.watch.counters)
+
+    def run(
+        self,
+        scenario: Scenario,
+        *,
+        plant: Observed | None = None,
+        plain: dict[str, tuple[int, ...]] | None = None,
+        is_plain: bool = False,
+        on_turn: Callable[[int], None] | None = None,
+    ) -> dict[str, tuple[int, ...]]:
+        """Delivered tokens by request. plant: what is made wrong; the run ends soon behind it
+        plain: what the model says in plain decoding, if it computes that; is_plain: of that run
+        on_turn: called before each turn of the loop, with its number
+        """
+        self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
+        self.watch.plant = plant
+        self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
+        leave_blocks(self._core.scheduler, scenario)
+        waiting = dict(enumerate(scenario.requests))
+        aborts = [event for event in scenario.events if isinstance(event, Abort)]
+        delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
+        engine, watch = self._engine, self.watch
+        for turn in range(scenario.steps_max):
+            self._session.engine_recorder.turn = turn
+            if on_turn is not None:
+                on_turn(turn)
+            for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
+                self._add(index, waiting.pop(index))
+            if not engine.has_unfinished_requests():
+                if not waiting:
+                    break
+                watch.step += 1
+                continue
+            if plant is not None and watch.step > plants.STEP:
+                break
+            limit_drafts(self._core.scheduler, scenario, watch.step + 1, is_plain=is_plain)
+            for output in engine.step():
+                delivered[name_of(output.request_id)] = tuple(output.outputs[0].token_ids)
+            for event in [event for event in aborts if event.step < watch.step]:
+                aborts.remove(event)
+                self._abort(event.request, delivered)
+        return delivered
+
+    def _script_of(
+        self, scenario: Scenario, plain: dict[str, tuple[int, ...]], *, lies: bool
+    ) -> Script:
+        device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
+        if self._computed is None:
+            return Script(scenario, draft_len=DRAFT_LEN, lies=lies, device=device)
+        self._computed.lies = lies
+        return Known(scenario, plain, draft_len=DRAFT_LEN, device=device)
+
+    def drain(self) -> None:
+        """Takes in the steps that are still in flight when all requests are done."""
+        while self._core.batch_queue:
+            self._engine.step()
+
+    def _add(self, index: int, request: Request) -> None:
+        prompt = {"prompt_token_ids": self.script.prompt(index)}
+        try:
+            self._engine.add_request(request.name, prompt, params_of(request))
+        except ValueError as error:
+            raise NotTaken(f"this release does not take request {request.name}: {error}") from error
+
+    def _abort(self, name: str, delivered: dict[str, tuple[int, ...]]) -> None:
+        """The client gives up; what it got until then has to be the beginning of plain decoding."""
+        if self.script.cut(name, len(delivered[name])):
+            self._engine.abort_request([name])
+            self.watch.counters["aborts_in_flight"] += 1

@@ -1,0 +1,53 @@
+"""Hollow fidelity: no forward pass. Hidden states carry each token and its position, and logits
+say what the scripted model says of them; everything around the model is the release's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from racegate.targets.vllm.inside.session import EngineSession, Tensor
+
+Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens
+
+
+class Hollow:
+    """Takes the place of models. says: the target's and the drafter's rule"""
+
+    def __init__(self, session: EngineSession, *, hidden_size: int, vocab: int) -> None:
+        self._session = session
+        self._hidden_size = hidden_size
+        self._vocab = vocab
+
+    def replace(self, model: Any, says: Says) -> None:
+        """model: a module of vLLM, whose weights and states stay unused."""
+        model.forward = self._forward
+        model.compute_logits = lambda hidden, *args, **kwargs: self._logits(hidden, says)
+
+    def _forward(
+        self, input_ids: Any = None, positions: Any = None, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        count = positions.shape[-1]
+        hidden = torch.empty((count, self._hidden_size), device="cuda")
+
+        def work(given: list[Tensor], made: list[Tensor]) -> None:
+            made[0].zero_()
+            made[0][:, 0] = given[1].reshape(-1)[:count]
+            made[0][:, 1] = given[0].reshape(-1)[:count]
+
+        self._session.launch("forward (hollow)", [input_ids, positions], [hidden], work)
+        return hidden
+
+    def _logits(self, hidden: Tensor, says: Says) -> Tensor:
+        logits = torch.empty((hidden.shape[0], self._vocab), device="cuda")
+
+        def work(given: list[Tensor], made: list[Tensor]) -> None:
+            position, token = given[0][:, 0].long(), given[0][:, 1].long()
+            made[0].zero_()
+            made[0].scatter_(1, says(token, position)[:, None], 10.0)
+
+        self._session.launch("logits (scripted)", [hidden], [logits], work)
+        return logits

@@ -1,0 +1,142 @@
+"""The scripted model: which token follows which, and which drafts are wrong, by request and place.
+
+Tokens say whose they are: request r of a scenario has the tokens r * WIDTH to (r + 1) * WIDTH. So
+the model is a function of a token and its position alone, as a real one is, and needs to be told
+nothing of rows, steps or schedules. Drafts are wrong exactly at the places where the scenario's
+accepted counts end.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, cycle, takewhile
+from operator import eq
+from typing import Any
+
+import torch
+
+from racegate.scenario.spec import Scenario
+from racegate.targets.vllm.wire import REQUESTS_MAX, TOKENS_MAX
+
+WIDTH = 64
+VOCAB = 2048
+PLACES_MAX = TOKENS_MAX + 8  # with drafts behind the last token; nothing is wrong in the last
+Tensor = Any  # torch is untyped here
+
+
+def config() -> dict[str, Any]:
+    """A tiny hybrid with multi-token prediction: one gated-delta layer, one of attention."""
+    return {
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "vocab_size": VOCAB,
+        "hidden_size": 128,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "max_position_embeddings": 2048,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": False,
+        "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25,
+        "attention_bias": False,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
+        "linear_num_key_heads": 1,
+        "linear_num_value_heads": 2,
+        "decoder_sparse_step": 1,
+        "moe_intermediate_size": 64,
+        "shared_expert_intermediate_size": 64,
+        "num_experts_per_tok": 1,
+        "num_experts": 0,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [],
+        "layer_types": ["linear_attention", "full_attention"],
+        "num_nextn_predict_layers": 1,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "torch_dtype": "float32",
+    }
+
+
+class Script:
+    """What the model says in one scenario. draft_len: drafts per round; lies: its target too;
+    device: where tokens are asked for
+    """
+
+    def __init__(
+        self, scenario: Scenario, *, draft_len: int, lies: bool = False, device: str = "cpu"
+    ) -> None:
+        self.scenario = scenario
+        self._lies = lies
+        self._lengths: dict[int, int] = {}  # of requests that were given up
+        wrong = torch.zeros((REQUESTS_MAX, PLACES_MAX), dtype=torch.int64)
+        for index, r in enumerate(scenario.requests):
+            wrong[index, _ends(len(r.prompt), r.accepts, draft_len, r.max_tokens)] = 1
+        self._wrong = wrong.to(device)  # where drafts are wrong, as 1
+
+    def prompt(self, index: int) -> list[int]:
+        """The prompt of a request, in its own tokens: but for the beginning that it has in common
+        with an earlier one, which is that one's. Its last token is its own.
+        """
+        requests = self.scenario.requests
+        own = requests[index].prompt
+        tokens = [index * WIDTH + token % WIDTH for token in own]
+        shared = [_shared(requests[earlier].prompt, own[:-1]) for earlier in range(index)]
+        if any(shared):
+            count = max(shared)
+            tokens[:count] = self.prompt(shared.index(count))[:count]
+        return tokens
+
+    def plain(self, index: int) -> tuple[int, ...]:
+        """What plain decoding gives."""
+        request = self.scenario.requests[index]
+        first = len(request.prompt)
+        count = self._lengths.get(index, request.max_tokens)
+        return tuple(_token(index, first + i) for i in range(count))
+
+    def cut(self, name: str, length: int) -> bool:
+        """The request is given up after so many tokens; False if it was done by then."""
+        index = next(i for i, r in enumerate(self.scenario.requests) if r.name == name)
+        if length >= self.scenario.requests[index].max_tokens:
+            return False
+        self._lengths[index] = length
+        return True
+
+    def target(self, token: Tensor, position: Tensor) -> Tensor:
+        """The tokens behind these. token, position: int64 [n]; so is what is returned"""
+        return _token(token // WIDTH, position + (2 if self._lies else 1))
+
+    def draft(self, token: Tensor, position: Tensor) -> Tensor:
+        """What the drafter says follows. Its tokens stand one place behind their positions.
+
+        token, position: int64 [n]; so is what is returned
+        """
+        index, place = token // WIDTH, position + 2
+        rows, columns = index.clamp(0, REQUESTS_MAX - 1), place.clamp(0, PLACES_MAX - 1)
+        return _token(index, place + self._wrong[rows, columns])
+
+
+def _shared(some: tuple[int, ...], others: tuple[int, ...]) -> int:
+    """How many tokens two prompts have in common at their beginning."""
+    return sum(1 for _ in takewhile(bool, map(eq, some, others)))
+
+
+def _token(index: Any, place: Any) -> Any:
+    """The token of a request at a place, 0 of nobody: of integers, or of tensors of them."""
+    return ((index >= 0) & (index < REQUESTS_MAX)) * (index * WIDTH + (7 * place + 3) % WIDTH)
+
+
+def _ends(first: int, accepts: tuple[int, ...], draft_len: int, most: int) -> list[int]:
+    """Places of the tokens that end a round in which not all drafts were accepted."""
+    counts: list[int] = []
+    for count in cycle(accepts):
+        if sum(counts) > most:
+            break
+        counts.append(min(count, draft_len + 1))
+    ends = zip(counts, accumulate(counts, initial=first), strict=False)
+    return [place + count for count, place in ends if count <= draft_len]

@@ -1,0 +1,50 @@
+"""Wrong values planted behind the runner's back: what is observed has to change with them.
+
+They go where the runner itself keeps the value, one step before it is used, and the run ends with
+that step: what a wrong index would touch later is nobody's memory.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import alias_of
+from racegate.targets.vllm.inside.naming import shared_tensors
+from racegate.targets.vllm.wire import Observed
+
+STEP = 5  # of the probe: everything decodes
+# Where runners keep a value, by the last names of the path.
+_KEPT = {
+    Observed.ACCEPTED: re.compile(r"num_accepted_tokens|valid_sampled_token_count"),
+    Observed.LENGTHS: re.compile(r"num_computed_tokens|(^|\.)seq_lens"),
+    Observed.SLOTS: re.compile(r"block_tables?(\.|$)"),
+}
+_INTEGERS = (torch.int32, torch.int64)
+
+
+def plant(session: Session, runner: Any, scheduled: Any, what: Observed) -> int:
+    """Makes the runner's own copies of a value wrong, on host and device; how many there are.
+
+    scheduled: what the scheduler tells it about the step: some releases take lengths from there
+    """
+    if what is Observed.LENGTHS:
+        known = scheduled.scheduled_cached_reqs.num_computed_tokens
+        known[:] = [length + 1 for length in known]
+    pattern = _KEPT.get(what)
+    if pattern is None:
+        return 0
+    tensors = [t for path, t in shared_tensors(runner) if pattern.search(path)]
+    with session.own(), torch.no_grad():
+        kept = [t for t in tensors if t.dtype in _INTEGERS]
+        for tensor in kept:
+            alias = alias_of(session, tensor) if tensor.is_cuda else tensor
+            if what is Observed.ACCEPTED:
+                alias.remainder_(4).add_(1)
+            else:
+                alias.add_(1)
+
+    return len(kept)

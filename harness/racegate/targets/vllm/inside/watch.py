@@ -1,0 +1,230 @@
+"""What is observed of an engine at its boundaries, in the order of the device's own work.
+
+An observation of device memory is an operation on the current stream that touches nothing: it sees
+what a kernel in its place would see, and adds no order.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from racegate.targets.vllm.inside.session import EngineSession, Tensor
+from racegate.targets.vllm.wire import Observed, Wrong
+
+Values = dict[str, object]
+DRAFT_LEN = 3
+_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
+
+
+class Watch:
+    """Observations of one run.
+
+    state_block: how many tokens a block of recurrent states is for, 0 if that is not known
+    """
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
+        self.state_block = 0
+        self._unread: list[tuple[Values, dict[str, Tensor]]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A run begins; what was observed before is another's."""
+        self.step = 0
+        self.seen: list[tuple[int, str, Values]] = []
+        self.accepted: dict[int, dict[str, int]] = {}
+        self.counters: Counter[str] = Counter()
+        self.plant: Observed | None = None
+
+    def planted_blocks(self, block_ids: list[int]) -> list[int]:
+        """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
+        return [block - 1 for block in block_ids] if self.plant is Observed.ZEROED else block_ids
+
+    def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
+        """Values of device tensors, as of this place on the current stream."""
+        session = self._session
+        values: Values = dict(known)
+        self.seen.append((self.step, name, values))
+        with session.own():
+            given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
+
+        def work(*_: object) -> None:
+            copies = {key: memory.clone() for key, memory in given.items()}
+            self._unread.append((values, copies))
+
+        session.launch(f"observe {name}", [], [], work)
+
+    def read(self) -> None:
+        """Fetches what was observed on the device: when the run is over, or it would be a wait."""
+        for values, copies in self._unread:
+            values.update({key: copy.tolist() for key, copy in copies.items()})
+        self._unread.clear()
+
+    def on_host(self, name: str, **values: object) -> None:
+        """Values that the host knows without touching memory that the device uses."""
+        self.seen.append((self.step, name, dict(values)))
+
+
+def name_of(request_id: str) -> str:
+    """The scenario's name of a request: vLLM adds a suffix of eight digits."""
+    return _SUFFIX.sub("", request_id)
+
+
+def watch_metadata(watch: Watch, rows: Callable[[], list[str]]) -> None:
+    """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
+    from vllm.v1.attention.backends.gdn_attn import GDNAttentionMetadataBuilder as Builder
+
+    plain = Builder.build
+    signature = inspect.signature(plain)
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        made = plain(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        names = rows()
+        if not names:
+            return made
+        common = given["common_attn_metadata"]
+        counts = given.get("num_accepted_tokens")
+        drafts = given.get("num_decode_draft_tokens_cpu")
+        count = len(names)
+        tensors = {
+            "query_start": common.query_start_loc[: count + 1],
+            "seq_lens": common.seq_lens[:count],
+        }
+        if counts is not None:
+            tensors["accepted"] = counts[:count]
+        for field in ("spec_state_indices_tensor", "non_spec_state_indices_tensor"):
+            tensor = getattr(made, field)
+            if tensor is not None:
+                spec = made.num_spec_decodes
+                tensors[field] = tensor[: spec if field.startswith("spec") else count - spec]
+        drafted = [False] * count if drafts is None else [int(n) >= 0 for n in drafts[:count]]
+        watch.on_device("metadata", tensors, rows=names, drafted=drafted)
+        return made
+
+    Builder.build = build
+
+
+def watch_scheduler(watch: Watch, scheduler: Any) -> None:
+    """What the verification gave each request, as the scheduler gets it."""
+    plain = scheduler.update_from_output
+
+    def update(scheduled: Any, output: Any) -> Any:
+        rows = output.req_id_to_index
+        watch.counters["preemptions"] += len(getattr(scheduled, "preempted_req_ids", None) or ())
+        tokens = {
+            name_of(r): list(map(int, output.sampled_token_ids[i]))  # some are NumPy's
+            for r, i in rows.items()
+            if output.sampled_token_ids
+        }
+        for ids in tokens.values():
+            watch.counters["rejections"] += 0 < len(ids) < DRAFT_LEN + 1
+            watch.counters["full_accepts"] += len(ids) == DRAFT_LEN + 1
+            watch.counters["discarded_rows"] += not ids
+        watch.on_host("sampled", step=scheduled.racegate_step, tokens=tokens)
+        watch.accepted[scheduled.racegate_step] = {name: len(ids) for name, ids in tokens.items()}
+        return plain(scheduled, output)
+
+    scheduler.update_from_output = update
+
+
+def watch_rows(watch: Watch, batch: Any) -> None:
+    """Row moves of a persistent batch. batch: the class, or an instance."""
+    for name, counter in (("swap_states", "reorder_moves"), ("condense", "")):
+        plain = getattr(batch, name, None)
+        if plain is not None:
+            setattr(batch, name, _counted(watch, plain, counter))
+
+
+def _counted(watch: Watch, plain: Any, counter: str) -> Any:
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        if counter:
+            watch.counters[counter] += 1
+            return plain(*args, **kwargs)
+        batch = args[0]
+        before = dict(batch.req_id_to_index)
+        result = plain(*args, **kwargs)
+        after = batch.req_id_to_index
+        watch.counters["condense_moves"] += sum(after.get(k) != v for k, v in before.items())
+        return result
+
+    return moved
+
+
+def watch_zeroing(watch: Watch) -> None:
+    """Fresh blocks: which ones the device zeroes, and which the scheduler asked for."""
+    import vllm.v1.worker.utils as utils
+
+    if not hasattr(utils, "KVBlockZeroer"):
+        return  # releases before it zero none
+    plain, kernel = utils.KVBlockZeroer.zero_block_ids, utils._zero_kv_blocks_kernel
+    place = list(inspect.signature(kernel.fn).parameters).index("block_ids_ptr")
+    asked: list[int] = []
+
+    def zero_block_ids(zeroer: Any, block_ids: list[int]) -> None:
+        asked[:] = block_ids
+        plain(zeroer, watch.planted_blocks(block_ids))
+
+    class Launches:
+        """The kernel; what it is about to zero is observed on its stream."""
+
+        def __getitem__(self, grid: Any) -> Any:
+            def launch(*args: Any, **kwargs: Any) -> Any:
+                watch.counters["zeroed_blocks"] += len(asked)
+                watch.on_device("zeroed", {"blocks": args[place]}, asked=list(asked))
+                return kernel[grid](*args, **kwargs)
+
+            return launch
+
+    utils.KVBlockZeroer.zero_block_ids = zero_block_ids
+    utils._zero_kv_blocks_kernel = Launches()
+
+
+def find_wrong(watch: Watch) -> list[Wrong]:
+    """Values that are not true: counts of rows with drafts, lists of blocks to zero."""
+    found: list[Wrong] = []
+    for step, name, values in watch.seen:
+        if name == "metadata":
+            found += _wrong_counts(step, values, watch)
+        elif name == "zeroed" and values.get("blocks") != values["asked"]:
+            used, true = values.get("blocks"), values["asked"]
+            assert isinstance(used, list) and isinstance(true, list)
+            found.append(Wrong(step=step, what="blocks to zero", used=used, true=true))
+    return found
+
+
+def _wrong_counts(step: int, values: Values, watch: Watch) -> list[Wrong]:
+    """Rows with drafts that are run with another count than the step before accepted."""
+    counts, rows, drafted = values.get("accepted"), values["rows"], values["drafted"]
+    if not isinstance(counts, list):
+        return []
+    assert isinstance(rows, list) and isinstance(drafted, list)
+    true = watch.accepted.get(step - 1, {})
+    return [
+        Wrong(
+            step=step,
+            what=f"accepted count of request {request} in row {row}",
+            used=used,
+            true=true[request],
+        )
+        for row, (request, used, is_drafted) in enumerate(zip(rows, counts, drafted, strict=True))
+        if is_drafted
+        and request in true
+        and used != true[request]
+        and not (used == 1 and _begins_block(values, row, watch.state_block))
+    ]
+
+
+def _begins_block(values: Values, row: int, size: int) -> bool:
+    """Whether the request may have come into another block of recurrent states in this step or the
+    one before: vLLM copies the accepted state there, and says so with a count of 1.
+    """
+    lengths, starts = values["seq_lens"], values["query_start"]
+    assert isinstance(lengths, list) and isinstance(starts, list)
+    end = lengths[row]
+    begin = end - (starts[row + 1] - starts[row]) - (DRAFT_LEN + 1)
+    return bool(size) and begin // size != (end - 1) // size

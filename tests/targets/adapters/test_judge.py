@@ -1,0 +1,299 @@
+"""Verdicts on foreign engines: never more than the engine lets anybody know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from racegate.history.finding import FindingKind, Verdict
+from racegate.history.schedule import parse_schedule
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.adapters.client import Adapter
+from racegate.targets.adapters.errors import AdapterError
+from racegate.targets.adapters.judge import AdapterCommand, AdapterJudge, Judgement
+from racegate.targets.adapters.process import Limits
+from racegate.targets.adapters.wire import DropEdge
+from scripted_engine import buffer, host, observation, op, record, scripted, use, wait
+
+SCENARIO = Scenario(
+    name="one",
+    title="one request",
+    requests=(Request(name="A", arrive=0, prompt=(1, 2), max_tokens=3),),
+)
+Lines = Sequence[Mapping[str, Any]]
+
+COPY = op("d2h:x@1", use("x", write=True))
+ORDERED: Lines = [buffer(), COPY, record(), wait(), host("host:take@2", use("x"))]
+RACY: Lines = [buffer(), COPY, record(), host("host:take@2", use("x", [1]))]
+TWICE: Lines = [*RACY, host("host:take@3", use("x", [1]))]
+SEEN = {"boundaries": ["sampled"]}
+EVERYTHING = {"offers": ["plain", "observations", "holds"], **SEEN}
+
+
+def judged(
+    folder: Path,
+    runs: Mapping[str, Lines],
+    *,
+    scenario: Scenario = SCENARIO,
+    limits: Limits | None = None,
+    **script: Any,
+) -> Judgement:
+    with Adapter(scripted(folder, runs, **script), limits=limits) as adapter:
+        return AdapterJudge(adapter, scenario).judge()
+
+
+def kinds(judgement: Judgement) -> list[FindingKind]:
+    return [finding.kind for finding in judgement.result.findings]
+
+
+def test_proved_needs_plain_decoding(tmp_path: Path) -> None:
+    alone = judged(tmp_path, {"": ORDERED})
+    assert alone.result.verdict is Verdict.INCONCLUSIVE
+    assert any("no plain decoding" in reason for reason in alone.result.unmet)
+    proved = judged(tmp_path, {"": ORDERED}, offers=["plain"])
+    assert proved.result.verdict is Verdict.PROVED
+    assert [reason.partition(":")[0] for reason in proved.not_seen] == [
+        "what is true inside a step",
+        "whether a missing order does harm",
+        "whose value a row has",
+    ]
+
+
+def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
+    found = judged(tmp_path, {"": RACY}, offers=["plain"])
+    assert found.result.verdict is Verdict.CONFLICT
+    (finding,) = found.result.findings
+    assert finding.signature == "conflict/x/d2h:x/host:take"
+    assert finding.edge == "landed"
+    assert "Without it a stale x is read" in finding.message
+    assert any("cannot hold operations back" in reason for reason in found.not_seen)
+
+
+def test_every_landing_without_effect_is_benign(tmp_path: Path) -> None:
+    lines = [*TWICE, observation(2, count=1)]
+    found = judged(tmp_path, {"": lines}, **EVERYTHING)
+    assert found.result.verdict is Verdict.BENIGN
+    assert (found.landings, found.landings_all) == (2, 2)
+    assert any("copies that land in parts" in reason for reason in found.not_seen)
+    assert kinds(found) == [FindingKind.CONFLICT]
+
+
+@pytest.mark.parametrize("offers", [["plain", "holds"], ["observations", "holds"]])
+def test_benign_needs_observations_and_plain_decoding(tmp_path: Path, offers: list[str]) -> None:
+    lines = [*TWICE, observation(2, count=1)] if "observations" in offers else TWICE
+    boundaries = ["sampled"] if "observations" in offers else []
+    found = judged(tmp_path, {"": lines}, offers=offers, boundaries=boundaries)
+    assert found.result.verdict is Verdict.CONFLICT
+    assert found.landings == found.landings_all == 2
+
+
+INSIDE = [*RACY, host("host:take@3", use("x", [1])), host("host:take@3", use("x", [1], write=True))]
+NOT_ALL: dict[str, tuple[dict[str, Lines], dict[str, Any], str]] = {
+    "cannot be held": ({"": TWICE}, {"holdable": ["h2d:*"]}, "the engine cannot hold d2h:x@1"),
+    "not realised": (
+        {"": TWICE},
+        {
+            "answers": {
+                "d2h:x@1 until host:take@3": {
+                    "holds": [{"hold": "d2h:x@1 until host:take@3", "matched": 1, "realised": 0}]
+                }
+            }
+        },
+        "hold 'd2h:x@1 until host:take@3' was not realised",
+    ),
+    "refused": (
+        {"": TWICE},
+        {"answers": {"d2h:x@1 until host:take@3": {"is": "refused", "reason": "no"}}},
+        "d2h:x@1 until host:take@3: no",
+    ),
+    "more conflicts": (
+        {"": TWICE, "d2h:x@1 until host:take@3": [*TWICE, host("host:new@4", use("x"))]},
+        {},
+        "brings conflicts of its own",
+    ),
+    "inside an action": ({"": INSIDE}, {}, "d2h:x@1 may land inside host:take@3"),
+    "stopped": (
+        {"": TWICE},
+        {"answers": {"d2h:x@1 until host:take@3": {"is": "hang"}}, "limits": Limits(timeout_s=5)},
+        "d2h:x@1 until host:take@3: the engine has not answered within 5 s",
+    ),
+    "several lanes": (
+        {"": [*TWICE, op("kernel:k@3", use("x"), lane="compute")]},
+        {},
+        "d2h:x@1 races several lanes",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ALL)
+def test_without_every_landing_it_is_not_benign(tmp_path: Path, case: str) -> None:
+    runs, script, reason = NOT_ALL[case]
+    found = judged(tmp_path, runs, **EVERYTHING | script)
+    assert found.result.verdict is Verdict.CONFLICT
+    assert any(reason in said for said in found.not_seen), found.not_seen
+
+
+def test_too_many_landings(tmp_path: Path) -> None:
+    lines = [buffer(), COPY, *(host(f"host:take@{n}", use("x")) for n in range(2, 9))]
+    with Adapter(scripted(tmp_path, {"": lines}, **EVERYTHING)) as adapter:
+        found = AdapterJudge(adapter, SCENARIO, landings_max=3).judge()
+    assert found.result.verdict is Verdict.CONFLICT
+    assert (found.landings, found.landings_all) == (3, 7)
+    assert "3 of 7 landings were tried" in found.not_seen
+
+
+HOLD = "d2h:x@1 until host:take@2"
+
+
+def test_a_landing_that_changes_an_observation(tmp_path: Path) -> None:
+    eager, held = [*RACY, observation(2, count=1)], [*RACY, observation(2, count=4)]
+    found = judged(tmp_path, {"": eager, HOLD: held}, **EVERYTHING)
+    assert found.result.verdict is Verdict.DIVERGENT
+    assert found.result.schedule == (HOLD,)
+    conflict, divergence = found.result.findings
+    assert divergence.signature == "divergence/sampled.count"
+    assert (divergence.step, divergence.expected, divergence.actual) == (2, 1, 4)
+    assert divergence.replay == f'racegate adapter run --hold "{HOLD}"'
+    assert conflict.kind is FindingKind.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("held", "field"),
+    [
+        ([*RACY], "observations"),
+        ([*RACY, observation(3, count=1)], "sampled"),
+        ([*RACY, observation(2, other=1)], "sampled"),
+    ],
+)
+def test_observations_that_are_others(tmp_path: Path, held: Lines, field: str) -> None:
+    found = judged(tmp_path, {"": [*RACY, observation(2, count=1)], HOLD: held}, **EVERYTHING)
+    assert found.result.findings[-1].signature == f"divergence/{field}"
+
+
+def test_a_landing_that_changes_tokens(tmp_path: Path) -> None:
+    """Without plain decoding nobody knows which are right; that they differ is wrong enough."""
+    answers = {HOLD: {"delivered": {"A": [1, 2, 9]}}}
+    found = judged(tmp_path, {"": RACY}, answers=answers, offers=["holds"])
+    assert found.result.verdict is Verdict.DIVERGENT
+    assert found.result.findings[-1].signature == "divergence/delivered"
+    plain = judged(tmp_path, {"": RACY}, answers=answers, offers=["holds", "plain"])
+    assert plain.result.findings[-1].signature == "loss/delivered"
+
+
+def test_losses_need_no_conflict(tmp_path: Path) -> None:
+    answers = {"": {"delivered": {"A": [1, 2]}}}
+    found = judged(tmp_path, {"": ORDERED}, answers=answers, offers=["plain"])
+    assert (found.result.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.LOSS])
+
+
+def test_owners(tmp_path: Path) -> None:
+    """A value that was waited for and belongs to another request."""
+    owner = {"is": "owner", "name": "host:take@2", "buffer": "x", "row": 1, "meant": ["A", 1]}
+    lines = [*ORDERED, {**owner, "found": ["B", 1]}]
+    found = judged(tmp_path, {"": lines}, offers=["plain", "owners"])
+    assert (found.result.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.OWNERSHIP])
+    assert "for request A, step 1 and finds the value of request B" in (
+        found.result.findings[0].message
+    )
+    right = judged(
+        tmp_path, {"": [*ORDERED, {**owner, "found": ["A", 1]}]}, offers=["plain", "owners"]
+    )
+    assert right.result.verdict is Verdict.PROVED
+
+
+VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
+    "one lane": ([buffer(), COPY], {}, "no memory is touched by two lanes"),
+    "no tokens": (ORDERED, {"answers": {"": {"delivered": {"A": []}}}}, "no token was delivered"),
+    "no end": (
+        ORDERED,
+        {"answers": {"": {"finished": {"A": "unfinished"}}}},
+        "request A did not finish",
+    ),
+    "a query": (
+        [
+            *ORDERED,
+            COPY | {"name": "d2h:x@2"},
+            record(),
+            {"is": "query", "name": "h", "event": "e"},
+        ],
+        {},
+        "asks whether something is complete",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VACUOUS)
+def test_what_shows_nothing_is_no_pass(tmp_path: Path, case: str) -> None:
+    lines, script, reason = VACUOUS[case]
+    found = judged(tmp_path, {"": lines}, offers=["observations"], **SEEN, **script)
+    assert found.result.verdict is Verdict.INCONCLUSIVE
+    assert any(reason in said for said in found.result.unmet), found.result.unmet
+
+
+def test_what_a_scenario_expects(tmp_path: Path) -> None:
+    expecting = Scenario(
+        name="e", title="e", requests=SCENARIO.requests, expect=Expect(condense_moves=1)
+    )
+    script = {"offers": ["plain"]}
+    lacking = judged(tmp_path, {"": ORDERED}, scenario=expecting, **script)
+    assert lacking.result.verdict is Verdict.INCONCLUSIVE
+    assert lacking.result.unmet == ("condense_moves: 0, the scenario expects at least 1",)
+    answers = {"": {"counters": {"condense_moves": 1}}}
+    met = judged(tmp_path, {"": ORDERED}, scenario=expecting, answers=answers, **script)
+    assert met.result.verdict is Verdict.PROVED
+
+
+def test_events_that_it_cannot_make_happen(tmp_path: Path) -> None:
+    aborting = Scenario(
+        name="a", title="a", requests=SCENARIO.requests, events=(Abort(step=1, request="A"),)
+    )
+    found = judged(tmp_path, {"": ORDERED}, scenario=aborting, offers=["plain"])
+    assert found.refused == "it cannot make happen: abort"
+    assert found.result.verdict is Verdict.INCONCLUSIVE
+    able = judged(tmp_path, {"": ORDERED}, scenario=aborting, offers=["plain"], events=["abort"])
+    assert (able.refused, able.result.verdict) == (None, Verdict.PROVED)
+
+
+def test_told_clocks_are_judged(tmp_path: Path) -> None:
+    def lines(known: int) -> Lines:
+        return [
+            buffer(),
+            COPY | {"clock": {}},
+            host("host:take@2", use("x"), clock={"copy": known}),
+        ]
+
+    script = {"offers": ["plain", "clocks"]}
+    assert judged(tmp_path, {"": lines(1)}, **script).result.verdict is Verdict.PROVED
+    assert judged(tmp_path, {"": lines(0)}, **script).result.verdict is Verdict.CONFLICT
+
+
+def test_under_given_holds(tmp_path: Path) -> None:
+    runs = {"": [*RACY, observation(2, count=1)], HOLD: [*RACY, observation(2, count=4)]}
+    runs |= {f"{HOLD} & drop_edge": runs[""], "drop_edge": runs[""]}
+    command = AdapterCommand(before="racegate adapter run s.toml", after="-- python e.py")
+    with Adapter(scripted(tmp_path, runs, **EVERYTHING)) as adapter:
+        judge = AdapterJudge(adapter, SCENARIO, command=command)
+        schedule = parse_schedule([HOLD])
+        held = judge.under(schedule)
+        planted = judge.under(schedule, plant=DropEdge(edge="landed"))
+    assert held.result.verdict is Verdict.DIVERGENT
+    assert held.result.holds[0].realised == 1
+    assert planted.result.verdict is Verdict.CONFLICT
+    assert planted.result.findings[0].replay == (
+        f'racegate adapter run s.toml --plant drop_edge:landed --hold "{HOLD}" -- python e.py'
+    )
+
+
+def test_a_change_has_to_come_from_the_landing(tmp_path: Path) -> None:
+    """Eager runs that differ among themselves say nothing about a schedule."""
+    eager, held = [*RACY, observation(2, count=1)], [*RACY, observation(2, count=4)]
+    command = scripted(tmp_path, {"": eager, HOLD: held, "again": held}, **EVERYTHING)
+    with (
+        Adapter([*command, "unsteady"]) as adapter,
+        pytest.raises(AdapterError, match="two eager runs of one differ"),
+    ):
+        AdapterJudge(adapter, SCENARIO).judge()

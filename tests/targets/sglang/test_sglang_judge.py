@@ -1,0 +1,126 @@
+"""A race of two streams, judged as SGLang's are: by landings, and against plain decoding."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from racegate.history.finding import Verdict
+from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Abort, Gap, Request, Scenario
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.sglang.engine import WithPlain
+from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
+from racegate.targets.vllm.judge import EngineVerdict, judge, judge_under
+from racegate.targets.vllm.report import print_engine_verdict
+from racegate.targets.vllm.search import Effect
+from racegate.targets.vllm.wire import Told
+from small_scheduler import TRUE, Copied, SmallScheduler
+
+CELL = SchedulerCell(release="1.0", model=Model.HYBRID, without=(Repair.WAR_BARRIER,))
+REQUEST = Request(name="A", arrive=0, prompt=(1,), max_tokens=1)
+SCENARIO = Scenario(name="small", title="one chunk", requests=(REQUEST,))
+HOLD = ("kernel@write_state#1", "forced")
+
+
+def judged(copied: Copied, scenario: Scenario = SCENARIO) -> EngineVerdict:
+    return judge(WithPlain(SmallScheduler(copied)), scenario, CELL)
+
+
+def test_a_copy_behind_a_barrier_leaves_nothing_to_try() -> None:
+    found = judged(Copied.BEHIND_BARRIER)
+    assert found.verdict is Verdict.PROVED
+    assert found.search is None
+
+
+def test_a_copy_of_a_state_in_flight_is_found_wrong() -> None:
+    found = judged(Copied.AT_ONCE)
+    assert found.verdict is Verdict.DIVERGENT
+    assert found.search is not None
+    conflict = found.search.conflicts[0]
+    assert conflict.effect is Effect.WRONG
+    assert conflict.landing is not None
+    assert conflict.landing.holds == (HOLD,)
+    assert conflict.landing.told.delivered == {"A": (0,)}
+    assert conflict.landing.told.plain == {"A": (TRUE,)}
+
+
+def test_a_hold_is_judged_against_plain_decoding_too() -> None:
+    engine = WithPlain(SmallScheduler(Copied.AT_ONCE))
+    assert judge_under(engine, SCENARIO, CELL, (HOLD,)).verdict is Verdict.DIVERGENT
+
+
+def test_each_request_is_decoded_alone_once() -> None:
+    scheduler = SmallScheduler(Copied.BEHIND_BARRIER)
+    engine = WithPlain(scheduler)
+    for _ in range(3):
+        assert engine.run(SCENARIO, Plan()).plain == {"A": (TRUE,)}
+    assert scheduler.runs == 4
+
+
+def test_a_request_that_is_given_up_is_the_beginning_of_plain_decoding() -> None:
+    class Cut(SmallScheduler):
+        """Delivers nothing of a request that is given up."""
+
+        def run(self, scenario: Scenario, plan: Plan) -> Told:
+            told = super().run(scenario, plan)
+            is_cut = bool(scenario.events)
+            return msgspec.structs.replace(told, delivered={"A": ()}) if is_cut else told
+
+    given_up = msgspec.structs.replace(SCENARIO, events=(Abort(step=1, request="A"),))
+    told = WithPlain(Cut(Copied.BEHIND_BARRIER)).run(given_up, Plan())
+    assert told.plain == told.delivered == {"A": ()}
+
+
+def test_a_run_that_was_lost_has_no_plain_tokens() -> None:
+    class Lost(SmallScheduler):
+        """Ends without a word."""
+
+        def run(self, scenario: Scenario, plan: Plan) -> Told:
+            return Told(outcome=Outcome(ending=Ending.LOST))
+
+    found = judge(WithPlain(Lost(Copied.AT_ONCE)), SCENARIO, CELL)
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_was_not_exercised_is_no_pass() -> None:
+    expecting = msgspec.structs.replace(SCENARIO, expect=Expect(prefix_hits=1))
+    assert judged(Copied.BEHIND_BARRIER, expecting).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_report_says_which_scheduler_and_how_to_see_it_again() -> None:
+    console = Console(width=300, record=True, file=None, quiet=False)
+    with console.capture() as capture:
+        print_engine_verdict(console, judged(Copied.AT_ONCE), "small.toml")
+    text = capture.get()
+    assert "small on SGLang 1.0 hybrid without war-barrier" in text
+    assert "request A delivers [0], plain decoding [5]" in text
+    command = "racegate sglang run small.toml --release 1.0 --model hybrid --without war-barrier"
+    assert f"{command} --hold 'kernel@write_state#1 until forced'" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"events": (Gap(step=1, request="A"),)}, "it needs gap"),
+        ({"requests": (REQUEST,) * (REQUESTS_MAX + 1)}, "it has more than 8 requests"),
+        (
+            {"requests": (msgspec.structs.replace(REQUEST, temperature=1.0),)},
+            "request A samples at random or under a grammar",
+        ),
+        (
+            {"requests": (msgspec.structs.replace(REQUEST, stop_token=3),)},
+            "request A has a stop token",
+        ),
+        (
+            {"requests": (msgspec.structs.replace(REQUEST, max_tokens=TOKENS_MAX),)},
+            f"request A is longer than {TOKENS_MAX} tokens",
+        ),
+    ],
+)
+def test_what_cannot_be_run_says_why(changes: dict[str, object], reason: str) -> None:
+    found = judged(Copied.AT_ONCE, msgspec.structs.replace(SCENARIO, **changes))
+    assert found.refused == reason
+    assert found.verdict is Verdict.INCONCLUSIVE

@@ -1,0 +1,132 @@
+"""What scenarios ask of vLLM beside arrivals, as far as it needs no vLLM."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racegate.interpose.outcome import Ending, Outcome
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.targets.vllm.inside.conditions import (
+    ModulusGrammars,
+    leave_blocks,
+    limit_drafts,
+    watch_conditions,
+)
+from racegate.targets.vllm.inside.model import VOCAB, Script
+from racegate.targets.vllm.inside.session import EngineSession
+from racegate.targets.vllm.inside.watch import Watch
+from racegate.targets.vllm.judge import Cell, unmet_expectations
+from racegate.targets.vllm.wire import PENALISED, Runner, StateMode, Told
+
+ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
+SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
+
+
+def a_watch() -> Watch:
+    return Watch(EngineSession())
+
+
+@settings(max_examples=25)
+@given(st.integers(2, 5), st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6))
+def test_a_mask_allows_what_the_grammar_accepts(modulus: int, tokens: list[int]) -> None:
+    grammars = ModulusGrammars(a_watch())
+    grammar = grammars.compile_grammar("regex", str(modulus))
+    mask = grammars.allocate_token_bitmask(2)
+    for token in tokens:
+        grammar.fill_bitmask(mask, 1)
+        is_allowed = bool(mask[1, token // 32].item() >> (token % 32) & 1)
+        assert grammar.accept_tokens("A", [token]) is is_allowed
+    assert torch.equal(mask[0], torch.full((VOCAB // 32,), -1, dtype=torch.int32))
+
+
+def test_a_grammar_takes_tokens_back() -> None:
+    grammar = ModulusGrammars(a_watch()).compile_grammar("regex", "2")
+    assert grammar.accept_tokens("A", [1, 2, 3])
+    assert grammar.validate_tokens([4, 6, 7]) == [4]
+    assert not grammar.accept_tokens("A", [5])
+    grammar.rollback(1)
+    assert grammar.validate_tokens([4]) == []
+    grammar.reset()
+    assert grammar.validate_tokens([4]) == [4]
+
+
+def test_prompts_share_the_tokens_of_an_equal_beginning() -> None:
+    requests = (
+        ONE,
+        msgspec.structs.replace(ONE, name="B", prompt=(1, 2, 9, 4)),
+        msgspec.structs.replace(ONE, name="C", prompt=(1, 2, 9, 4)),
+    )
+    script = Script(msgspec.structs.replace(SCENARIO, requests=requests), draft_len=3)
+    first, second, third = (script.prompt(index) for index in range(3))
+    assert second[:2] == first[:2] and second[2] not in first
+    assert third[:3] == second[:3] and third[3] != second[3]
+
+
+class Pool:
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def get_num_free_blocks(self) -> int:
+        return self.free
+
+    def get_new_blocks(self, count: int) -> None:
+        self.free -= count
+
+
+@pytest.mark.parametrize(("blocks", "left"), [(EngineSpec().blocks, 800), (14, 14), (127, 100)])
+def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int, left: int) -> None:
+    pool = Pool(800 if left != 100 else 100)
+    scheduler = SimpleNamespace(kv_cache_manager=SimpleNamespace(block_pool=pool))
+    leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, engine=EngineSpec(blocks=blocks)))
+    assert pool.free == left
+
+
+def test_drafts_are_limited_in_their_step() -> None:
+    waits = SimpleNamespace(spec_token_ids=[-1, -1, -1])
+    scheduler = SimpleNamespace(requests={"A-0123abcd": waits})
+    limited = msgspec.structs.replace(SCENARIO, events=(DraftLimit(step=5, request="A", drafts=1),))
+    limit_drafts(scheduler, limited, 4, is_plain=False)
+    assert waits.spec_token_ids == [-1, -1, -1]
+    limit_drafts(scheduler, limited, 5, is_plain=False)
+    assert waits.spec_token_ids == [-1]
+
+
+def scheduled(computed: int, drafts: dict[str, list[int]], *, hit: int = 0) -> Any:
+    return SimpleNamespace(
+        scheduled_spec_decode_tokens=drafts,
+        scheduled_new_reqs=[SimpleNamespace(num_computed_tokens=hit)],
+        scheduled_cached_reqs=SimpleNamespace(req_ids=["A"], num_computed_tokens=[computed]),
+    )
+
+
+def test_steps_without_drafts_and_hits_are_counted() -> None:
+    watch = a_watch()
+    watch_conditions(watch, scheduled(2, {}), {"A": 3})  # still in its prefill
+    watch_conditions(watch, scheduled(3, {"A": [-1]}), {"A": 3})
+    assert watch.counters["zero_draft_rows"] == watch.counters["prefix_hits"] == 0
+    watch_conditions(watch, scheduled(3, {}, hit=80), {"A": 3})
+    assert watch.counters["zero_draft_rows"] == watch.counters["prefix_hits"] == 1
+
+
+def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
+    warm = msgspec.structs.replace(
+        SCENARIO, requests=(msgspec.structs.replace(ONE, temperature=0.05),)
+    )
+    told = Told(outcome=Outcome(ending=Ending.FINISHED))
+    assert unmet_expectations(SCENARIO, told) == ()
+    assert PENALISED in unmet_expectations(warm, told)[0]
+
+
+def test_prefixes_need_a_mode_that_caches_them() -> None:
+    hits = msgspec.structs.replace(SCENARIO, expect=Expect(prefix_hits=1))
+    cells = {m: Cell(release="1", runner=Runner.V1, mode=m) for m in StateMode}
+    assert "cache-mode align" in cells[StateMode.NONE].cannot_run(hits)
+    assert cells[StateMode.ALIGN].cannot_run(hits) == ""

@@ -1,0 +1,51 @@
+"""A real release, where one is set up: `make test-vllm`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from racegate.history.finding import Verdict
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import Ending
+from racegate.scenario.files import load
+from racegate.targets.vllm.client import open_engine
+from racegate.targets.vllm.environment import Environment, environment_of
+from racegate.targets.vllm.judge import Cell, judge
+from racegate.targets.vllm.search import Effect
+from racegate.targets.vllm.sensitivity import Pulse, sensitivity_of
+from racegate.targets.vllm.wire import Runner, StateMode
+
+CELL = Cell(release="0.22.1", runner=Runner.V1, mode=StateMode.NONE)
+SCENARIO = Path(__file__).parents[3] / "scenarios" / "vllm" / "first_decode_in_moved_row.toml"
+COPY = "d2h input_batch.num_accepted_tokens_cpu_tensor@_update_states_after_model_execute"
+WRONG = ("accepted count of request B in row 0", 4, 1)
+
+
+def installed() -> Environment:
+    try:
+        return environment_of(CELL.release)
+    except BadInput as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(900)
+def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
+    """vllm#45100: right when nothing is held, wrong when the copy lands between the row moves. And
+    a wrong value of each kind that is planted is seen.
+    """
+    scenario, log = load(SCENARIO), tmp_path / "vllm.log"
+    with open_engine(installed(), runner=CELL.runner, mode=CELL.mode, log=log) as engine:
+        judged = judge(engine, scenario, CELL, sensitivity=sensitivity_of(engine))
+    told, search = judged.told, judged.search
+    assert told.outcome.ending is Ending.FINISHED, log.read_text()[-2000:]
+    assert told.delivered == told.plain and told.wrong == () and judged.unmet == ()
+    assert set(judged.sensitivity.values()) == {Pulse.ALIVE}
+    assert judged.verdict is Verdict.DIVERGENT and search is not None and search.is_complete
+    harmful = [found for found in search.conflicts if found.effect is Effect.WRONG]
+    assert {found.finding.first.label.partition("#")[0] for found in harmful} == {COPY}
+    landed = [found.landing.told.wrong for found in harmful if found.landing is not None]
+    assert len(landed) == len(harmful)
+    assert {(w.what, w.used, w.true) for wrong in landed for w in wrong} == {WRONG}

@@ -1,0 +1,164 @@
+"""From conflicts to landings, on a small engine with planted races."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from racegate.history.finding import Verdict
+from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.expect import Expect
+from racegate.scenario.spec import Request, Scenario
+from racegate.targets.vllm.judge import Cell, EngineVerdict, judge, judge_under
+from racegate.targets.vllm.report import print_engine_verdict, replay_command
+from racegate.targets.vllm.search import Effect, search
+from racegate.targets.vllm.wire import Runner, StateMode, Told
+from small_engine import Served, SmallEngine, Wait
+
+CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+SCENARIO = Scenario(
+    name="small",
+    title="one step",
+    requests=(Request(name="A", arrive=0, prompt=(1,), max_tokens=1),),
+    expect=Expect(reorder_moves=1),
+)
+
+
+def judged(wait: Wait, scenario: Scenario = SCENARIO, *, runs_max: int = 100) -> EngineVerdict:
+    engine = Served(SmallEngine(wait))
+    return judge(engine, scenario, CELL, runs_max=runs_max)
+
+
+def test_a_wait_before_the_move_leaves_nothing_to_try() -> None:
+    found = judged(Wait.BEFORE)
+    assert found.verdict is Verdict.PROVED
+    assert found.search is None
+
+
+def test_a_wait_behind_the_move_is_found_wrong() -> None:
+    """The value was waited for, and is another row's all the same."""
+    found = judged(Wait.BEHIND)
+    assert found.verdict is Verdict.DIVERGENT
+    assert found.search is not None and found.search.is_complete
+    wrong = [c for c in found.search.conflicts if c.effect is Effect.WRONG]
+    assert wrong
+    landing = wrong[0].landing
+    assert landing is not None and landing.told.wrong[0].true == 1
+
+
+def test_a_landing_is_tried_in_every_gap() -> None:
+    base = SmallEngine(Wait.BEHIND).run(Plan())
+    tried: list[Plan] = []
+
+    def run(plan: Plan) -> Told:
+        tried.append(plan)
+        return SmallEngine(Wait.BEHIND).run(plan)
+
+    search(run, base)
+    untils = [until.partition("@")[0] for plan in tried for _, until in plan.holds]
+    assert untils == ["forced", "host write counts.cpu"]
+
+
+def test_a_dead_copy_is_benign() -> None:
+    found = judged(Wait.DEAD)
+    assert found.verdict is Verdict.BENIGN
+    assert found.search is not None
+    assert {c.effect for c in found.search.conflicts} == {Effect.BENIGN}
+
+
+def test_too_few_runs_are_no_proof() -> None:
+    found = judged(Wait.DEAD, runs_max=1)
+    assert found.verdict is Verdict.CONFLICT
+    assert found.search is not None and not found.search.is_complete
+    console = Console(width=200, file=io.StringIO())
+    print_engine_verdict(console, found, "small.toml")
+    assert isinstance(console.file, io.StringIO)
+    assert "(not every landing was tried: runs were 1, the most)" in console.file.getvalue()
+
+
+def test_accesses_that_nobody_places_leave_landings_untried() -> None:
+    base = SmallEngine(Wait.DEAD).run(Plan())
+    kind = "pinned memory touched below Python (the first byte of each touch)"
+    raw = msgspec.structs.replace(
+        base, outcome=msgspec.structs.replace(base.outcome, not_seen={kind: 1})
+    )
+    found = search(SmallEngine(Wait.DEAD).run, raw)
+    assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
+
+
+def test_a_run_that_was_cut_off_says_nothing_of_its_landing() -> None:
+    base = SmallEngine(Wait.BEHIND).run(Plan())
+    cut = Told(outcome=Outcome(ending=Ending.LOST, message="ended with exit code -11"))
+    found = search(lambda plan: cut, base)
+    assert not found.is_complete
+    assert found.untried == "ended with exit code -11"
+    assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
+
+
+def test_what_was_not_exercised_is_no_pass() -> None:
+    expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
+    found = judged(Wait.BEFORE, expecting)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.unmet == ("condense_moves is 0, the scenario expects at least 1",)
+
+
+def test_a_found_landing_runs_again() -> None:
+    found = judged(Wait.BEHIND)
+    assert found.search is not None
+    landing = next(c.landing for c in found.search.conflicts if c.landing is not None)
+    again = judge_under(Served(SmallEngine(Wait.BEHIND)), SCENARIO, CELL, landing.holds)
+    assert again.verdict is Verdict.DIVERGENT
+    assert again.told.wrong == landing.told.wrong
+
+
+def test_a_hold_of_nothing_is_inconclusive() -> None:
+    engine = Served(SmallEngine(Wait.DEAD))
+    found = judge_under(engine, SCENARIO, CELL, (("d2h nowhere@nothing#1", "forced"),))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.unmet == ("hold 'd2h nowhere@nothing#1 until forced' was not realised",)
+
+
+@pytest.mark.parametrize(
+    ("ending", "verdict"),
+    [
+        (Ending.NOT_MODELLED, Verdict.INCONCLUSIVE),
+        (Ending.TIMED_OUT, Verdict.INCONCLUSIVE),
+        (Ending.LOST, Verdict.INCONCLUSIVE),
+        (Ending.FAILED, Verdict.DIVERGENT),
+    ],
+)
+def test_a_run_that_does_not_finish(ending: Ending, verdict: Verdict) -> None:
+    told = Told(outcome=Outcome(ending=ending, exit_code=1, message="why"))
+    served = Served(SmallEngine(Wait.DEAD), told)
+    found = judge(served, SCENARIO, CELL)
+    assert (found.verdict, found.message, len(served.plans)) == (verdict, "why", 1)
+
+
+def test_the_report_names_the_landing() -> None:
+    found = judged(Wait.BEHIND)
+    console = Console(width=300, record=True, file=None, quiet=False)
+    with console.capture() as capture:
+        print_engine_verdict(console, found, "small.toml")
+    text = capture.get()
+    assert "step 1: count: 4 used, 1 true" in text
+    assert "racegate vllm run small.toml --release 1.0 --runner v1 --cache-mode none" in text
+    assert text.rstrip().splitlines()[-1].startswith("DIVERGENT")
+
+
+def test_a_replay_command_is_one_line_on_any_terminal() -> None:
+    found = judged(Wait.BEHIND)
+    assert found.search is not None
+    holds = next(c.landing.holds for c in found.search.conflicts if c.landing is not None)
+    console = Console(width=40, file=None)
+    with console.capture() as capture:
+        print_engine_verdict(console, found, "small.toml")
+    assert replay_command(found, "small.toml", holds) in capture.get()
+
+
+def test_a_replay_command_quotes_its_holds() -> None:
+    found = judged(Wait.BEHIND)
+    text = replay_command(found, "s.toml", (("d2h counts.cpu@_step#1", "forced"),))
+    assert text.endswith("--hold 'd2h counts.cpu@_step#1 until forced'")

@@ -1,0 +1,177 @@
+"""Witnesses of landings, the commands around them, and scenarios that are not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from racegate.cli import replay
+from racegate.cli.foreign import vllm as commands
+from racegate.history.finding import Verdict
+from racegate.history.replayed import ReplayOutcome
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.spec import Image, Preempt, Request, Scenario
+from racegate.targets.vllm import replay as vllm_replay
+from racegate.targets.vllm.judge import Cell, EngineVerdict, cannot_run, judge, judge_under
+from racegate.targets.vllm.search import Effect
+from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.witness import (
+    SCHEMA,
+    outcome_of,
+    read_witness,
+    witnesses_of,
+    write_witnesses,
+)
+from small_engine import Served, SmallEngine, Wait
+
+ROOT = Path(__file__).parents[3]
+CHECKOUT = Cell(release="/src/vllm", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=Runner.V2, mode=StateMode.ALIGN)
+SCENARIO = Scenario(
+    name="small",
+    title="one step",
+    requests=(Request(name="A", arrive=0, prompt=(1,), max_tokens=1),),
+)
+
+
+def judged(wait: Wait) -> EngineVerdict:
+    return judge(Served(SmallEngine(wait)), SCENARIO, CELL)
+
+
+def test_a_witness_is_read_as_it_was_written(tmp_path: Path) -> None:
+    found = witnesses_of(judged(Wait.BEHIND), SCENARIO)
+    paths = write_witnesses(tmp_path / "new", found)
+    assert [path.name for path in paths] == ["1.0-v2-align-small-1.json"]
+    assert [read_witness(path) for path in paths] == found
+    assert (found[0].effect, found[0].cell) == (Effect.WRONG, CELL)
+    assert found[0].wrong == ("step 1: count: 4 used, 1 true",)
+
+
+@pytest.mark.parametrize(
+    ("wait", "wrong", "outcome"),
+    [
+        (Wait.BEHIND, "step 1: count: 4 used, 1 true", ReplayOutcome.REPRODUCED),
+        (Wait.BEHIND, "step 9: something else", ReplayOutcome.OTHER),
+        (Wait.DEAD, "step 1: count: 4 used, 1 true", ReplayOutcome.NOTHING),
+        (Wait.BEFORE, "step 1: count: 4 used, 1 true", ReplayOutcome.NOTHING),
+    ],
+)
+def test_a_replay_is_held_against_what_was_wrong(
+    wait: Wait, wrong: str, outcome: ReplayOutcome
+) -> None:
+    found = witnesses_of(judged(Wait.BEHIND), SCENARIO)[0]
+    witness = msgspec.structs.replace(found, wrong=(wrong,))
+    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.holds)
+    assert outcome_of(again, witness) is outcome
+
+
+def test_the_general_replay_hands_on_to_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+
+    @contextmanager
+    def opened(*args: object, **kwargs: object) -> Iterator[Served]:
+        yield Served(SmallEngine(Wait.BEHIND))
+
+    monkeypatch.setattr(vllm_replay, "open_engine", opened)
+    monkeypatch.setattr(vllm_replay, "environment_of", lambda *args, **kwargs: None)
+    result = CliRunner().invoke(replay.app, [str(path)])
+    assert result.exit_code == 1
+    assert "WRONG step 1: count: 4 used, 1 true" in result.output
+
+
+def test_a_witness_of_a_checkout_says_how_it_is_replayed(tmp_path: Path) -> None:
+    found = msgspec.structs.replace(judged(Wait.BEHIND), cell=CHECKOUT)
+    path = write_witnesses(tmp_path, witnesses_of(found, SCENARIO))[0]
+    with pytest.raises(BadInputError, match="replay FILE --release X --path /src/vllm"):
+        vllm_replay.judge_again(read_witness(path))
+
+
+def test_what_is_benign_has_no_witness() -> None:
+    assert witnesses_of(judged(Wait.DEAD), SCENARIO) == []
+    assert witnesses_of(judged(Wait.BEFORE), SCENARIO) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"schema": "racegate.vllm-witness/9"}, "its schema"), ({"extra": 1}, "unknown field")],
+)
+def test_a_witness_that_is_not_understood_is_refused(
+    tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    fields = msgspec.json.decode(path.read_bytes())
+    assert fields["schema"] == SCHEMA
+    path.write_bytes(msgspec.json.encode(fields | change))
+    with pytest.raises(BadInputError, match=says):
+        read_witness(path)
+
+
+def test_a_missing_witness_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="No such file"):
+        read_witness(tmp_path / "none.json")
+
+
+def test_holds_are_read_as_they_are_written() -> None:
+    text = "d2h counts@step#1 until host read counts@move#2"
+    assert commands.parse_holds([text, "d2h counts@step#2"]) == (
+        ("d2h counts@step#1", "host read counts@move#2"),
+        ("d2h counts@step#2", "forced"),
+    )
+    with pytest.raises(BadInputError, match="reads 'OP until ACCESS'"):
+        commands.parse_holds([" until forced"])
+
+
+def test_a_release_that_is_not_set_up_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    scenario = str(next((ROOT / "scenarios" / "vllm").glob("*.toml")))
+    result = CliRunner().invoke(commands.app, ["run", scenario, "--release", "0.0.1"])
+    assert isinstance(result.exception, BadInputError)
+    assert "racegate vllm setup --release 0.0.1" in str(result.exception)
+
+
+def test_scenarios_of_vllm_can_be_run() -> None:
+    loaded = load_all(scenario_paths(ROOT / "scenarios" / "vllm"))
+    assert len(loaded) >= 2
+    assert [cannot_run(scenario) for _, scenario in loaded] == [""] * len(loaded)
+
+
+def test_a_scenario_that_cannot_be_run_says_why() -> None:
+    preempting = msgspec.structs.replace(SCENARIO, events=(Preempt(step=1, request="A"),))
+    served = Served(SmallEngine(Wait.BEFORE))
+    found = judge(served, preempting, CELL)
+    assert (found.verdict, found.refused) == (Verdict.INCONCLUSIVE, "it needs preempt")
+    assert served.plans == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"temperature": 0.5}, "sampled at more than"),
+        ({"grammar_modulus": 3}, "a grammar that forbids"),
+        ({"stop_after": 1}, "stop token"),
+        ({"images": (Image(start=0, grid=(1, 1, 1)),)}, "has images"),
+        ({"max_tokens": 512}, "longer than 512"),
+    ],
+)
+def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: str) -> None:
+    request = msgspec.structs.replace(SCENARIO.requests[0], **change)
+    assert says in cannot_run(msgspec.structs.replace(SCENARIO, requests=(request,)))
+
+
+def test_committed_witnesses_are_of_committed_scenarios() -> None:
+    folder = ROOT / "scenarios" / "vllm"
+    scenarios = [scenario for _, scenario in load_all(scenario_paths(folder))]
+    found = [read_witness(path) for path in sorted((folder / "witnesses").glob("*.json"))]
+    assert {witness.release for witness in found} >= {"0.22.1", "0.24.0"}
+    for witness in found:
+        assert witness.scenario in scenarios and witness.wrong and witness.effect is Effect.WRONG
