@@ -30,8 +30,8 @@ _NAME = r"[A-Za-z0-9_.*:@/#\-]+"
 _STEP = re.compile(r"@(?P<alias>[A-Za-z_][A-Za-z0-9_.\-]*\.\d+)(?=#|$)")
 _STEP_NUMBER = re.compile(r"@(?P<step>\d+)(?=#|\[|$)")
 _HOLD = re.compile(
-    r"^(?:(?P<half>start of |rest of ))?(?P<op>(?!until\b|(?:start|rest) of )\S.*?)(?:\[(?P<row>[0-9]{1,9}):\])?"
-    r"(?: until (?P<until>\S.*))?$"
+    r"^(?:(?P<half>start of |rest of ))?(?P<op>(?!until\b|(?:start|rest) of )\S.*?)"
+    r"(?:\[(?P<row>[0-9]{1,9}):\])?(?: until (?P<until>\S.*))?$"
 )
 _OWN = re.compile(rf"^{_NAME}$")
 _UNTIL = " until "
