@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +12,7 @@ from racegate.history.verdict import (
     NOTHING_TRIED,
     ONE_BY_HAND,
     RULE,
-    Compared,
     Facts,
-    Harm,
-    Harness,
     Reach,
     Tried,
     is_whole,
@@ -26,11 +24,11 @@ EACH = Tried(reach=Reach.EACH_ALONE, number=18, known=18)
 UNMET = ("condense_moves: 0, the scenario expects at least 1",)
 # One example for each line of the table, in its order.
 EXAMPLES = (
-    Facts(harness=Harness.BROKEN, harm=Harm.DEADLOCK, conflicts=1),
-    Facts(harm=Harm.DEADLOCK, conflicts=1, unmet=UNMET),
-    Facts(harm=Harm.WRONG, conflicts=1, unmet=UNMET),
+    Facts(is_broken=True, is_deadlocked=True, conflicts=1),
+    Facts(is_deadlocked=True, conflicts=1, unmet=UNMET),
+    Facts(is_wrong=True, conflicts=1, unmet=UNMET),
     Facts(conflicts=1, tried=ONE_BY_HAND, unmet=UNMET),
-    Facts(conflicts=1, tried=EACH, compared=Compared.NOTHING),
+    Facts(conflicts=1, tried=EACH, is_compared=False),
     Facts(conflicts=1, tried=EACH, unmet=UNMET),
     Facts(conflicts=1, tried=EACH),
     Facts(unmet=UNMET),
@@ -42,13 +40,19 @@ tried = st.builds(
 )
 facts = st.builds(
     Facts,
-    harness=st.sampled_from(Harness),
-    harm=st.sampled_from(Harm),
+    is_broken=st.booleans(),
+    is_deadlocked=st.booleans(),
+    is_wrong=st.booleans(),
     conflicts=st.integers(0, 2),
     unmet=st.sampled_from([(), UNMET]),
-    compared=st.sampled_from(Compared),
+    is_compared=st.booleans(),
     tried=tried,
 )
+
+
+def is_harmful(known: Facts) -> bool:
+    """Whether something is wrong with a run, or with the harness."""
+    return known.is_broken or known.is_deadlocked or known.is_wrong
 
 
 @pytest.mark.parametrize("number", range(len(RULE)), ids=[line.when for line in RULE])
@@ -63,13 +67,13 @@ def test_benign_is_never_said_of_less_than_each_landing(known: Facts) -> None:
     if verdict_of(known) is Verdict.BENIGN:
         assert known.tried.number > 0
         assert known.tried.reach in (Reach.EACH_ALONE, Reach.COMBINATIONS, Reach.CLASSES)
-        assert known.conflicts and not known.unmet and known.harm is Harm.NONE
+        assert known.conflicts and not known.unmet and not is_harmful(known)
 
 
 @given(facts)
 def test_a_pass_rests_on_nothing_unmet_and_no_harm(known: Facts) -> None:
     is_pass = verdict_of(known) in (Verdict.PROVED, Verdict.BENIGN)
-    assert not is_pass or (known.harness is Harness.SOUND and known.harm is Harm.NONE)
+    assert not is_pass or not is_harmful(known)
     assert not is_pass or not known.unmet
     assert (verdict_of(known) is Verdict.PROVED) <= (known.conflicts == 0)
 
@@ -77,14 +81,7 @@ def test_a_pass_rests_on_nothing_unmet_and_no_harm(known: Facts) -> None:
 @given(facts, tried)
 def test_a_weaker_search_never_says_a_stronger_word(known: Facts, other: Tried) -> None:
     """Whoever tried less does not pass where somebody who tried more does not."""
-    weaker = Facts(
-        harness=known.harness,
-        harm=known.harm,
-        conflicts=known.conflicts,
-        unmet=known.unmet,
-        compared=known.compared,
-        tried=other,
-    )
+    weaker = msgspec.structs.replace(known, tried=other)
     if is_whole(known.tried) and not is_whole(other) and known.conflicts:
         assert verdict_of(weaker) is not Verdict.BENIGN
 

@@ -70,47 +70,25 @@ NOTHING_TRIED = Tried()
 ONE_BY_HAND = Tried(reach=Reach.SOME, number=1)
 
 
-class Harness(StrEnum):
-    """SOUND: it noticed nothing wrong with itself. BROKEN: it failed a check of its own."""
-
-    SOUND = "sound"
-    BROKEN = "broken"
-
-
-class Harm(StrEnum):
-    """The worst that was seen in any run.
-
-    NONE: nothing; WRONG: a wrong value, an invariant broken, a loss or a crash
-    DEADLOCK: a wait that nothing can end
-    """
-
-    NONE = "none"
-    WRONG = "wrong"
-    DEADLOCK = "deadlock"
-
-
-class Compared(StrEnum):
-    """SOMETHING: runs were compared by what they observed. NOTHING: there was nothing to compare"""
-
-    SOMETHING = "something"
-    NOTHING = "nothing"
-
-
 class Facts(StrictStruct, frozen=True, kw_only=True):
     """What is known of a scenario before a word is said about it.
 
+    is_broken: the harness failed a check of its own, so that nothing else counts
+    is_deadlocked: a run came to a wait that nothing can end
+    is_wrong: a run had a wrong value, broke an invariant, lost tokens or crashed
     conflicts: pairs of accesses that nothing orders, without those that somebody let stand
     unmet: in words, why a run in which nothing is wrong would be no proof: expectations, a run that
         was cut off, observations that a planted value does not change, oracles that were not asked,
         holds that were not realised, answers to queries that were not run
-    compared: whether another outcome would have been noticed
+    is_compared: runs were compared by what they observed, so that another outcome would show
     """
 
-    harness: Harness = Harness.SOUND
-    harm: Harm = Harm.NONE
+    is_broken: bool = False
+    is_deadlocked: bool = False
+    is_wrong: bool = False
     conflicts: int = 0
     unmet: tuple[str, ...] = ()
-    compared: Compared = Compared.SOMETHING
+    is_compared: bool = True
     tried: Tried = NOTHING_TRIED
 
 
@@ -128,17 +106,17 @@ RULE = (
     Line(
         "the harness failed a check of its own",
         Verdict.BROKEN_HARNESS,
-        lambda facts: facts.harness is Harness.BROKEN,
+        lambda facts: facts.is_broken,
     ),
     Line(
         "a wait that nothing can end",
         Verdict.DEADLOCK,
-        lambda facts: facts.harm is Harm.DEADLOCK,
+        lambda facts: facts.is_deadlocked,
     ),
     Line(
         "a wrong value, a broken invariant, a loss or a crash, in any run",
         Verdict.DIVERGENT,
-        lambda facts: facts.harm is Harm.WRONG,
+        lambda facts: facts.is_wrong,
     ),
     Line(
         "a conflict, and fewer schedules tried than each landing of each operation",
@@ -148,7 +126,7 @@ RULE = (
     Line(
         "a conflict, and nothing that runs could be compared by",
         Verdict.CONFLICT,
-        lambda facts: bool(facts.conflicts) and facts.compared is Compared.NOTHING,
+        lambda facts: bool(facts.conflicts) and not facts.is_compared,
     ),
     Line(
         "a conflict, all landings tried without harm, and something not met",
