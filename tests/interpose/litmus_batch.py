@@ -21,12 +21,12 @@ import torch
 from litmus_one import bind
 from litmus_outcomes import pairs_of, values_of
 
+from racegate.history.finding import Race
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
-from racegate.order.findings import Finding
 from racegate.targets.program.launch import DEVICE
 
 HOLD_LIMIT_S = 3.0
@@ -72,7 +72,7 @@ def run_once(child: Child, program: Any, plan: Plan) -> Outcome:
     session = child.session
     session.drain()
     observations = tuple(child.run.observations)
-    findings: tuple[Finding, ...] = tuple(child.findings())
+    findings: tuple[Race, ...] = tuple(child.findings())
     session.queue.force_all()
     child.installed.finish()
     return Outcome(
