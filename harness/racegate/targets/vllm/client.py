@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.device.queue import UNTIL_FORCED, Hold
+from racegate.history.schedule import FORCED
+from racegate.interpose.device.queue import Hold
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.interpose.program.timeouts import where_it_stood
@@ -89,7 +90,7 @@ class Engine:
 
     def _has_landings(self, plan: Plan) -> bool:
         """Whether it comes to all gaps of one operation. What computes takes too long for all."""
-        is_longest = [until for _, until in plan.holds] == [UNTIL_FORCED]
+        is_longest = [until for _, until in plan.holds] == [FORCED]
         return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
 
     def _landing(self, task: Task) -> Told | None:
