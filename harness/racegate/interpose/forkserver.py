@@ -26,8 +26,8 @@ class ServerEndedError(Exception):
     """The server has ended, or never started: it says no more."""
 
 
-class JobPipes:
-    """The two ends of a client. jobs: the pipe that is written; answers: the one that is read"""
+class JobClient:
+    """The end that hands out jobs. jobs: the pipe that is written; answers: the one that is read"""
 
     def __init__(self, jobs: int, answers: int) -> None:
         self._jobs = jobs
@@ -127,8 +127,8 @@ class JobServer(Generic[Job]):
             os.write(self._answers, _NUMBER.pack(number))
 
 
-def pipe_ends() -> tuple[JobPipes, tuple[int, int]]:
+def pipe_ends() -> tuple[JobClient, tuple[int, int]]:
     """A client's ends of two new pipes, and the server's: of jobs, of answers."""
     job_end, jobs = os.pipe()
     answers, answer_end = os.pipe()
-    return JobPipes(jobs, answers), (job_end, answer_end)
+    return JobClient(jobs, answers), (job_end, answer_end)

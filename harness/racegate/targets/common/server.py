@@ -16,7 +16,7 @@ from typing import IO
 import msgspec
 
 from racegate.interpose.errors import BadInput
-from racegate.interpose.forkserver import JobPipes, ServerEndedError, pipe_ends
+from racegate.interpose.forkserver import JobClient, ServerEndedError, pipe_ends
 from racegate.interpose.program.timeouts import STACKS_SIGNAL
 
 START_S = 600.0
@@ -36,7 +36,7 @@ class ForkServer:
     what: its name in errors; failed: a file in which it says why it did not start, if it does
     """
 
-    def __init__(self, pipes: JobPipes, *, what: str, failed: Path | None = None) -> None:
+    def __init__(self, pipes: JobClient, *, what: str, failed: Path | None = None) -> None:
         self._pipes = pipes
         self._what = what
         self._failed = failed

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.interpose.errors import ExitCode
-from racegate.interpose.forkserver import JobPipes, JobServer, ServerEndedError, pipe_ends
+from racegate.interpose.forkserver import JobClient, JobServer, ServerEndedError, pipe_ends
 from racegate.interpose.program.leftovers import fork
 from racegate.targets.vllm.wire import NOTHING_HELD, Task
 
@@ -35,7 +35,7 @@ class Trunk:
         self._first: Task | None = None
         self._turn = 0
         self._pid = 0
-        self._pipes = JobPipes(-1, -1)
+        self._pipes = JobClient(-1, -1)
 
     def fork(self, task: Task) -> int | None:
         """The number of the task's process, forked before its turn; None if there is none."""
