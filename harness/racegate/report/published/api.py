@@ -40,7 +40,8 @@ def classes(package: ModuleType) -> list[ApiEntry]:
 
 
 def _named(package: ModuleType) -> Iterator[tuple[str, Callable[..., object]]]:
-    found = {name: getattr(package, name) for name in package.__all__}
+    values = {name: getattr(package, name) for name in package.__all__}
+    found = {name: value for name, value in values.items() if callable(value)}
     yield from sorted(found.items(), key=lambda pair: _place(pair[1]))
 
 
