@@ -44,7 +44,8 @@ def test_what_is_public_is_what_is_listed() -> None:
     tree = ast.parse(Path(public.__file__).read_text())
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     calls = {name for name in defined if not name.startswith("_")}
-    assert calls <= set(racegate.__all__) <= vars(public).keys() | {"observe", "draw", "__version__"}
+    elsewhere = {"observe", "draw", "__version__"}
+    assert calls <= set(racegate.__all__) <= vars(public).keys() | elsewhere
     assert set(racegate.__all__) <= set(dir(racegate))
     with pytest.raises(AttributeError, match="no attribute 'proof'"):
         racegate.proof  # noqa: B018
