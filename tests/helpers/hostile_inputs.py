@@ -31,11 +31,11 @@ from typing import Any
 import msgspec
 
 from racegate.cli.foreign.vllm import parse_holds
-from racegate.cli.options import json_text
 from racegate.device.chooser import HoldChooser
 from racegate.explore.swarm import Pick, one_of
 from racegate.faults.catalogue import find_fault
 from racegate.history.edge import Edge
+from racegate.history.files import json_text
 from racegate.history.observe import Boundary
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import checksum_of, load_witness
