@@ -29,9 +29,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
-from racegate.history.files import write_json
 from racegate.jobs.environment import environment
 from racegate.jobs.stores.choice import store_of
+from racegate.scenario.outside.files import write_json
 from redis_server import RedisServer, redis_server
 
 FAULT = "correction-partial-fields"

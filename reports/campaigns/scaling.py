@@ -40,7 +40,6 @@ from timed import Clock, make_timed
 import racegate.jobs.fuzz as campaigns
 from campaign_model import Load, Times, simulated
 from pool_workers import Squarer, numbered
-from racegate.history.files import write_json
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.environment import environment
 from racegate.jobs.generated import CampaignSpec
@@ -55,6 +54,7 @@ from racegate.jobs.pools.processes import (
 from racegate.jobs.stores.choice import store_of
 from racegate.jobs.stores.link import Link
 from racegate.jobs.stores.records import CampaignState
+from racegate.scenario.outside.files import write_json
 from redis_server import RedisServer, redis_server
 
 NULL_TASKS = 400

@@ -17,12 +17,12 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from racegate.history.files import write_json
 from racegate.jobs.environment import environment
 from racegate.jobs.fuzz import make_worker
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
 from racegate.jobs.pools.pool import Done, Task, spread
+from racegate.scenario.outside.files import write_json
 
 WORKERS = 2
 

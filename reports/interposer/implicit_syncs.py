@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 
-from racegate.history.files import write_json
 from racegate.interpose.gpu.kernels import NumberCalls
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
+from racegate.scenario.outside.files import write_json
 
 IDLE_CYCLES = 10_000_000  # about 6 ms
 SAMPLES = 3

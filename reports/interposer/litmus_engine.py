@@ -20,9 +20,9 @@ from conformance import RANDOM_PROGRAMS, allowed_outcomes, random_program, run_o
 from litmus_programs import ALL
 from racegate.device.litmus import LITMUS_LANES
 from racegate.device.virtual.device import VirtualDevice
-from racegate.history.files import write_json
 from racegate.history.schedule import Schedule
 from racegate.oracles.ordering import find_conflicts
+from racegate.scenario.outside.files import write_json
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device
 

@@ -22,9 +22,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from racegate.history.files import write_json
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
+from racegate.scenario.outside.files import write_json
 from racegate.targets.program.launch import environment_for
 
 HERE = Path(__file__).parent

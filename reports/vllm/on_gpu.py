@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from racegate.history.files import write_json
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
+from racegate.scenario.outside.files import write_json
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm.client import FreshEngines
 from racegate.targets.vllm.environment import environment_of

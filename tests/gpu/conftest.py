@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from racegate.device.cuda.torch import TorchDriver, open_cuda
-from racegate.history.files import write_json
 from racegate.jobs.environment import environment_of
+from racegate.scenario.outside.files import write_json
 
 REPORT = "--gpu-report"
 

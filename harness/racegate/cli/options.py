@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 
 from racegate.device.cuda.pacing import Pacing
-from racegate.history.files import check_writable, json_text, write_whole
 from racegate.history.finding import Benign
 from racegate.jobs.pools.choice import Backend
 from racegate.scenario.errors import BrokenHarnessError
+from racegate.scenario.outside.files import check_writable, json_text, write_whole
 from racegate.scenario.outside.text import message
 from racegate.scenario.shipped import shipped_scripts
 
