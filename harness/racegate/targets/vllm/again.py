@@ -11,10 +11,10 @@ import msgspec
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.judge import Runs
-from racegate.targets.vllm.report import wrong_lines
-from racegate.targets.vllm.search import FORCED, Effect, Holds, is_wrong, racing_operations
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.cell import Runs
+from racegate.targets.common.report import wrong_lines
+from racegate.targets.common.search import FORCED, Effect, Holds, is_wrong, racing_operations
+from racegate.targets.common.wire import Told
 from racegate.targets.vllm.witness import EngineWitness
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.targets.vllm.search import Effect
-from racegate.targets.vllm.sensitivity import Pulse
+from racegate.targets.common.search import Effect
+from racegate.targets.common.sensitivity import Pulse
 from releases.cells import CellReport, Conflict, ScenarioReport, read_cell
 
 # What races (kind and buffer of the first operation), and the public issue or change that names it.

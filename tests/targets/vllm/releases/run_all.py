@@ -27,11 +27,14 @@ sys.path.insert(0, str(HERE.parent))
 from racegate.interpose.errors import BadInput  # noqa: E402
 from racegate.scenario.files import load_all, scenario_paths  # noqa: E402
 from racegate.scenario.spec import Scenario  # noqa: E402
+from racegate.targets.common.client import Engine  # noqa: E402
+from racegate.targets.common.environment import Environment  # noqa: E402
+from racegate.targets.common.judge import EngineVerdict, judge  # noqa: E402
+from racegate.targets.common.report import change_lines, wrong_lines  # noqa: E402
 from racegate.targets.vllm import client  # noqa: E402
-from racegate.targets.vllm.client import Engine, open_engine  # noqa: E402
-from racegate.targets.vllm.environment import Environment, cache_folder, environment_of, set_up  # noqa: E402
-from racegate.targets.vllm.judge import Cell, EngineVerdict, judge  # noqa: E402
-from racegate.targets.vllm.report import change_lines, wrong_lines  # noqa: E402
+from racegate.targets.vllm.cell import Cell  # noqa: E402
+from racegate.targets.vllm.engine import open_engine  # noqa: E402
+from racegate.targets.vllm.environment import cache_folder, environment_of, set_up  # noqa: E402
 from racegate.targets.vllm.sensitivity import sensitivity_of  # noqa: E402
 from racegate.targets.vllm.wire import Runner, StateMode  # noqa: E402
 from releases.cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell  # noqa: E402

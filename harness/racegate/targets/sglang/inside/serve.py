@@ -19,13 +19,13 @@ from racegate.interpose.child import Child
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.leftovers import live_with_client
+from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Task, Told
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.inside.serve import Failure, observations, serve
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import Task, Told
 
 
 class Host:

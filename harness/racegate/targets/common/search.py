@@ -14,7 +14,7 @@ import msgspec
 
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.findings import Finding
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.wire import Told
 
 FORCED = "forced"
 # Others say something about this tool or this machine, and nothing about the landing.
