@@ -25,16 +25,16 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.common.search import FORCED, RUNS_MAX, Holds
+from racegate.targets.common.search import RUNS_MAX, Holds
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
@@ -153,7 +153,7 @@ def run(
                 engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
         else:
-            judged = judge_under(engine, loaded, cell, parse_holds(hold))
+            judged = judge_under(engine, loaded, cell, pairs_of(hold))
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")
@@ -321,12 +321,6 @@ def tell_progress(runs: int) -> None:
         print(f"{runs} runs under holds", file=sys.stderr, flush=True)
 
 
-def parse_holds(texts: list[str]) -> Holds:
-    """Holds as they are written: `OP until ACCESS`. Raises BadInputError."""
-    pairs = []
-    for text in texts:
-        operation, _, until = text.partition(" until ")
-        if not operation:
-            raise BadInputError(f"a hold reads 'OP until ACCESS', not {quoted(text)}")
-        pairs.append((operation, until or FORCED))
-    return tuple(pairs)
+def pairs_of(texts: list[str]) -> Holds:
+    """Holds of the command line as pairs of operation and point. Raises BadInputError."""
+    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))

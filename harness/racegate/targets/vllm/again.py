@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.report import wrong_lines
-from racegate.targets.common.search import FORCED, Effect, Holds, is_wrong, racing_operations
+from racegate.targets.common.search import Effect, Holds, is_wrong, racing_operations
 from racegate.targets.common.wire import Told
 from racegate.targets.vllm.witness import EngineWitness
 

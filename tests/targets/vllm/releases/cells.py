@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import write_whole
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.search import Effect, Holds
 from racegate.targets.common.sensitivity import Sensitivity

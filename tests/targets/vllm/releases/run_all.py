@@ -24,23 +24,23 @@ import msgspec
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+import racegate  # noqa: E402
 from racegate.interpose.errors import BadInput  # noqa: E402
 from racegate.scenario.files import load_all, scenario_paths  # noqa: E402
 from racegate.scenario.spec import Scenario  # noqa: E402
 from racegate.targets.common.client import Engine  # noqa: E402
-from racegate.targets.common.environment import Environment  # noqa: E402
+from racegate.targets.common.environment import Environment, cache_folder  # noqa: E402
 from racegate.targets.common.judge import EngineVerdict, judge  # noqa: E402
 from racegate.targets.common.report import change_lines, wrong_lines  # noqa: E402
-from racegate.targets.vllm import client  # noqa: E402
 from racegate.targets.vllm.cell import Cell  # noqa: E402
 from racegate.targets.vllm.engine import open_engine  # noqa: E402
-from racegate.targets.vllm.environment import cache_folder, environment_of, set_up  # noqa: E402
+from racegate.targets.vllm.environment import ENGINE, environment_of, set_up  # noqa: E402
 from racegate.targets.vllm.sensitivity import sensitivity_of  # noqa: E402
 from racegate.targets.vllm.wire import Runner, StateMode  # noqa: E402
 from releases.cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell  # noqa: E402
 from releases.page import write_page  # noqa: E402
 
-SCENARIOS = HERE.parents[2] / "scenarios" / "vllm"
+SCENARIOS = HERE.parents[3] / "scenarios" / "vllm"
 # From the first release that schedules speculative decoding asynchronously, and the one before it.
 RELEASES = (
     "0.11.2", "0.12.0", "0.13.0", "0.14.1", "0.15.1", "0.16.0", "0.17.1", "0.18.1", "0.19.1",
@@ -54,7 +54,7 @@ _COUNT = re.compile(r"#\d+$")
 def commit_here() -> str:
     """The commit of the racegate that measures, with `-dirty` if its files are others."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
-    folder = Path(client.__file__).parent
+    folder = Path(racegate.__file__).parent
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
@@ -165,13 +165,13 @@ def main() -> int:
         ]
         if all(_is_done(path, scenarios) for path, _, _ in todo):
             continue
-        was_there = (cache_folder() / release).exists()
+        was_there = (cache_folder(ENGINE) / release).exists()
         set_up(release, lambda text: print(text, flush=True))
         for path, runner, mode in todo:
             cell = Cell(release=release, runner=runner, mode=mode)
             judge_cell(environment_of(release), path, cell, scenarios)
         if options.remove and not was_there:
-            shutil.rmtree(cache_folder() / release)
+            shutil.rmtree(cache_folder(ENGINE) / release)
     write_page(options.out)
     return 0
 
