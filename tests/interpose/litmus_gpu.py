@@ -24,7 +24,7 @@ from typing import Any
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
-from racegate.targets.program.launch import environment_for
+from racegate.targets.common.variables import environment_for
 
 HERE = Path(__file__).parent
 HOLDS_MAX = 6  # per program, those that showed a divergence first
