@@ -42,6 +42,5 @@ def open_engine(
     """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
     module = "racegate.targets.vllm.inside.serve"
     arguments = (runner, mode, fidelity)
-    with open_process(environment, module, arguments, log=log, kind=kind) as engine:
-        engine.fidelity = fidelity
-        yield engine
+    with open_process(environment, module, arguments, log=log, kind=kind) as server:
+        yield Engine(server, fidelity=fidelity)

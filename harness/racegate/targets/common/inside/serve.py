@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 import traceback
+from functools import partial
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 
 from racegate.interpose.errors import ExitCode
-from racegate.interpose.outcome import ANSWER, Ending, Observation
-from racegate.interpose.program.leftovers import fork
+from racegate.interpose.forkserver import JobServer
+from racegate.interpose.outcome import Ending, Observation
 from racegate.targets.common.inside.trunk import Trunk
 from racegate.targets.common.inside.watch import Watch
 from racegate.targets.common.wire import Task
@@ -71,31 +72,22 @@ class Runs(Protocol):
         ...
 
 
-def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) -> None:
-    """One forked process per task; answers with its number, then with its exit code.
-
-    trunk: what tasks are forked from that have a turn
-    """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in jobs:
-        task = msgspec.json.decode(line, type=Task)
+def serve(host: Runs, server: JobServer[Task], trunk: Trunk | None = None) -> None:
+    """One forked process per task. trunk: what tasks are forked from that have a turn"""
+    server.tell_started()
+    while (task := server.peek()) is not None:
         if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
-            os.write(answers, ANSWER.pack(pid))
-            code = trunk.answer()
-            host.learn()
-            os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
-            continue
-        pid = fork()
-        if pid == 0:
-            jobs.close()
-            os.close(answers)
+            server.lend(pid, partial(_code_of, trunk), host.learn)
+        elif server.fork(host.learn) is not None:
             host.run(task)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ExitCode.CLEAN)
-        os.write(answers, ANSWER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        host.learn()
-        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
     if trunk is not None:
         trunk.close()
+
+
+def _code_of(trunk: Trunk) -> int:
+    """Of a task's process; one of which nobody can say how it ended counts as killed."""
+    code = trunk.answer()
+    return -signal.SIGKILL if code is None else code

@@ -16,21 +16,20 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
+from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
-from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Outcome
+from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import Installed, enter, watching
-from racegate.interpose.program.leftovers import live_with_client
+from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.rejoin import Heard, Joined, Memory
 from racegate.targets.common.inside.serve import Failure, observations, serve
@@ -134,6 +133,7 @@ class Host:
     def _take(self, task: Task) -> None:
         """This process is the task's."""
         self._result = Path(task.result)
+        write_stacks_on_signal(self._result.parent)
         self._child.arm(task.plan, self._result)
         landings = Landings(self._result, self._land)
         self._session.on_gap = landings.at if task.lands else None
@@ -263,27 +263,27 @@ class Host:
             self._modules = frozenset(sys.modules)
 
 
-def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
     does.
     """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in islice(jobs, 1):
-        os.write(answers, ANSWER.pack(os.getpid()))
-        task = msgspec.json.decode(line, type=Task)
-        host.rehearse(task)
-        host.run(task)
-        os.write(answers, ANSWER.pack(ExitCode.CLEAN))
+    server.tell_started()
+    if (task := server.peek()) is not None:
+        server.lend(os.getpid(), partial(_run_here, host, task))
+
+
+def _run_here(host: Host, task: Task) -> int:
+    host.rehearse(task)
+    host.run(task)
+    return ExitCode.CLEAN
 
 
 def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, fidelity, job_end, answer_end = sys.argv[1:7]
-    live_with_client(int(job_end))
-    for end in (job_end, answer_end):
-        os.set_inheritable(int(end), False)
+    folder, runner, mode, fidelity, *ends = sys.argv[1:7]
+    server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
         cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
@@ -293,12 +293,11 @@ def main() -> None:
         sys.exit(1)
     gc.collect()
     gc.freeze()
-    with os.fdopen(int(job_end), "rb") as jobs:
-        if kind is DeviceKind.VIRTUAL:
-            gather(but=host.memory)
-            serve(host, jobs, int(answer_end), Trunk(host.run, partial(host.learn, is_last=False)))
-        else:
-            serve_one(host, jobs, int(answer_end))
+    if kind is DeviceKind.VIRTUAL:
+        gather(but=host.memory)
+        serve(host, server, Trunk(host.run, partial(host.learn, is_last=False)))
+    else:
+        serve_one(host, server)
 
 
 if __name__ == "__main__":
