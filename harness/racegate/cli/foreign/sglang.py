@@ -17,7 +17,6 @@ from racegate.cli.foreign.vllm import (
     PathOption,
     ReleaseOption,
     RunsOption,
-    pairs_of,
     tell_progress,
 )
 from racegate.cli.options import (
@@ -29,6 +28,7 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
+from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths

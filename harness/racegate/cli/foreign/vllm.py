@@ -25,7 +25,7 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
-from racegate.history.schedule import parse_holds
+from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
@@ -34,7 +34,7 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.common.search import RUNS_MAX, Holds
+from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
@@ -319,8 +319,3 @@ def tell_progress(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
         print(f"{runs} runs under holds", file=sys.stderr, flush=True)
-
-
-def pairs_of(texts: list[str]) -> Holds:
-    """Holds of the command line as pairs of operation and point. Raises BadInputError."""
-    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))

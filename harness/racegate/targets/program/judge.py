@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.history.finding import Race, Verdict
 from racegate.history.outcome import SCHEMA
-from racegate.history.schedule import parse_hold
+from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
@@ -180,15 +180,9 @@ def replay_holds(
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
     recorded: its findings are those of a run without holds.
     """
-    plan = Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
+    plan = Plan(holds=pairs_of(holds), polls=polls, is_recording=False)
     with open_device(kind, stdout=stdout) as device:
         return Verdicts(outcome=device.run(program, plan))
-
-
-def pair_of(text: str) -> tuple[str, str]:
-    """The operation and the point of a hold in its text form. Raises ScheduleError."""
-    hold = parse_hold(text)
-    return hold.operation, hold.until
 
 
 def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:

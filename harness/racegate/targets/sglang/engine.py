@@ -12,7 +12,7 @@ from racegate.interpose.outcome import Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.client import Engine, open_process
+from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Told
 from racegate.targets.sglang.cell import SchedulerCell
@@ -53,11 +53,15 @@ class WithPlain:
 
 @contextmanager
 def open_scheduler(
-    environment: Environment, cell: SchedulerCell, *, log: Path | None = None
+    environment: Environment,
+    cell: SchedulerCell,
+    *,
+    log: Path | None = None,
+    run_s: float = RUN_S,
 ) -> Iterator[Engine]:
     """Starts SGLang's scheduler on the virtual device. log: where what it prints goes, if not to
-    stderr.
+    stderr; run_s: seconds that one run may take
     """
     without = ",".join(repair.value for repair in cell.without)
     with open_process(environment, SERVE, (cell.model.value, without), log=log) as server:
-        yield Engine(server)
+        yield Engine(server, run_s=run_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.client import Engine, open_process
+from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Fidelity, Told
 from racegate.targets.vllm.wire import Runner, StateMode
@@ -19,9 +19,17 @@ class FreshEngines:
     """An engine per run: of a GPU, which cannot be forked."""
 
     def __init__(
-        self, environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None
+        self,
+        environment: Environment,
+        *,
+        runner: Runner,
+        mode: StateMode,
+        log: Path | None,
+        run_s: float = RUN_S,
     ) -> None:
-        self._open = partial(open_engine, environment, runner=runner, mode=mode, log=log)
+        self._open = partial(
+            open_engine, environment, runner=runner, mode=mode, log=log, run_s=run_s
+        )
 
     def run(self, scenario: Scenario, plan: Plan) -> Told:
         """One run under a plan."""
@@ -38,9 +46,12 @@ def open_engine(
     fidelity: Fidelity = Fidelity.HOLLOW,
     log: Path | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
+    run_s: float = RUN_S,
 ) -> Iterator[Engine]:
-    """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
+    """Starts vLLM on a device. log: where what it prints goes, if not to stderr; run_s: seconds
+    that one run may take
+    """
     module = "racegate.targets.vllm.inside.serve"
     arguments = (runner, mode, fidelity)
     with open_process(environment, module, arguments, log=log, kind=kind) as server:
-        yield Engine(server, fidelity=fidelity)
+        yield Engine(server, fidelity=fidelity, run_s=run_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from racegate.history.finding import FindingKind, Race, Verdict
+from racegate.history.schedule import texts_of
 from racegate.history.witness import (
     SCHEMA,
     Raw,
@@ -68,7 +69,7 @@ def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> P
         ProgramWitness(
             title=_title(race),
             subject=ProgramSubject(argv=program.argv),
-            holds=tuple(f"{operation} until {until}" for operation, until in judged.hold),
+            holds=texts_of(judged.hold),
             polls=judged.polls,
             signature=race.signature,
             finding=recorded_race(race),

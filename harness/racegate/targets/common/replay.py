@@ -1,0 +1,42 @@
+"""A release's witness again: its landing in an engine that is started."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from racegate.history.replayed import Replayed, ReplayRun, replayed
+from racegate.targets.common.cell import EngineCell, Runs
+from racegate.targets.common.judge import EngineVerdict, judge_under
+from racegate.targets.common.witness import ReleaseWitness, is_as_recorded, outcome_of
+
+
+class ReleaseReplay(Replayed, frozen=True, kw_only=True):
+    """A witness of vLLM or SGLang run again. Its signature is the recorded one where the same is
+    wrong. last: the last run under its holds, judged
+    """
+
+    last: EngineVerdict
+
+
+def replay_release(
+    engine: Runs, witness: ReleaseWitness, cell: EngineCell, subject: str, *, times: int
+) -> ReleaseReplay:
+    """cell: the engine, which may be another than that of the witness; subject: vllm or sglang
+    times: how often the run without holds and the one under them are made
+    """
+    runs: list[ReplayRun] = []
+    for _ in range(times):
+        judged = judge_under(engine, witness.scenario, cell, witness.pairs)
+        is_same = is_as_recorded(judged, witness)
+        runs.append(
+            ReplayRun(
+                outcome=outcome_of(judged, witness),
+                signature=witness.signature if is_same else None,
+                seen=hashlib.sha256(msgspec.json.encode(judged.told.seen)).hexdigest(),
+                matches_record=is_same,
+                message=judged.message,
+            )
+        )
+    return ReleaseReplay(**replayed(witness, subject, runs), last=judged)
