@@ -12,7 +12,7 @@ from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.order.findings import finding_of
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.vllm.inside.session import EngineSession
 from racegate.targets.vllm.wire import Told, Wrong
 
@@ -114,7 +114,7 @@ class Served:
         self.told = told
         self.plans: list[Plan] = []
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: OwnScenario, plan: Plan) -> Told:
         """As `Engine.run` of the client."""
         self.plans.append(plan)
         return self.told if self.told is not None else self.engine.run(plan)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.scenario.settings import EngineSpec
+from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.vllm.inside.conditions import (
     ModulusGrammars,
     leave_blocks,

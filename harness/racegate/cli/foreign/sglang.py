@@ -31,7 +31,7 @@ from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load_all_for, load_for, scenario_paths
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of, set_up
@@ -79,7 +79,7 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("SGLang", scenario)
     cell = cell_of(release, path, model, without)
     with started(cell, release, path, log) as engine:
         if hold is None:
@@ -109,7 +109,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "sglang")))
+    loaded = load_all_for("SGLang", scenario_paths(folder_of_scripts(scenarios, "sglang")))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:

@@ -28,7 +28,7 @@ from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load_all_for, load_for, scenario_paths
 from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm.again import shown_again
@@ -141,7 +141,7 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("vLLM", scenario)
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
     with started(release, path, cell, log) as engine:
         if hold is None:
@@ -178,7 +178,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
+    loaded = load_all_for("vLLM", scenario_paths(folder_of_scripts(scenarios, "vllm")))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
