@@ -18,10 +18,10 @@ import msgspec
 import typer
 
 from racegate.device.cuda.pacing import Pacing
-from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
 from racegate.jobs.pools.choice import Backend
 from racegate.scenario.errors import BrokenHarnessError
+from racegate.scenario.outside.files import check_writable, write_whole
 from racegate.scenario.outside.text import message, printable_json
 from racegate.scenario.shipped import shipped_scripts
 

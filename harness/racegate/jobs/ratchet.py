@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.files import write_whole
 from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.strict import StrictStruct

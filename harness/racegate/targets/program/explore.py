@@ -14,13 +14,13 @@ from math import prod
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.interpose.device.copies import COPIES, WORD, Half, whole
+from racegate.history.schedule import FORCED, Half
+from racegate.interpose.device.copies import COPIES, WORD, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.order.findings import Finding
 from racegate.targets.program.launch import Device, Program
 
-FORCED = "forced"
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
 PAIRS_MAX = 8  # per finding, tried one at a time

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.device.queue import UNTIL_FORCED, Hold
+from racegate.history.schedule import FORCED
+from racegate.interpose.device.queue import Hold
 from racegate.interpose.errors import BadInput, ExitCode
 from racegate.interpose.outcome import ANSWER, DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
@@ -98,7 +99,7 @@ class Engine:
 
     def _has_landings(self, plan: Plan) -> bool:
         """Whether it comes to all gaps of one operation. What computes takes too long for all."""
-        is_longest = [until for _, until in plan.holds] == [UNTIL_FORCED]
+        is_longest = [until for _, until in plan.holds] == [FORCED]
         return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
 
     def _landing(self, task: Task) -> Told | None:

@@ -256,7 +256,7 @@ def install_torch(base: Path, version: str, run: Run) -> None:
     run([sys.executable, "-m", "venv", str(base)])
     pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
     # A local build counts as newer: an index that has one without CUDA would give that.
-    run([*pip, f"torch=={version},!={version}+cpu", "numpy>=2.2", "msgspec"])
+    run([*pip, f"torch=={version},!={version}+cpu", "numpy>=2.2", "msgspec", "ml_dtypes"])
     Environment(f"torch {version}", base).device(DeviceKind.VIRTUAL)  # says so if it has no CUDA
     (base / _DONE).write_text(f"{version}\n")
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 
 import msgspec
 
+from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.findings import Finding
 from racegate.targets.vllm.wire import Told
 
-FORCED = "forced"
 # Others say something about this tool or this machine, and nothing about the landing.
 _ENDINGS = (Ending.FINISHED, Ending.FAILED)
 _RAW = "below Python"  # accesses whose place is not known: a landing before them is none

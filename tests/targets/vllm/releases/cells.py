@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import write_whole
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.vllm.search import Effect, Holds
 from racegate.targets.vllm.sensitivity import Sensitivity

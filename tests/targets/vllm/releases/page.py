@@ -141,9 +141,10 @@ runs:
 | c19ce92 | 0.24.0 | 149, 150, 167 | 19 s | 1 |
 | 5218a39, other scenarios by the same seeds | 0.24.0 | 154, 158 | not noted | 1 |
 
-Since then runs learn from each other ([decision
-59](../../docs/decisions/59-runs-learn-what-no-schedule-changes.md)). Before and after it, at the
-same time on two cores with a load of 8 to 14, CPU seconds without the plants' runs:
+Since then runs learn from each other
+([why](../../docs/decisions/22-releases.md#runs-learn-what-no-schedule-changes)). The table has CPU
+seconds before and after, without the plants' runs, measured at the same time on two cores with a
+load of 8 to 14:
 
 | release, seeds | runs | before | after | before / after |
 |---|---|---|---|---|
