@@ -29,12 +29,7 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-<<<<<<< HEAD
 from racegate.scenario.files import load_all_for, load_for, scenario_paths
-from racegate.scenario.outside.text import quoted
-=======
-from racegate.scenario.files import load, load_all, scenario_paths
->>>>>>> main
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
