@@ -154,9 +154,7 @@ class Scenario(ScenarioBase, frozen=True, kw_only=True):
 
 
 class OwnScenario(ScenarioBase, frozen=True, kw_only=True):
-    """What happens on our own engine, and the settings that this engine and the reference obey: a
-    script, from `racegate.load`, or built directly and validated.
-    """
+    """What happens on racegate's own engine, and the settings that this engine obeys."""
 
     model: ModelSpec = ModelSpec()
     engine: EngineSpec = EngineSpec()
