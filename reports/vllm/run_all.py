@@ -24,7 +24,7 @@ from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell, write_ce
 from vllm_page import write_page
 
 from racegate.interpose.errors import BadInput
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm import client
 from racegate.targets.vllm.client import Engine, open_engine
@@ -149,7 +149,7 @@ def main() -> int:
     cells.mkdir(parents=True, exist_ok=True)
     scenarios = [
         scenario
-        for _, scenario in load_all(scenario_paths(SCENARIOS))
+        for _, scenario in load_all_for("vLLM", scenario_paths(SCENARIOS))
         if scenario.name in (options.scenario or [scenario.name])
     ]
     for release in () if options.page else options.releases or RELEASES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,6 +22,7 @@ from racegate.scenario.spec import (
     Request,
     Scenario,
     ScenarioError,
+    configured,
 )
 from racegate.scenario.validation import validate
 
@@ -60,10 +60,7 @@ def load_for(target: str, path: Path) -> Scenario:
         if table in raw:
             raise ScenarioError(source, f"$.{table}", _ignored_by(target, table, raw[table]))
     file = _file_of(raw, source)
-    scenario = Scenario(
-        **_happening_of(file, source=source, folder=path.parent), free_blocks=file.free_blocks
-    )
-    return validate(scenario, source=source)
+    return validate(_happening_in(file, source=source, folder=path.parent), source=source)
 
 
 def _ignored_by(target: str, table: str, settings: object) -> str:
@@ -124,13 +121,12 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> OwnScenario:
     if file.free_blocks is not None:
         reason = "is for releases, whose pools are their own; engine.blocks is ours: give that"
         raise ScenarioError(source, "$.free_blocks", reason)
-    happening = _happening_of(file, source=source, folder=folder)
-    script = OwnScenario(**happening, model=file.model, engine=file.engine)
-    return validate(script, source=source)
+    scenario = _happening_in(file, source=source, folder=folder)
+    return validate(configured(scenario, model=file.model, engine=file.engine), source=source)
 
 
-def _happening_of(file: ScenarioFile, *, source: str, folder: Path) -> dict[str, Any]:
-    """What happens, by the names of its fields, with everything drawn written out."""
+def _happening_in(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
+    """What happens, with everything drawn written out."""
     if file.log is not None:
         if file.requests:
             raise ScenarioError(source, "$.trace", "give either requests or a trace, not both")
@@ -147,8 +143,17 @@ def _happening_of(file: ScenarioFile, *, source: str, folder: Path) -> dict[str,
         requests[entry.name] = _request_from_entry(
             entry, index=index, file=file, before=requests, source=source
         )
-    names = ("name", "title", "origin", "seed", "steps_max", "events", "expect")
-    return {name: getattr(file, name) for name in names} | {"requests": tuple(requests.values())}
+    return Scenario(
+        name=file.name,
+        title=file.title,
+        origin=file.origin,
+        seed=file.seed,
+        steps_max=file.steps_max,
+        free_blocks=file.free_blocks,
+        requests=tuple(requests.values()),
+        events=file.events,
+        expect=file.expect,
+    )
 
 
 def _check_drawable(entries: Sequence[RequestEntry], source: str) -> None:

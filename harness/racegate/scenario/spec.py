@@ -170,7 +170,9 @@ def happening(script: OwnScenario) -> Scenario:
     return Scenario(**{name: getattr(script, name) for name in fields})
 
 
-def configured(scenario: Scenario) -> OwnScenario:
-    """A scenario of any target for our own engine, with the settings that it has by default."""
-    fields = ScenarioBase.__struct_fields__
-    return OwnScenario(**{name: getattr(scenario, name) for name in fields})
+def configured(
+    scenario: Scenario, *, model: ModelSpec = ModelSpec(), engine: EngineSpec = EngineSpec()
+) -> OwnScenario:
+    """A scenario for our own engine with these settings; what it does not say is the default."""
+    fields = {name: getattr(scenario, name) for name in ScenarioBase.__struct_fields__}
+    return OwnScenario(**fields, model=model, engine=engine)
