@@ -29,12 +29,14 @@ from racegate.report.site.shapes import (
     CellFile,
     LitmusVirtual,
     ProgramFile,
+    ReplacedCampaign,
     SanitizerFile,
 )
 
 MATRIX, MUTANTS = "faults/matrix.json", "faults/mutants.json"
 SOURCE_MUTANTS = "faults/source_*.json"
-CAMPAIGNS, FEATURES = "search/campaign*.json", "search/features.json"
+CAMPAIGNS, REPLACED = "search/campaign*.json", "search/campaigns.json"
+FEATURES = "search/features.json"
 EFFORT, BENCH = "search/effort.json", "search/bench.json"
 GPU = "gpu/replay.json"
 LITMUS, SANITIZER = "interposer/litmus_virtual.json", "interposer/litmus_gpu.json"
@@ -102,14 +104,14 @@ def _boards(reports: Reports) -> Iterator[Board]:
 
 
 def _campaigns(reports: Reports) -> Iterator[Board]:
-    files = [(file, reports.read(file, CampaignFile)) for file in reports.matching(CAMPAIGNS)]
-    if not files:
+    named = list(_named_campaigns(reports))
+    if not named:
         return
-    page, named = "search/index.html", [(file.rpartition("/")[2], one) for file, one in files]
-    schedules = sum(one.campaign.schedules for _, one in files)
-    findings = sum(one.findings for _, one in files)
-    scenarios = sum(one.campaign.scenarios for _, one in files)
-    proved = sum(one.campaign.verdicts.get(Verdict.PROVED, 0) for _, one in files)
+    page, files = "search/index.html", [one for _, one in named]
+    schedules = sum(one.campaign.schedules for one in files)
+    findings = sum(one.findings for one in files)
+    scenarios = sum(one.campaign.scenarios for one in files)
+    proved = sum(one.campaign.verdicts.get(Verdict.PROVED, 0) for one in files)
     figures = (
         Figure(
             value=f"{proved:,} of {scenarios:,}",
@@ -126,6 +128,16 @@ def _campaigns(reports: Reports) -> Iterator[Board]:
     )
     grid = campaigns_grid(named, CAMPAIGNS)
     yield Board(proved=figures, grids={page: (grid,)})
+
+
+def _named_campaigns(reports: Reports) -> Iterator[tuple[str, CampaignFile]]:
+    """Those that were replaced, then the files of the others."""
+    if reports.has(REPLACED):
+        for line in reports.read(REPLACED, tuple[ReplacedCampaign, ...]):
+            yield line.name, line.file
+    for file in reports.matching(CAMPAIGNS):
+        if file != REPLACED:
+            yield file.rpartition("/")[2], reports.read(file, CampaignFile)
 
 
 def _features(coverage: Coverage) -> Board:
