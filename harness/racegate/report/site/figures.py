@@ -21,21 +21,19 @@ from racegate.measure.evaluation.source.results import SourceReport, SourceResul
 from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.matrix import LOOKS, STRATEGIES
 from racegate.report.objects import EffortObject, MutationObject, SourceMutationObject
+from racegate.report.site.campaigns import CAMPAIGNS, campaigns_grid, named_campaigns
 from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
-from racegate.report.site.grids import Grid, campaigns_grid, cells_grid, limits_grid, programs_grid
+from racegate.report.site.grids import Grid, cells_grid, limits_grid, programs_grid
 from racegate.report.site.reports import Reports
 from racegate.report.site.shapes import (
-    CampaignFile,
     CellFile,
     LitmusVirtual,
     ProgramFile,
-    ReplacedCampaign,
     SanitizerFile,
 )
 
 MATRIX, MUTANTS = "faults/matrix.json", "faults/mutants.json"
 SOURCE_MUTANTS = "faults/source_*.json"
-CAMPAIGNS, REPLACED = "search/campaign*.json", "search/campaigns.json"
 FEATURES = "search/features.json"
 EFFORT, BENCH = "search/effort.json", "search/bench.json"
 GPU = "gpu/replay.json"
@@ -104,7 +102,7 @@ def _boards(reports: Reports) -> Iterator[Board]:
 
 
 def _campaigns(reports: Reports) -> Iterator[Board]:
-    named = list(_named_campaigns(reports))
+    named = list(named_campaigns(reports))
     if not named:
         return
     page, files = "search/index.html", [one for _, one in named]
@@ -126,18 +124,8 @@ def _campaigns(reports: Reports) -> Iterator[Board]:
             file=CAMPAIGNS,
         ),
     )
-    grid = campaigns_grid(named, CAMPAIGNS)
+    grid = campaigns_grid(named)
     yield Board(proved=figures, grids={page: (grid,)})
-
-
-def _named_campaigns(reports: Reports) -> Iterator[tuple[str, CampaignFile]]:
-    """Those that were replaced, then the files of the others."""
-    if reports.has(REPLACED):
-        for line in reports.read(REPLACED, tuple[ReplacedCampaign, ...]):
-            yield line.name, line.file
-    for file in reports.matching(CAMPAIGNS):
-        if file != REPLACED:
-            yield file.rpartition("/")[2], reports.read(file, CampaignFile)
 
 
 def _features(coverage: Coverage) -> Board:
