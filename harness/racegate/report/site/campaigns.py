@@ -1,4 +1,4 @@
-"""Campaigns of generated scenarios: the files of the present ones, a line each of those replaced."""
+"""Campaigns of generated scenarios: files of the present ones, a line for each replaced one."""
 
 from __future__ import annotations
 
