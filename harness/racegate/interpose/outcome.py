@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from enum import StrEnum
 
 import msgspec
@@ -10,7 +9,6 @@ import msgspec
 from racegate.order.findings import Finding
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
-ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 
 
 class Ending(StrEnum):

@@ -13,6 +13,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.order.findings import Finding
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
     QUERIES,
@@ -22,7 +23,7 @@ from racegate.targets.program.explore import (
     changed,
     search,
 )
-from racegate.targets.program.launch import Device, PrintPlace, Program, open_device
+from racegate.targets.program.launch import Device, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0

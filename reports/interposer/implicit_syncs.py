@@ -1,6 +1,6 @@
 """Which operators make the host wait, on a real GPU: each runs behind a kernel that idles.
 
-    python tests/interpose/implicit_syncs.py [--jobs N] OUT.json
+    python reports/interposer/implicit_syncs.py [--jobs N] OUT.json
 
 The calls are those of torch's own operator tests (`op_db`, which needs the package expecttest), the
 backward passes included. A call has waited if the idling kernel is complete when it returns; each
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import itertools
-import json
 import multiprocessing
 import sys
 import time
@@ -26,6 +25,7 @@ import torch
 
 from racegate.interpose.gpu.kernels import NumberCalls
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
+from racegate.scenario.outside.files import write_json
 
 IDLE_CYCLES = 10_000_000  # about 6 ms
 SAMPLES = 3
@@ -190,9 +190,8 @@ def main() -> None:
         for name, calls in sorted(found.items())
     }
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    Path(options.out).write_text(
-        json.dumps({**facts, "operators": operators, "failed": failed, "left": left}, indent=1)
-    )
+    result = {**facts, "operators": operators, "failed": failed, "left": left}
+    write_json(Path(options.out), result)
     waited = [f"{name} {o['waited']}/{o['calls']}" for name, o in operators.items() if o["waited"]]
     print(f"{len(operators)} operators, {len(failed)} failed, {left} left; waited: {waited}")
 

@@ -1,6 +1,6 @@
 """Cells of the table on a real GPU: a witness's landing, held by a latch on real streams.
 
-    python tests/targets/vllm/releases/on_gpu.py OUT.json [RELEASE:WITNESS ...]
+    python reports/vllm/on_gpu.py OUT.json [RELEASE:WITNESS ...]
 
 Each is run without and with its hold, in engines of its own; those that are named, else all of
 CELLS. Exit 1 if a cell is not as expected.
@@ -19,6 +19,7 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
+from racegate.scenario.outside.files import write_json
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm.client import FreshEngines
 from racegate.targets.vllm.environment import environment_of
@@ -27,7 +28,7 @@ from racegate.targets.vllm.report import wrong_lines
 from racegate.targets.vllm.wire import Told
 from racegate.targets.vllm.witness import read_witness
 
-WITNESSES = Path(__file__).parents[4] / "scenarios" / "vllm" / "witnesses"
+WITNESSES = Path(__file__).parents[2] / "scenarios" / "vllm" / "witnesses"
 COUNT = "0.22.1-v1-none-first_decode_in_moved_row-1"
 
 
@@ -118,7 +119,7 @@ def main() -> int:
     chosen = [c for c in CELLS if not names or f"{c.release}:{c.witness}" in names]
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda cell: judge_cell(cell, out.parent), chosen))
-    out.write_bytes(msgspec.json.format(msgspec.json.encode({"gpu": gpu, "cells": found})) + b"\n")
+    write_json(out, {"gpu": gpu, "cells": found})
     for one in found:
         says = one.get("verdict") or one["error"]
         print(one["release"], one["runner"], one["mode"], says, one.get("held"))

@@ -1,13 +1,13 @@
 """What a real GPU and PyTorch's own stream sanitizer see of the litmus programs.
 
-    cd tests/interpose && python3 -m litmus.on_gpu > litmus_gpu.json
+    python reports/interposer/litmus_gpu.py [--jobs N] OUT.json
 
 Needs torch, a GPU and this repository. Every program runs in a child process, several times as it
 is, once with a wait after every operation (what it means), and once for each legal delay: a
 millisecond of idling before every copy between host and device, before every operation of the side
 streams, of the first of them, or of the default stream. A delay changes no order that the program
 asked for, so whatever it brings to light is a value that the program may produce. In a second child
-the program runs once under `torch.cuda._sanitizer`. The JSON goes to stdout, a summary to stderr.
+the program runs once under `torch.cuda._sanitizer`. A summary goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .registry import Expected, Program, load, observe
+from racegate.scenario.outside.files import write_json
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "interpose"))
+
+from litmus.registry import Expected, Program, load, observe
 
 PLAIN_RUNS = 5
 IDLE_CYCLES = 2_000_000  # about a millisecond
@@ -259,7 +264,8 @@ def summary(all_seen: list[Seen]) -> str:
 
 def main() -> None:
     """Looks at all programs, or at those named."""
-    parser = argparse.ArgumentParser(prog="litmus.on_gpu", description="litmus programs on a GPU")
+    parser = argparse.ArgumentParser(description="litmus programs on a GPU")
+    parser.add_argument("out", type=Path, metavar="OUT.json")
     parser.add_argument("programs", nargs="*", help="names of programs; all without one")
     parser.add_argument("--jobs", type=int, default=6)
     options = parser.parse_args()
@@ -276,7 +282,7 @@ def main() -> None:
         thread.join()
     all_seen = [found[name] for name in names]
     facts = {"device": _device(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    print(json.dumps({**facts, "programs": [asdict(seen) for seen in all_seen]}, indent=1))
+    write_json(options.out, {**facts, "programs": all_seen})
     print(summary(all_seen), file=sys.stderr)
 
 

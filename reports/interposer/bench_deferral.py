@@ -1,6 +1,6 @@
 """What full deferral costs: CPU time of a program with everything held, against nothing held.
 
-    python tests/interpose/bench_deferral.py [--repeats K] SCRIPT [ARGS]
+    python reports/interposer/bench_deferral.py [--repeats K] SCRIPT [ARGS]
 
 CPU time of the program's process and its threads, from its fork after torch was imported to its
 end; the least of the repeats. No run is recorded. Not a test: no figure of time is asserted.

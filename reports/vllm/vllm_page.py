@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell
 
 from racegate.history.finding import Verdict
 from racegate.targets.vllm.search import Effect
 from racegate.targets.vllm.sensitivity import Pulse
-from releases.cells import CellReport, Conflict, ScenarioReport, read_cell
 
 # What races (kind and buffer of the first operation), and the public issue or change that names it.
 # "none found": after a search of vllm-project/vllm's issues and pull requests for the buffer and
@@ -40,7 +40,7 @@ which is a schedule that the thread may choose.
 
 Each cell is one scenario of the command
 
-    python tests/targets/vllm/releases/run_all.py reports/vllm RELEASE --runner RUNNER \\
+    python reports/vllm/run_all.py reports/vllm RELEASE --runner RUNNER \\
         --mode MODE --scenario SCENARIO
 
 with the racegate of the commit that stands in its row.
@@ -189,7 +189,7 @@ other 11 are BENIGN.
 """
 GPU = """## On a real GPU
 
-Cells again on real streams (`tests/targets/vllm/releases/on_gpu.py`,
+Cells again on real streams (`reports/vllm/on_gpu.py`,
 [gpu/cells.json](gpu/cells.json)): the same releases and scripted model, with vLLM's Triton
 kernels compiled, the landing held by a latch.
 Each was right when nothing was held.

@@ -1,6 +1,6 @@
 """Kills workers, nodes, drivers and stores of campaigns at random moments, and says what was lost.
 
-    python tests/jobs/campaigns/kills.py [--kills 100] [--seed 0] [--backends local ray] OUT.json
+    python reports/campaigns/kills.py [--kills 100] [--seed 0] [--backends local ray] OUT.json
 
 Each campaign is the same one, on processes here and on a Ray cluster of three nodes in turn, with a
 store on a real server. When it has come to its end it must have what nobody disturbed finds:
@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "helpers"))
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
-from racegate.jobs.environment import environment  # noqa: E402
-from racegate.jobs.stores.choice import store_of  # noqa: E402
-from redis_server import RedisServer, redis_server  # noqa: E402
+from racegate.jobs.environment import environment
+from racegate.jobs.stores.choice import store_of
+from racegate.scenario.outside.files import write_json
+from redis_server import RedisServer, redis_server
 
 FAULT = "correction-partial-fields"
 SCENARIOS = 12
@@ -222,12 +223,12 @@ def main() -> int:
         rounds.append(one)
         text = {
             "environment": environment(),
-            "command": f"python tests/jobs/campaigns/kills.py --seed {given.seed} "
+            "command": f"python reports/campaigns/kills.py --seed {given.seed} "
             f"--backends {' '.join(given.backends)}",
             "scenarios": SCENARIOS,
             "rounds": rounds,
         }
-        given.out.write_text(json.dumps(text, indent=1) + "\n")
+        write_json(given.out, text)
         print(json.dumps(one), flush=True)
     return int(any(one["lost"] for one in rounds))
 

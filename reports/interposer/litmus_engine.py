@@ -1,6 +1,6 @@
 """The engine's litmus programs as plain torch calls, judged on the virtual device.
 
-    python tests/interpose/engine_litmus.py OUT.json [NAME ...]
+    python reports/interposer/litmus_engine.py OUT.json [NAME ...]
 
 What the interposer says of one run must be what is written beside the program, or what the engine's
 ordering oracle says of the same text, and every outcome that the search shows must be one that
@@ -10,21 +10,21 @@ call by which a stream waits for the host.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "helpers"))
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
-from conformance import RANDOM_PROGRAMS, allowed_outcomes, random_program, run_on  # noqa: E402
-from litmus_programs import ALL  # noqa: E402
-from racegate.device.litmus import LITMUS_LANES  # noqa: E402
-from racegate.device.virtual.device import VirtualDevice  # noqa: E402
-from racegate.history.schedule import Schedule  # noqa: E402
-from racegate.oracles.ordering import find_conflicts  # noqa: E402
-from racegate.targets.program.judge import judge_on  # noqa: E402
-from racegate.targets.program.launch import Device, Program, open_device  # noqa: E402
+from conformance import RANDOM_PROGRAMS, allowed_outcomes, random_program, run_on
+from litmus_programs import ALL
+from racegate.device.litmus import LITMUS_LANES
+from racegate.device.virtual.device import VirtualDevice
+from racegate.history.schedule import Schedule
+from racegate.oracles.ordering import find_conflicts
+from racegate.scenario.outside.files import write_json
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import Device, Program, open_device
 
 RUNS_MAX = 24
 # For the engine's oracle a query is no edge. Here a true answer is one: the program may rely on it.
@@ -52,7 +52,7 @@ def expected(name: str, text: str) -> bool:
 def judge_one(device: Device, name: str) -> dict[str, object]:
     """What the interposer says of a program, and what the engine's judges say."""
     text = programs()[name]
-    program = Program((str(HERE / "engine_litmus_one.py"), text), timeout_s=120)
+    program = Program((str(HERE / "litmus_engine_one.py"), text), timeout_s=120)
     found = judge_on(device, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
     outcome, search = found.outcome, found.search
     judged = search.judged if search else ()
@@ -82,7 +82,7 @@ def main() -> int:
             rows.append(judge_one(device, name))
             if not rows[-1]["right"]:
                 print(rows[-1], flush=True)
-            Path(out).write_text(json.dumps(rows, indent=1) + "\n")
+            write_json(Path(out), rows)
     racy = [row for row in rows if row["racy"]]
     shown = sum("DIVERGENT" in row["verdicts"] for row in racy)
     right = sum(bool(row["right"]) for row in rows)

@@ -1,6 +1,6 @@
 """Runs the litmus programs on a real GPU, and compares with the virtual device's outcomes.
 
-    python tests/interpose/litmus_gpu.py [--jobs N] OUTCOMES.json OUT.json [NAME ...]
+    python reports/interposer/litmus_recorded_gpu.py [--jobs N] OUTCOMES.json OUT.json [NAME ...]
 
 OUTCOMES.json is of `litmus_outcomes.py`. Per program: the verdict of one recorded run on real
 streams; what it observed there, in three runs without recording, and in one where each operation is
@@ -24,9 +24,11 @@ from typing import Any
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
+from racegate.scenario.outside.files import write_json
 from racegate.targets.program.launch import environment_for
 
 HERE = Path(__file__).parent
+LITMUS = HERE.parents[1] / "tests" / "interpose"
 HOLDS_MAX = 6  # per program, those that showed a divergence first
 FREE_RUNS = 3
 STALL_S = 40
@@ -223,7 +225,7 @@ def main() -> int:
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(LITMUS))
     programs = importlib.import_module("litmus.registry").load()
     known = json.loads(Path(options.outcomes).read_text())
     names = [name for name in options.names or list(programs) if name in known]
@@ -246,7 +248,7 @@ def main() -> int:
         print(row["name"], complaints(row)[:900], flush=True)
     counts = summary(rows)
     result = {"machine": machine(), "summary": counts, "programs": rows}
-    Path(options.out).write_text(json.dumps(result, indent=1))
+    write_json(Path(options.out), result)
     seconds = time.perf_counter() - start_s
     print(f"{json.dumps(counts, indent=1)}\n{len(names) - len(rows)} left out, {seconds:.0f} s")
     return bool(wrong)

@@ -1,11 +1,11 @@
 """What the litmus programs may observe: every outcome that the virtual device's search comes to.
 
-    python tests/interpose/litmus_outcomes.py [--jobs N] [--more N] OUT.json [NAME ...]
+    python reports/interposer/litmus_outcomes.py [--jobs N] [--more N] OUT.json [NAME ...]
 
 The search ends at the first landing that changes a value; `--more` tries as many combinations of
 landings beyond it. Programs that OUT.json has already are left as they are, unless they are named.
 
-`litmus_gpu.py` compares a real GPU with it, and takes its holds from it.
+`litmus_recorded_gpu.py` compares a real GPU with it, and takes its holds from it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.scenario.outside.files import write_json
 from racegate.targets.program.explore import POLLS, QUERIES
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device
 
-HERE = Path(__file__).parent
+LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RUNS_MAX = 24
 Values = list[list[str]]  # [name, what was observed]
 
@@ -79,7 +80,7 @@ def combinations(outcome: Outcome) -> Iterator[tuple[tuple[str, str], ...]]:
 
 def outcomes_of(device: Device, theme: str, name: str, *, more: int) -> dict[str, Any]:
     """One program, judged and searched. more: runs beyond the search."""
-    program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
+    program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)
     collecting: Any = Collecting(device)
     judged = judge_on(collecting, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
     search = judged.search
@@ -104,7 +105,7 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(LITMUS))
     programs = importlib.import_module("litmus.registry").load()
     out = Path(options.out)
     rows = json.loads(out.read_text()) if out.exists() else {}
@@ -128,7 +129,7 @@ def main() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    out.write_text(json.dumps({name: rows[name] for name in programs if name in rows}, indent=1))
+    write_json(out, {name: rows[name] for name in programs if name in rows})
     print(f"{len(rows)} of {len(programs)} programs")
 
 

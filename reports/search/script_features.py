@@ -1,6 +1,6 @@
 """What each of the gate's scripts goes through, beside its settings; `python FILE` writes it down.
 
-python tests/helpers/script_features.py tests/measure/evaluation/script_features.json
+python reports/search/script_features.py reports/search/script_features.json
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
 from racegate.explore.features.catalogue import HAPPENINGS, features_of
 from racegate.explore.features.facts import facts_of
+from racegate.scenario.outside.files import write_json
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
+
 from support import NAMES, checker
 
 HAPPENING_NAMES = frozenset(feature.name for feature in HAPPENINGS)
@@ -31,5 +33,4 @@ def happenings(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    found = msgspec.json.encode({name: happenings(name) for name in sorted(NAMES)})
-    Path(sys.argv[1]).write_bytes(msgspec.json.format(found, indent=1) + b"\n")
+    write_json(Path(sys.argv[1]), {name: happenings(name) for name in sorted(NAMES)})

@@ -1,6 +1,6 @@
 """Which operators make the host wait for the device, read off torch's own CUDA code.
 
-    python tests/interpose/waiting_table.py harness/racegate/interpose/kernels/waiting.json
+    python reports/interposer/waiting_table.py harness/racegate/interpose/kernels/waiting.json
 
 Adds the installed torch to the table. Needs expecttest, as torch's own tests do, and no GPU.
 

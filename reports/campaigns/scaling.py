@@ -1,7 +1,7 @@
 """How far a campaign scales: measured with one and two workers, simulated for more.
 
-    python tests/jobs/campaigns/scaling.py measure [--scenarios 60] TIMES.json
-    python tests/jobs/campaigns/scaling.py simulate [--mean-s S] TIMES.json OUT.json OUT.svg
+    python reports/campaigns/scaling.py measure [--scenarios 60] TIMES.json
+    python reports/campaigns/scaling.py simulate [--mean-s S] TIMES.json OUT.json OUT.svg
 
 `measure` runs campaigns with a store on a real server, on processes and on Ray, and writes how long
 everything took, part by part. --scenarios: for each worker
@@ -32,29 +32,30 @@ from typing import Any
 from unittest import mock
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[1] / "helpers"))
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
-from scaling_picture import picture  # noqa: E402
-from timed import Clock, make_timed  # noqa: E402
+from scaling_picture import picture
+from timed import Clock, make_timed
 
-import racegate.jobs.fuzz as campaigns  # noqa: E402
-from campaign_model import Load, Times, simulated  # noqa: E402
-from pool_workers import Squarer, numbered  # noqa: E402
-from racegate.jobs.campaign import Campaign  # noqa: E402
-from racegate.jobs.environment import environment  # noqa: E402
-from racegate.jobs.generated import CampaignSpec  # noqa: E402
-from racegate.jobs.pools.choice import Backend, Place, pool_of  # noqa: E402
-from racegate.jobs.pools.cluster import RayHandle, RayTransport  # noqa: E402
-from racegate.jobs.pools.pool import Done, Pool, spread  # noqa: E402
-from racegate.jobs.pools.processes import (  # noqa: E402
+import racegate.jobs.fuzz as campaigns
+from campaign_model import Load, Times, simulated
+from pool_workers import Squarer, numbered
+from racegate.jobs.campaign import Campaign
+from racegate.jobs.environment import environment
+from racegate.jobs.generated import CampaignSpec
+from racegate.jobs.pools.choice import Backend, Place, pool_of
+from racegate.jobs.pools.cluster import RayHandle, RayTransport
+from racegate.jobs.pools.pool import Done, Pool, spread
+from racegate.jobs.pools.processes import (
     ProcessHandle,
     ProcessTransport,
     process_pool,
 )
-from racegate.jobs.stores.choice import store_of  # noqa: E402
-from racegate.jobs.stores.link import Link  # noqa: E402
-from racegate.jobs.stores.records import CampaignState  # noqa: E402
-from redis_server import RedisServer, redis_server  # noqa: E402
+from racegate.jobs.stores.choice import store_of
+from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.records import CampaignState
+from racegate.scenario.outside.files import write_json
+from redis_server import RedisServer, redis_server
 
 NULL_TASKS = 400
 LOOKS_AT = (1, 2, 8, 32, 128, 512)
@@ -336,7 +337,7 @@ def main() -> None:
         "linear_up_to": {name: linear_up_to(rows) for name, rows in loads.items()},
         "simulated": loads,
     }
-    given.out.write_text(json.dumps(text, indent=1) + "\n")
+    write_json(given.out, text)
     given.svg.write_text(picture(loads))
 
 

@@ -1,6 +1,6 @@
 """Throughput of a campaign on a Ray cluster of this machine against processes, with two workers.
 
-    python tests/jobs/campaigns/throughput.py [--pairs 4] [--scenarios 40] OUT.json
+    python reports/campaigns/throughput.py [--pairs 4] [--scenarios 40] OUT.json
 
 The two take turns, each as often first as second, so that what else the machine does falls on both.
 Time is counted from the moment both workers have done a scenario to the last one: starting them is
@@ -22,6 +22,7 @@ from racegate.jobs.fuzz import make_worker
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
 from racegate.jobs.pools.pool import Done, Task, spread
+from racegate.scenario.outside.files import write_json
 
 WORKERS = 2
 
@@ -64,7 +65,7 @@ def main() -> None:
             "rounds": rounds,
             "ratio": statistics.median(one["ratio"] for one in rounds),
         }
-        given.out.write_text(json.dumps(text, indent=1) + "\n")
+        write_json(given.out, text)
 
 
 if __name__ == "__main__":

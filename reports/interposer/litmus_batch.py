@@ -1,4 +1,4 @@
-"""One process of `litmus_gpu.py`: runs many litmus programs on a real GPU, one after the other.
+"""One process of `litmus_recorded_gpu.py`: runs many litmus programs on a real GPU, in turn.
 
     litmus_batch.py JOBS.json OUT.jsonl
 
@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from litmus_one import bind
-from litmus_outcomes import pairs_of, values_of
 
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Hold, Queue
@@ -28,6 +26,11 @@ from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.order.findings import Finding
 from racegate.targets.program.launch import DEVICE
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "interpose"))
+
+from litmus_one import bind
+from litmus_outcomes import pairs_of, values_of
 
 HOLD_LIMIT_S = 3.0
 
@@ -93,7 +96,6 @@ def main() -> None:
     child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
     child.begin(Job(argv=(), plan=Plan(), result=os.devnull))
     gc.freeze()  # torch's own objects are many, and looked at before every run
-    sys.path.insert(0, str(Path(__file__).parent))
     programs = importlib.import_module("litmus.registry").load()
     bind(importlib.import_module("litmus.registry"))
     with Path(sys.argv[2]).open("a") as out:

@@ -1,6 +1,6 @@
 """Judges all programs of the catalogue with a search, and writes down what was found.
 
-    python tests/interpose/programs/run_all.py [--venvs FOLDER] OUT [NAME ...]
+    python reports/interposer/programs/run_all.py [--venvs FOLDER] OUT [NAME ...]
 
 OUT gets `programs.md` and one JSON file per program in `programs/`. Releases are installed into
 environments below FOLDER, which share this Python's torch (a CUDA build). Exit 1 if a verdict is
@@ -24,8 +24,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from programs.catalogue import CASES, Case, Expected  # noqa: E402
-from programs.environments import environment_for, version_of  # noqa: E402
+from programs.catalogue import CASES, Case, Expected
+from programs.environments import environment_for, version_of
+from racegate.scenario.outside.files import write_json
 
 RUNS_MAX = 12
 TIMEOUT_S = 300
@@ -143,11 +144,11 @@ def table_of(reports: list[dict[str, Any]]) -> str:
 
 _HEAD = """# Programs that nobody here wrote
 
-Written by `python tests/interpose/programs/run_all.py reports/interposer`: each program is a short
-script of ours around an untouched release from the package index, with tiny random weights, on the
-virtual device, with a search. `-without` is the same program with one wait of the library taken out
-while it is imported: the tool must tell the two apart. CPU seconds are of the machine that made
-this page, the search's runs and the imports included.
+Written by `make programs-report`: each program is a short script of ours around an untouched
+release from the package index, with tiny random weights, on the virtual device, with a search.
+`-without` is the same program with one wait of the library taken out while it is imported: the tool
+must tell the two apart. CPU seconds are of the machine that made this page, the search's runs and
+the imports included.
 """
 
 
@@ -186,7 +187,7 @@ def main() -> int:
         wrong += not is_right(case, found)
         mark = "" if is_right(case, found) else f"   EXPECTED {case.expected}: {report['message']}"
         print(f"{case.name}: {report['verdict']}, {found['cpu_s']} CPU s{mark}", flush=True)
-        (folder / f"{case.name}.json").write_text(json.dumps(report, indent=1) + "\n")
+        write_json(folder / f"{case.name}.json", report)
     known = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     (options.out / "programs.md").write_text(table_of(known))
     print(f"{len(cases) - wrong} of {len(cases)} right")

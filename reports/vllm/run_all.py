@@ -1,6 +1,6 @@
 """Judges every scenario of vLLM in every release, runner and cache mode, and writes the page.
 
-    python tests/targets/vllm/releases/run_all.py [--remove] OUT [RELEASE ...]
+    python reports/vllm/run_all.py [--remove] OUT [RELEASE ...]
 
 OUT gets one JSON file per release, runner and cache mode in `cells/`, and README.md. What is there
 is kept: an interrupted report goes on with the next scenario. Releases that are not set up are, in
@@ -20,24 +20,21 @@ from itertools import product
 from pathlib import Path
 
 import msgspec
+from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
+from vllm_page import write_page
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+from racegate.interpose.errors import BadInput
+from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.spec import Scenario
+from racegate.targets.vllm import client
+from racegate.targets.vllm.client import Engine, open_engine
+from racegate.targets.vllm.environment import Environment, cache_folder, environment_of, set_up
+from racegate.targets.vllm.judge import Cell, EngineVerdict, judge
+from racegate.targets.vllm.report import change_lines, wrong_lines
+from racegate.targets.vllm.sensitivity import sensitivity_of
+from racegate.targets.vllm.wire import Runner, StateMode
 
-from racegate.interpose.errors import BadInput  # noqa: E402
-from racegate.scenario.files import load_all, scenario_paths  # noqa: E402
-from racegate.scenario.spec import Scenario  # noqa: E402
-from racegate.targets.vllm import client  # noqa: E402
-from racegate.targets.vllm.client import Engine, open_engine  # noqa: E402
-from racegate.targets.vllm.environment import Environment, cache_folder, environment_of, set_up  # noqa: E402
-from racegate.targets.vllm.judge import Cell, EngineVerdict, judge  # noqa: E402
-from racegate.targets.vllm.report import change_lines, wrong_lines  # noqa: E402
-from racegate.targets.vllm.sensitivity import sensitivity_of  # noqa: E402
-from racegate.targets.vllm.wire import Runner, StateMode  # noqa: E402
-from releases.cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell  # noqa: E402
-from releases.page import write_page  # noqa: E402
-
-SCENARIOS = HERE.parents[2] / "scenarios" / "vllm"
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "vllm"
 # From the first release that schedules speculative decoding asynchronously, and the one before it.
 RELEASES = (
     "0.11.2", "0.12.0", "0.13.0", "0.14.1", "0.15.1", "0.16.0", "0.17.1", "0.18.1", "0.19.1",

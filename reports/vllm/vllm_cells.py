@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.scenario.outside.files import write_whole
+from racegate.scenario.outside.files import write_json
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.vllm.search import Effect, Holds
 from racegate.targets.vllm.sensitivity import Sensitivity
@@ -73,4 +73,4 @@ def read_cell(path: Path) -> CellReport | None:
 
 def write_cell(path: Path, report: CellReport) -> None:
     """A file that is whole at every moment."""
-    write_whole(path, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    write_json(path, report)

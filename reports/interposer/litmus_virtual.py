@@ -1,6 +1,6 @@
 """Judges all litmus programs on the virtual device, one process each, and searches the racy ones.
 
-    python tests/interpose/litmus_all.py [--no-search] OUT.json [NAME ...]
+    python reports/interposer/litmus_virtual.py [--no-search] OUT.json [NAME ...]
 
 Prints every program whose verdict is not the expected one, and a summary; exit 1 if there is any.
 """
@@ -8,23 +8,23 @@ Prints every program whose verdict is not the expected one, and a summary; exit 
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import time
 from pathlib import Path
 
 from racegate.interpose.outcome import Ending
+from racegate.scenario.outside.files import write_json
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device
 
-HERE = Path(__file__).parent
+LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RUNS_MAX = 24
 
 
 def judge_one(device: Device, theme: str, name: str, *, searches: bool) -> dict[str, object]:
     """What one program showed."""
     start_s = time.perf_counter()
-    program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
+    program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)
     verdicts = judge_on(device, program, explores=searches, runs_max=RUNS_MAX, is_quiet=True)
     outcome = verdicts.outcome
     search = verdicts.search
@@ -40,7 +40,7 @@ def judge_one(device: Device, theme: str, name: str, *, searches: bool) -> dict[
 
 
 def main() -> int:
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, str(LITMUS))
     programs = importlib.import_module("litmus.registry").load()
     searches = "--no-search" not in sys.argv
     out, *names = [argument for argument in sys.argv[1:] if argument != "--no-search"]
@@ -58,7 +58,7 @@ def main() -> int:
             rows.append(row)
             if not row["right"] or (searches and program.observable != row["shown"]):
                 print(name, row["expected"], program.observable, row, flush=True)
-            Path(out).write_text(json.dumps(rows, indent=1))
+            write_json(Path(out), rows)
     wrong = [row for row in rows if not row["right"]]
     shown = sum(bool(row["shown"]) for row in rows)
     observable = sum(bool(row["observable"]) for row in rows)

@@ -1,6 +1,6 @@
 """What recording costs: events per CPU second, against the same program without, and memory.
 
-    python tests/interpose/bench_events.py [--rounds N] [--repeats K] [NAME ...]
+    python reports/interposer/bench_events.py [--rounds N] [--repeats K] [NAME ...]
 
 CPU time of the program's loop (`time.process_time`: all its threads), the least of the repeats;
 runs with and without recording alternate. Without recording means: the same virtual device, the
