@@ -124,25 +124,26 @@ class LazyCommands(TyperGroup):
         return result
 
 
-def refuse_repeats(command: Any) -> None:
+def refuse_repeats(command: TyperCommand | TyperGroup) -> None:
     """An option that a command, or one below it, is given twice is an error of usage, unless it is
     a list: of two values, one would be dropped without a word.
     """
-    for below in getattr(command, "commands", {}).values():
-        refuse_repeats(below)
+    below = command.commands.values() if isinstance(command, TyperGroup) else ()
+    for one in below:
+        assert isinstance(one, TyperCommand | TyperGroup)
+        refuse_repeats(one)
     parse = command.parse_args
 
-    def parse_args(ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(ctx: typer.Context, args: list[str]) -> list[str]:
         # Typer's own parser changes the list that it is given.
         _, _, order = command.make_parser(ctx).parse_args(args=list(args))
         for option, times in Counter(order).items():
             if times > 1 and option.param_type_name == "option" and not option.multiple:
                 name = max(option.opts, key=len)
                 raise typer.BadParameter(f"{name} is given {times} times", ctx=ctx)
-        parsed: list[str] = parse(ctx, args)
-        return parsed
+        return parse(ctx, args)
 
-    command.parse_args = parse_args
+    vars(command)["parse_args"] = parse_args
 
 
 @contextmanager

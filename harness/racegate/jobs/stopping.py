@@ -12,15 +12,12 @@ from types import FrameType
 from typing import TypeVar
 
 from racegate.history.exit_code import INTERRUPTED, code_of_signal
+from racegate.scenario.outside.signals import TERMINATING
 
 T = TypeVar("T")
 
 NAMES_SHOWN_MAX = 8
 ANEW = "the same command begins anew"
-
-
-# Those besides Ctrl-C, which Python knows.
-TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class TerminatedError(KeyboardInterrupt):

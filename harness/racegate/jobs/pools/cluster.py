@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker
-from racegate.jobs.stopping import TERMINATING
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.signals import TERMINATING
 
 if TYPE_CHECKING:
     import ray

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Those besides Ctrl-C, which Python knows.
+TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+STOPS = (signal.SIGINT, *TERMINATING)
 
 
 @contextmanager
