@@ -124,13 +124,12 @@ class LazyCommands(TyperGroup):
         return result
 
 
-def refuse_repeats(command: TyperCommand | TyperGroup) -> None:
+def refuse_repeats(command: Any) -> None:
     """An option that a command, or one below it, is given twice is an error of usage, unless it is
     a list: of two values, one would be dropped without a word.
     """
     below = command.commands.values() if isinstance(command, TyperGroup) else ()
     for one in below:
-        assert isinstance(one, TyperCommand | TyperGroup)
         refuse_repeats(one)
     parse = command.parse_args
 
@@ -141,9 +140,10 @@ def refuse_repeats(command: TyperCommand | TyperGroup) -> None:
             if times > 1 and option.param_type_name == "option" and not option.multiple:
                 name = max(option.opts, key=len)
                 raise typer.BadParameter(f"{name} is given {times} times", ctx=ctx)
-        return parse(ctx, args)
+        parsed: list[str] = parse(ctx, args)
+        return parsed
 
-    vars(command)["parse_args"] = parse_args
+    command.parse_args = parse_args
 
 
 @contextmanager
