@@ -98,7 +98,7 @@ class LazyCommands(TyperGroup):
         with printable_usage():
             return super().make_context(*arguments, **options)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         """The command, with an exit code for whatever ends it: 1 is a finding and nothing else."""
         command = " ".join(["racegate", *map(quote, map(without_secrets, sys.argv[1:]))])
         try:
