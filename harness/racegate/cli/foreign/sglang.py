@@ -33,13 +33,13 @@ from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load
+from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of, set_up
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.judge import judge, judge_under
-from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.vllm.search import RUNS_MAX
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
 
