@@ -18,6 +18,7 @@ from racegate.cli.options import (
     ScriptsOption,
     folder_of_scripts,
     folder_to_fill,
+    loaded_scripts,
     place_to_write,
     say,
     stdout_console,
@@ -29,7 +30,7 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
@@ -181,7 +182,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
+    loaded = loaded_scripts(folder_of_scripts(scenarios, "vllm"))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
