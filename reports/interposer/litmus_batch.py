@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
+from racegate.history.finding import Race
 from racegate.interpose.child import Child
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
-from racegate.order.findings import Finding
 from racegate.targets.program.launch import DEVICE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "interpose"))
@@ -75,7 +75,7 @@ def run_once(child: Child, program: Any, plan: Plan) -> Outcome:
     session = child.session
     session.drain()
     observations = tuple(child.run.observations)
-    findings: tuple[Finding, ...] = tuple(child.findings())
+    findings: tuple[Race, ...] = tuple(child.findings())
     session.queue.force_all()
     child.installed.finish()
     return Outcome(

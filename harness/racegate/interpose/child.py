@@ -22,6 +22,7 @@ from typing import NoReturn
 import msgspec
 import torch
 
+from racegate.history.finding import Race
 from racegate.interpose.current import Run, set_run
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.queue import Hold, Queue
@@ -36,7 +37,7 @@ from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
-from racegate.order.findings import Finding, finding_of
+from racegate.order.findings import race_of
 from racegate.order.recorder import Conflict
 
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
@@ -96,12 +97,12 @@ class Child:
         self._result = result
         self._pid = os.getpid()
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Race]:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         lanes = self.session.recorder.lanes
         return [
-            finding_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
+            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
             for conflict, name, reborn in self._named.values()
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     REQUESTS_MAX,
     TOKENS_MAX,
+    AnyScenario,
     OwnScenario,
     Request,
     Scenario,
@@ -235,10 +237,30 @@ def scenario_paths(folder: Path) -> list[Path]:
 
 
 def load_all(paths: Sequence[Path]) -> list[tuple[Path, OwnScenario]]:
-    """All scripts, before any is run: a bad file stops the gate at once. Raises ScenarioError."""
-    return [(path, load(path)) for path in paths]
+    """All scripts, before any is run: a bad file stops the gate at once. Raises ScenarioError,
+    also if two files share a name: their results could not be told apart.
+    """
+    return _named_once([(path, load(path)) for path in paths])
 
 
 def load_all_for(target: str, paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
-    """The same for a target that has settings of its own. Raises ScenarioError."""
-    return [(path, load_for(target, path)) for path in paths]
+    """The same for a target that has settings of its own. Raises ScenarioError as `load_for`."""
+    return _named_once([(path, load_for(target, path)) for path in paths])
+
+
+def _named_once(loaded: list[tuple[Path, AnyScenario]]) -> list[tuple[Path, AnyScenario]]:
+    first: dict[str, Path] = {}
+    for path, scenario in loaded:
+        if scenario.name in first:
+            other = first[scenario.name]
+            raise ScenarioError(str(path), "$.name", f"{quoted(scenario.name)} is also in {other}")
+        first[scenario.name] = path
+    return loaded
+
+
+def left_out(folder: Path) -> dict[str, int]:
+    """The folders below a folder of scripts that have scripts too, and how many: nobody reads
+    them.
+    """
+    below = [path.parent.relative_to(folder) for path in folder.rglob("*/*.toml")]
+    return dict(sorted(Counter(map(str, below)).items()))

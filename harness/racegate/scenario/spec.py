@@ -164,6 +164,9 @@ class OwnScenario(ScenarioBase, frozen=True, kw_only=True):
 AnyScenario = TypeVar("AnyScenario", Scenario, OwnScenario)
 
 
+MODEL, ENGINE = ModelSpec(), EngineSpec()  # settings by default
+
+
 def happening(script: OwnScenario) -> Scenario:
     """What happens in a script of our own engine, for a target that has none of its settings."""
     fields = ScenarioBase.__struct_fields__
@@ -171,7 +174,7 @@ def happening(script: OwnScenario) -> Scenario:
 
 
 def configured(
-    scenario: Scenario, *, model: ModelSpec = ModelSpec(), engine: EngineSpec = EngineSpec()
+    scenario: Scenario, *, model: ModelSpec = MODEL, engine: EngineSpec = ENGINE
 ) -> OwnScenario:
     """A scenario for our own engine with these settings; what it does not say is the default."""
     fields = {name: getattr(scenario, name) for name in ScenarioBase.__struct_fields__}

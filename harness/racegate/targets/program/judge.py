@@ -6,12 +6,11 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Verdict
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_hold
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
-from racegate.order.findings import Finding
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
@@ -63,7 +62,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(changed(self.outcome.observations, polled.observations)))
 
     @property
-    def open_findings(self) -> tuple[Finding, ...]:
+    def open_findings(self) -> tuple[Race, ...]:
         """Conflicts that are neither suppressed nor known to be benign."""
         done = {suppression.signature for suppression in self.suppressed}
         if self.search is not None:
