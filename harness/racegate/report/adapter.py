@@ -65,7 +65,9 @@ def _print_verdict(console: Console, judged: Judgement) -> None:
         tried = f", {judged.landings} of {judged.landings_all} landings run"
     stats = judged.result.stats
     counts = f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
-    console.print(line(_styled(judged.result.verdict), f": {counts}"))
+    verdict = judged.result.verdict
+    said = (judged.result.text, _styled(verdict)[1])
+    console.print(line(said, f": {counts}"))
 
 
 class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):

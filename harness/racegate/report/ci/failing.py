@@ -49,7 +49,7 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
 
 
 def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCase:
-    searched = f"verdict: {run.verdict}, schedules: {run.stats.schedules}"
+    searched = f"verdict: {run.text}, schedules: {run.stats.schedules}"
     return CheckedCase(
         group="scenarios",
         name=run.scenario,
