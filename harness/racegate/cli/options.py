@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from racegate.device.cuda.site import CudaSite
     from racegate.jobs.stores.link import Link
+    from racegate.scenario.spec import Scenario
 
 
 T = TypeVar("T")
@@ -186,6 +187,19 @@ def folder_of_scripts(given: Path | None, engine: str = "") -> Path:
     shipped = shipped_scripts() / engine
     say(f"no folder {here} here: the scripts that come with racegate, from {shipped}")
     return shipped
+
+
+def loaded_scripts(folder: Path) -> list[tuple[Path, Scenario]]:
+    """The scripts of a folder. Says which folders below it have scripts that are not read, unless
+    they are those that racegate itself comes with. Raises ScenarioError.
+    """
+    from racegate.scenario.files import left_out, load_all, scenario_paths
+
+    loaded = load_all(scenario_paths(folder))
+    if not (folder / "controls").is_dir():
+        for name, count in left_out(folder).items():
+            say(f"not read: {count} scripts in {folder / name}; name that folder to run them")
+    return loaded
 
 
 def site_of(device: DeviceKind, pacing: Pacing) -> CudaSite | None:

@@ -21,12 +21,12 @@ from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Recorder, Stack
-from racegate.targets.vllm.inside.rejoin import Heard
+from racegate.targets.common.inside.rejoin import Heard
 
 Tensor = Any  # torch is untyped here
 _unseen = torch._C._DisableTorchDispatch  # our own work takes no way through modes
 
-_OURS = str(Path(__file__).parents[1])
+_OURS = Path(__file__).parents[1]
 # Functions that copy on somebody's behalf: their caller says more.
 _HELPERS = frozenset({
     "copy_to_gpu", "copy_to_cpu", "async_tensor_h2d", "async_copy_to_gpu", "copy_to_uva",
@@ -70,13 +70,17 @@ class EngineSession(Session):
     """Copies and host accesses are named with their buffer.
 
     kind: whether device memory can be computed on from here, or only by the GPU
+    own: where code is that works on the engine's behalf: no operation is called by its functions
     gaps: per held operation, the accesses to its bytes that came while it was held
     heard: what the host gets from the device, if that is noted
     on_gap: called before each of them but the first, where landing is another run
     """
 
-    def __init__(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
+    def __init__(
+        self, kind: DeviceKind = DeviceKind.VIRTUAL, *, own: tuple[Path, ...] = ()
+    ) -> None:
         self.kind = kind
+        self._ours = tuple(map(str, (_OURS, *own)))
         self.engine_recorder = EngineRecorder()
         self.gaps: dict[str, list[str]] = {}
         self.heard: Heard | None = None
@@ -204,7 +208,7 @@ class EngineSession(Session):
         stack = super().stack(frame)
         known = self._stacks.get(id(stack))
         if known is None:  # the walk hands out the same tuple again, and keeps it
-            own = tuple(place for place in stack if not place[0].startswith(_OURS))
+            own = tuple(place for place in stack if not place[0].startswith(self._ours))
             known = self._stacks[id(stack)] = (stack, own)
         return known[1]
 

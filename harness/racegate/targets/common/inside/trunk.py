@@ -17,7 +17,7 @@ import msgspec
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobClient, JobServer, ServerEndedError, pipe_ends
 from racegate.interpose.program.leftovers import fork
-from racegate.targets.vllm.wire import NOTHING_HELD, Task
+from racegate.targets.common.wire import NOTHING_HELD, Task
 
 
 class Trunk:

@@ -15,7 +15,7 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.wire import Told
 
 # Others say something about this tool or this machine, and nothing about the landing.
 _ENDINGS = (Ending.FINISHED, Ending.FAILED)

@@ -17,9 +17,9 @@ from racegate.history.finding import exit_code as code_of
 from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Observation
 from racegate.scenario.outside.console import line, lines
-from racegate.targets.vllm.judge import EngineVerdict
-from racegate.targets.vllm.search import Effect, Holds, JudgedConflict, Landing, Search
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.search import Effect, Holds, JudgedConflict, Landing, Search
+from racegate.targets.common.wire import Told
 
 _STYLES = {
     Verdict.PROVED: "bold green",

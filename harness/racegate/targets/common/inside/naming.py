@@ -11,7 +11,7 @@ DEPTH_MAX = 6
 ITEMS_MAX = 16
 
 
-def named_buffers(root: object, package: str = "vllm.v1") -> list[tuple[int, int, str]]:
+def named_buffers(root: object, package: str) -> list[tuple[int, int, str]]:
     """(first byte, one past the last, name) of the pinned and device tensors under root.
 
     The shortest path wins; overlapping memory keeps its first name. package: see shared_tensors
@@ -25,7 +25,7 @@ def named_buffers(root: object, package: str = "vllm.v1") -> list[tuple[int, int
     return list(found.values())
 
 
-def shared_tensors(root: object, package: str = "vllm.v1") -> Iterator[tuple[str, Any]]:
+def shared_tensors(root: object, package: str) -> Iterator[tuple[str, Any]]:
     """(path, tensor) of the pinned and device tensors under root, the shortest path first.
 
     package: whose objects are looked into

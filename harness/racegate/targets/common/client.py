@@ -1,11 +1,10 @@
-"""An engine in vLLM's own environment: started once, asked for one run at a time."""
+"""An engine in an environment of its own: started once, asked for one run at a time."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,17 +15,15 @@ from racegate.interpose.errors import ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.environment import Environment
 from racegate.targets.common.server import ForkServer, open_server
-from racegate.targets.vllm.environment import Environment
-from racegate.targets.vllm.wire import (
+from racegate.targets.common.wire import (
     DRAFTED_BEHIND,
     FAILED,
     NOTHING_HELD,
     Course,
     Fidelity,
     Observed,
-    Runner,
-    StateMode,
     Task,
     Told,
 )
@@ -178,37 +175,6 @@ def joined(told: Told, base: Told) -> Told:
     return msgspec.structs.replace(
         base, outcome=outcome, gaps=told.gaps, turns={}, has_joined=True, cpu_s=told.cpu_s
     )
-
-
-class FreshEngines:
-    """An engine per run: of a GPU, which cannot be forked."""
-
-    def __init__(
-        self, environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None
-    ) -> None:
-        self._open = partial(open_engine, environment, runner=runner, mode=mode, log=log)
-
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
-        """One run under a plan."""
-        with self._open(kind=DeviceKind.CUDA) as engine:
-            return engine.run(scenario, plan)
-
-
-@contextmanager
-def open_engine(
-    environment: Environment,
-    *,
-    runner: Runner,
-    mode: StateMode,
-    fidelity: Fidelity = Fidelity.HOLLOW,
-    log: Path | None = None,
-    kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> Iterator[Engine]:
-    """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
-    module = "racegate.targets.vllm.inside.serve"
-    arguments = (runner, mode, fidelity)
-    with open_process(environment, module, arguments, log=log, kind=kind) as server:
-        yield Engine(server, fidelity=fidelity)
 
 
 @contextmanager
