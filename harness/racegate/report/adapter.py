@@ -8,7 +8,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import FindingKind, Verdict, exit_code
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign, FindingKind, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
 from racegate.scenario.outside.console import Piece, line, lines
@@ -84,11 +85,20 @@ class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, judged: Sequence[Judgement]) -> AdapterGateObject:
         """The sum of what was judged: nothing at all is inconclusive."""
-        verdicts = [each.result.verdict for each in judged if each.refused is None]
+        verdicts = _verdicts(judged)
         code = exit_code(verdicts)
         decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
         verdict = next(decisive, Verdict.INCONCLUSIVE)
         return cls(schema=SCHEMA, verdict=verdict, judgements=tuple(judged))
+
+    def exit_code(self, benign: Benign) -> ExitCode:
+        """What the gate ends with. benign: what BENIGN is for it"""
+        return exit_code(_verdicts(self.judgements), benign=benign)
+
+
+def _verdicts(judged: Sequence[Judgement]) -> list[Verdict]:
+    """Of the scenarios that the engine runs."""
+    return [each.result.verdict for each in judged if each.refused is None]
 
 
 def print_adapter_gate(console: Console, gate: AdapterGateObject) -> None:
