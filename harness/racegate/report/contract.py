@@ -20,9 +20,10 @@ from msgspec import inspect as types
 
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
-from racegate.check.repro.replay import Replay, ReplaysObject
+from racegate.check.repro.replay import Replay
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
+from racegate.history.replayed import Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
@@ -51,11 +52,12 @@ from racegate.report.objects import (
 )
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.judge import Judgement
+from racegate.targets.adapters.witness import AdapterReplay, AdapterWitness
 from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.workflow.replay import ProgramReplay, ProgramReplays
+from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
 
 
@@ -99,7 +101,9 @@ CONTRACT = (
     Printed(what="gate", struct=GateResult),
     Printed(what="run", struct=RunResult),
     Printed(what="replay", struct=Replay),
-    Printed(what="replay, of several witnesses", struct=ReplaysObject),
+    Printed(what="replay, of a program", struct=ProgramReplay),
+    Printed(what="replay, of an adapter", struct=AdapterReplay),
+    Printed(what="replay, of several witnesses", struct=Replays),
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
@@ -124,14 +128,13 @@ CONTRACT = (
     Printed(what="adapter run", struct=Judgement),
     Printed(what="adapter gate", struct=AdapterGateObject),
     Printed(what="torch run", struct=Verdicts),
-    Printed(what="torch replay", struct=ProgramReplay),
-    Printed(what="torch replay, of several witnesses", struct=ProgramReplays),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),
     Printed(what="report --site", struct=SiteObject),
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
+    Printed(what="files *.witness.json of an adapter", struct=AdapterWitness),
     Printed(what="files of --baseline", struct=BaselineFile),
 )
 
@@ -227,7 +230,7 @@ def enum_section(kind: type[Enum]) -> Section:
 def words_of(info: types.Type) -> str:
     """A type in words, with links to sections."""
     match info:
-        case types.StructType(cls=cls) if cls is Scenario:
+        case types.StructType(cls=cls) if cls is OwnScenario:
             return "scenario, as in its file"
         case types.StructType(cls=cls) | types.EnumType(cls=cls):
             return f"[{name_of(cls)}](#{name_of(cls).lower()})"
@@ -249,7 +252,7 @@ def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
 
 def _kinds(info: types.Type) -> Iterator[type]:
     match info:
-        case types.StructType(cls=cls, fields=fields) if cls is not Scenario:
+        case types.StructType(cls=cls, fields=fields) if cls is not OwnScenario:
             yield cls
             for field in fields:
                 yield from _kinds(field.type)

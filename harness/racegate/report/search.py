@@ -13,7 +13,7 @@ from racegate.check.repro.explain import Explained, Explanation, Racing
 from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
 from racegate.check.repro.replay import Replay
 from racegate.check.repro.unrealised import in_ranges
-from racegate.history.replayed import ReplayOutcome
+from racegate.history.replayed import Replayed, ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
@@ -70,17 +70,17 @@ def print_replay(console: Console, result: Replay, shown: Shown | None = None) -
     console.print(f"{same}, {recorded}")
 
 
-def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replay]) -> None:
+def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replayed]) -> None:
     """One line per witness, and what gave way in its script."""
     table = Table("witness", "outcome", Column("replays", justify="right"), "signature", "runs")
     for file, result in zip(files, results, strict=True):
         count = f"{result.outcomes.get(result.outcome, 0)} of {result.times}"
         same = "bit-identical" if result.digests == 1 else f"{result.digests} different"
-        seen = result.signature or "no finding"
+        seen = result.signature or result.message or "no finding"
         table.add_row(file.name.partition(".")[0], result.outcome, count, seen, same)
     console.print(table)
     for file, result in zip(files, results, strict=True):
-        for change in result.last.resolved:
+        for change in result.resolved:
             console.print(line(("warning", "yellow"), f": {file.name}: {change.text}"))
 
 

@@ -16,13 +16,19 @@ from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
+    StrictOption,
+    WitnessesOption,
+    benign_of,
+    loaded_scripts,
     progress_bar,
+    say,
     stdout_console,
     write_json,
 )
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.history.schedule import parse_schedule
+from racegate.history.witness import save
 from racegate.report.adapter import (
     AdapterGateObject,
     print_adapter_gate,
@@ -30,7 +36,7 @@ from racegate.report.adapter import (
     print_judgement,
 )
 from racegate.report.ci.failing import checked_adapter
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
     CheckOutcome,
@@ -42,6 +48,7 @@ from racegate.targets.adapters.conformance import (
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import parse_plant
+from racegate.targets.adapters.witness import witness_of
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
 
@@ -137,6 +144,8 @@ def run(
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
+    witness: WitnessesOption = None,
     *,
     limits: Limits,
     json: JsonOption = None,
@@ -157,11 +166,16 @@ def run(
             judged = judge.judge(plant=planted)
         else:
             judged = judge.under(schedule, plant=planted)
+    found = None if witness is None else witness_of(judged, loaded, command)
+    if witness is not None and found is not None:
+        file = witness / f"{loaded.name}.witness.json"
+        save(found, file)
+        say(f"wrote {file}: racegate replay {shlex.quote(str(file))}")
     if json is not None:
         write_json(json, judged)
     if json != "-":
         print_judgement(stdout_console(), judged)
-    raise typer.Exit(exit_code([judged.result.verdict]))
+    raise typer.Exit(exit_code([judged.result.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -171,6 +185,7 @@ def gate(
     scenarios: ScenariosOption = Path("scenarios"),
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
     *,
     limits: Limits,
     junit: JunitOption = None,
@@ -178,7 +193,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = loaded_scripts(scenarios)
     judged: list[Judgement] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
@@ -196,12 +211,13 @@ def gate(
                 progress.advance(task)
     found = AdapterGateObject.of(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
-    write_checked(checked_adapter(found, files), junit, sarif)
+    benign = benign_of(strict)
+    write_checked(checked_adapter(found, files, benign), junit, sarif)
     if json is not None:
         write_json(json, found)
     if json != "-":
         print_adapter_gate(stdout_console(), found)
-    raise typer.Exit(exit_code([found.verdict]))
+    raise typer.Exit(found.exit_code(benign))
 
 
 def _command(scenario: Path, command: list[str]) -> AdapterCommand:

@@ -19,7 +19,7 @@ from racegate.history.witness import (
     witness_of_kind,
 )
 from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.scenario.spec import OwnScenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
 from racegate.targets.adapters.client import Adapter
@@ -43,7 +43,7 @@ class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
     """What is needed to see a finding of an adapter's engine again."""
 
     subject: AdapterSubject
-    scenario: Scenario
+    scenario: OwnScenario
 
 
 class AdapterReplay(Replayed, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class AdapterReplay(Replayed, frozen=True, kw_only=True):
 
 
 def witness_of(
-    judged: Judgement, scenario: Scenario, command: Sequence[str]
+    judged: Judgement, scenario: OwnScenario, command: Sequence[str]
 ) -> AdapterWitness | None:
     """The witness of a run that went wrong; None if none did."""
     result = judged.result

@@ -12,6 +12,8 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Fidelity, Told
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.environment import environment_of
 from racegate.targets.vllm.wire import Runner, StateMode
 
 
@@ -55,3 +57,31 @@ def open_engine(
     arguments = (runner, mode, fidelity)
     with open_process(environment, module, arguments, log=log, kind=kind) as server:
         yield Engine(server, fidelity=fidelity, run_s=run_s)
+
+
+@contextmanager
+def open_cell(cell: Cell, *, log: Path | None = None, run_s: float = RUN_S) -> Iterator[Engine]:
+    """Starts the vLLM of a cell on the virtual device. Raises BadInput if it is not set up or does
+    not start.
+    """
+    with open_engine(
+        environment_in(cell),
+        runner=cell.runner,
+        mode=cell.mode,
+        fidelity=cell.fidelity,
+        log=log,
+        run_s=run_s,
+    ) as engine:
+        yield engine
+
+
+def fresh_engines(cell: Cell, *, log: Path | None = None, run_s: float = RUN_S) -> FreshEngines:
+    """What starts the vLLM of a cell on a GPU for each run. Raises BadInput if it is not set up."""
+    environment = environment_in(cell)
+    return FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log, run_s=run_s)
+
+
+def environment_in(cell: Cell) -> Environment:
+    """The environment of a cell's release, with its checkout. Raises BadInput."""
+    checkout = None if cell.checkout is None else Path(cell.checkout)
+    return environment_of(cell.release, checkout=checkout)

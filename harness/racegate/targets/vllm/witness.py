@@ -11,10 +11,13 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.history.schedule import texts_of
 from racegate.history.witness import SCHEMA, Raw
+from racegate.scenario.files import SETTINGS
 from racegate.scenario.outside.text import quoted
 from racegate.targets.common.witness import ReleaseWitness, read_release_witness
 from racegate.targets.vllm.cell import Cell
 
+# As many as an earlier witness names without asking for fewer.
+BLOCKS_USUAL = 128
 # Lines of the first schema, which said in words what was wrong.
 _WRONG = re.compile(r"step (?P<step>\d+): (?P<what>.+): (?P<used>.+) used, (?P<true>.+) true")
 _DELIVERY = re.compile(
@@ -43,12 +46,13 @@ def _from_first(raw: Raw) -> Raw:
         cell = {**cell, "checkout": cell["release"], "release": ""}
     lines = msgspec.convert(raw.pop("wrong", ()), tuple[str, ...])
     holds = msgspec.convert(raw.pop("holds", ()), tuple[tuple[str, str], ...])
-    torch, scenario = raw.pop("torch", ""), raw.get("scenario")
+    torch, scenario = raw.pop("torch", ""), _without_settings(raw.pop("scenario", None))
     said = [_delivery(line) or _wrong(line) for line in lines]
     return {
         **raw,
         "schema": SCHEMA,
         "title": scenario.get("title", "") if isinstance(scenario, dict) else "",
+        "scenario": scenario,
         "subject": cell,
         "holds": texts_of(holds),
         "signature": "",
@@ -57,6 +61,21 @@ def _from_first(raw: Raw) -> Raw:
         "deliveries": [fields for fields in said if "request" in fields],
         "versions": {"torch": torch},
     }
+
+
+def _without_settings(scenario: object) -> object:
+    """The scenario as it is written today. The first files stored the settings of racegate's own
+    engine too, of which vLLM obeyed one: how many blocks there are, where that was fewer than
+    usual.
+    """
+    if not isinstance(scenario, dict):
+        return scenario
+    engine = scenario.get("engine")
+    blocks = engine.get("blocks") if isinstance(engine, dict) else None
+    happening = {key: value for key, value in scenario.items() if key not in SETTINGS}
+    if isinstance(blocks, int) and blocks < BLOCKS_USUAL:
+        happening["free_blocks"] = blocks
+    return happening
 
 
 def _delivery(line: str) -> Raw | None:
