@@ -85,7 +85,7 @@ def conflict_timeline(finding: Finding, holds: Holds = ()) -> Timeline:
         rows=(),
         noun="byte",
         relation=Relation.UNORDERED,
-        seats=(),
+        step_rows=(),
     )
 
 
