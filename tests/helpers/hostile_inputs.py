@@ -31,7 +31,6 @@ from typing import Any
 import msgspec
 
 from racegate.cli.foreign.vllm import pairs_of
-from racegate.cli.options import json_text
 from racegate.device.chooser import HoldChooser
 from racegate.explore.swarm import Pick, one_of
 from racegate.faults.catalogue import find_fault
@@ -49,6 +48,7 @@ from racegate.measure.evaluation.matrix import load_matrix
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import explicit, load
 from racegate.scenario.outside.console import PrintableConsole, line
+from racegate.scenario.outside.files import json_text
 from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import Scenario

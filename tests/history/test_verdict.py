@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from racegate.history.finding import Verdict
 from racegate.history.verdict import (
     NOTHING_TRIED,
-    ONE_BY_HAND,
     RULE,
     Facts,
     Reach,
@@ -20,6 +19,7 @@ from racegate.history.verdict import (
     verdict_text,
 )
 
+BY_HAND = Tried(reach=Reach.SOME, number=1)
 EACH = Tried(reach=Reach.EACH_ALONE, number=18, known=18)
 UNMET = ("condense_moves: 0, the scenario expects at least 1",)
 # One example for each line of the table, in its order.
@@ -27,7 +27,7 @@ EXAMPLES = (
     Facts(is_broken=True, is_deadlocked=True, conflicts=1),
     Facts(is_deadlocked=True, conflicts=1, unmet=UNMET),
     Facts(is_wrong=True, conflicts=1, unmet=UNMET),
-    Facts(conflicts=1, tried=ONE_BY_HAND, unmet=UNMET),
+    Facts(conflicts=1, tried=BY_HAND, unmet=UNMET),
     Facts(conflicts=1, tried=EACH, is_compared=False),
     Facts(conflicts=1, tried=EACH, unmet=UNMET),
     Facts(conflicts=1, tried=EACH),
@@ -100,9 +100,7 @@ def test_what_was_tried_stands_in_the_verdict() -> None:
     assert verdict_text(Verdict.CONFLICT, some) == (
         "CONFLICT; 12 of 34 landings tried, without harm"
     )
-    assert verdict_text(Verdict.CONFLICT, ONE_BY_HAND) == (
-        "CONFLICT; 1 schedule with a hold tried, without harm"
-    )
+    assert verdict_text(Verdict.CONFLICT, BY_HAND) == ("CONFLICT; 1 schedule tried, without harm")
     assert verdict_text(Verdict.CONFLICT, NOTHING_TRIED) == "CONFLICT"
     assert verdict_text(Verdict.PROVED, EACH) == "PROVED"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -192,5 +193,22 @@ def scenario_paths(folder: Path) -> list[Path]:
 
 
 def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
-    """All scenarios, before any is run: a bad file stops the gate at once. Raises ScenarioError."""
-    return [(path, load(path)) for path in paths]
+    """All scenarios, before any is run: a bad file stops the gate at once. Raises ScenarioError,
+    also if two files share a name: their results could not be told apart.
+    """
+    loaded = [(path, load(path)) for path in paths]
+    first: dict[str, Path] = {}
+    for path, scenario in loaded:
+        if scenario.name in first:
+            other = first[scenario.name]
+            raise ScenarioError(str(path), "$.name", f"{quoted(scenario.name)} is also in {other}")
+        first[scenario.name] = path
+    return loaded
+
+
+def left_out(folder: Path) -> dict[str, int]:
+    """The folders below a folder of scripts that have scripts too, and how many: nobody reads
+    them.
+    """
+    below = [path.parent.relative_to(folder) for path in folder.rglob("*/*.toml")]
+    return dict(sorted(Counter(map(str, below)).items()))

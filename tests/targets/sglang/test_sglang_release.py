@@ -9,12 +9,12 @@ import pytest
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Plan
 from racegate.scenario.files import load
+from racegate.targets.common.environment import Environment
+from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.environment import Environment
-from racegate.targets.vllm.judge import unmet_expectations
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios" / "sglang"
 SCENARIO = SCENARIOS / "prefix_behind_chunked_prefill.toml"

@@ -10,11 +10,14 @@ from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.scenario.files import load
-from racegate.targets.vllm.client import open_engine
-from racegate.targets.vllm.environment import Environment, environment_of
-from racegate.targets.vllm.judge import Cell, judge
-from racegate.targets.vllm.search import Effect
-from racegate.targets.vllm.sensitivity import Pulse, sensitivity_of
+from racegate.targets.common.environment import Environment
+from racegate.targets.common.judge import judge
+from racegate.targets.common.search import Effect
+from racegate.targets.common.sensitivity import Pulse
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import open_engine
+from racegate.targets.vllm.environment import environment_of
+from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import Runner, StateMode
 
 CELL = Cell(release="0.22.1", runner=Runner.V1, mode=StateMode.NONE)

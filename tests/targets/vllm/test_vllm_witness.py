@@ -17,9 +17,10 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
+from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.search import Effect
 from racegate.targets.vllm import replay as vllm_replay
-from racegate.targets.vllm.judge import Cell, EngineVerdict, cannot_run, judge, judge_under
-from racegate.targets.vllm.search import Effect
+from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import Runner, StateMode
 from racegate.targets.vllm.witness import (
     SCHEMA,

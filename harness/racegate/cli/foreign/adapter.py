@@ -16,6 +16,7 @@ from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
+    loaded_scripts,
     progress_bar,
     stdout_console,
     write_json,
@@ -30,7 +31,7 @@ from racegate.report.adapter import (
     print_judgement,
 )
 from racegate.report.ci.failing import checked_adapter
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
     CheckOutcome,
@@ -178,7 +179,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = loaded_scripts(scenarios)
     judged: list[Judgement] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)

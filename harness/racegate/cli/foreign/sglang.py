@@ -24,6 +24,7 @@ from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
     folder_of_scripts,
+    loaded_scripts,
     stdout_console,
     write_json,
 )
@@ -31,14 +32,14 @@ from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
+from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of, set_up
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.judge import judge, judge_under
-from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.vllm.search import RUNS_MAX
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
 
@@ -109,7 +110,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "sglang")))
+    loaded = loaded_scripts(folder_of_scripts(scenarios, "sglang"))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:

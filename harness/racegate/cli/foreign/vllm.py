@@ -18,6 +18,7 @@ from racegate.cli.options import (
     ScriptsOption,
     folder_of_scripts,
     folder_to_fill,
+    loaded_scripts,
     place_to_write,
     say,
     stdout_console,
@@ -29,19 +30,22 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.client import Engine
+from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.search import RUNS_MAX, Holds
+from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign, seed_line
-from racegate.targets.vllm.client import Engine, open_engine
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import open_engine
 from racegate.targets.vllm.environment import environment_of, set_up
-from racegate.targets.vllm.judge import Cell, judge, judge_under
 from racegate.targets.vllm.replay import judge_again
-from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.vllm.search import RUNS_MAX, Holds
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Fidelity, Runner, StateMode
+from racegate.targets.vllm.wire import Runner, StateMode
 from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
 
 SCENARIOS_MAX = 300
@@ -178,7 +182,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
+    loaded = loaded_scripts(folder_of_scripts(scenarios, "vllm"))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:

@@ -7,13 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+# Those besides Ctrl-C, which Python knows.
+TERMINATING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+STOPS = (signal.SIGINT, *TERMINATING)
 
 
 @contextmanager
 def stops_later() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end of this: a process that has just been started and that
-    nobody knows yet could not be ended. What ignores them, or ends at once, stays so.
+    """Ctrl-C, SIGTERM, SIGHUP and SIGQUIT wait for the end of this: a process that has just been
+    started and that nobody knows yet could not be ended. What ignores them, or ends at once, stays
+    so.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from racegate.scenario.spec import Abort, Scenario
+from racegate.targets.common.cell import EngineCell
 from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
-from racegate.targets.vllm.judge import EngineCell
 
 UNSEEN = (
     "kernels that are compiled: plain forms of them run, in float32; mixed experts are one dense "

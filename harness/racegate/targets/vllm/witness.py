@@ -19,9 +19,10 @@ from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
-from racegate.targets.vllm.judge import Cell, EngineVerdict
-from racegate.targets.vllm.report import wrong_lines
-from racegate.targets.vllm.search import Effect, Holds, JudgedConflict
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.report import wrong_lines
+from racegate.targets.common.search import Effect, Holds, JudgedConflict
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 
 SCHEMA = "racegate.vllm-witness/1"
