@@ -17,7 +17,7 @@ from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.stages import LayoutStages, NoCarry
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class RowLayout:
