@@ -28,13 +28,14 @@ from racegate.engine.rows.runner import Runner
 from racegate.engine.slots.layout import SlotLayout
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.setup import Setup, make_setup
-from racegate.scenario.spec import CacheMode, Layout, Scenario, Zeroing
+from racegate.scenario.settings import CacheMode, Layout, Zeroing
+from racegate.scenario.spec import OwnScenario
 
 
 class Site(NamedTuple):
     """Where a runner is put together."""
 
-    scenario: Scenario
+    scenario: OwnScenario
     device: Device
     counters: Counters
 

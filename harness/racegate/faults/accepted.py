@@ -17,7 +17,7 @@ from racegate.engine.state import edges
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import EngineResult
 from racegate.oracles.invariants import Violation
-from racegate.scenario.spec import CacheMode, Image, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import Image, OwnScenario
 
 INVARIANT = "I-68"
 # Of these the observations show every one.
@@ -36,7 +37,7 @@ LEAST = ("preemptions", "row_moves", "cascade_steps")
 
 
 def find_miscounts(
-    observations: Sequence[Observation], result: EngineResult, scenario: Scenario
+    observations: Sequence[Observation], result: EngineResult, scenario: OwnScenario
 ) -> list[Violation]:
     """Counts that are not what was observed. observations: of a whole run"""
     history = _History(scenario)
@@ -70,7 +71,7 @@ def find_miscounts(
 class _History:
     """Counts along the observations of a run."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: OwnScenario) -> None:
         self.counts: Counter[str] = Counter()
         self._is_offload = scenario.engine.cache_mode is CacheMode.OFFLOAD
         self._has_columns = scenario.engine.cache_mode.has_columns

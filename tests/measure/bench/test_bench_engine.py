@@ -35,7 +35,7 @@ from racegate.measure.bench.loads import (
 from racegate.measure.bench.overhead import held_entries, latch_entries, recording_entries
 from racegate.measure.bench.profiler import spans_of
 from racegate.measure.bench.virtual import BenchEntry
-from racegate.scenario.spec import ModelSpec, Numerics
+from racegate.scenario.settings import ModelSpec, Numerics
 from racegate_kernels.backend import triton_backend
 from sync_driver import SyncDriver, SyncEvent
 

@@ -17,7 +17,7 @@ from racegate.engine.state.buffers import WorkBuffers
 from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, ModelSpec
+from racegate.scenario.settings import CacheMode, DrafterKind, LayerKind, ModelSpec
 
 # The launch of each kind, and the names of its parameters.
 _LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from racegate.scenario.spec import GraphMode, LayerKind
+from racegate.scenario.settings import GraphMode, LayerKind
 
 # A place in the forward pass: the index of a layer, or this.
 EMBEDDING = -1

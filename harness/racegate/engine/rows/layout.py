@@ -17,7 +17,7 @@ from racegate.engine.rows.parts import RowParts
 from racegate.engine.rows.stations import LayoutStations, NoCarry
 from racegate.engine.rows.tenants import Tenants
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class RowLayout:

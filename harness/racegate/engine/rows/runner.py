@@ -20,7 +20,7 @@ from racegate.engine.state.buffers import StepOutputs, no_outputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView, as_previous, no_step
-from racegate.scenario.spec import OutputEvent
+from racegate.scenario.settings import OutputEvent
 
 
 class Runner:

@@ -19,7 +19,7 @@ from racegate.engine.slots.pool import HostPool
 from racegate.engine.slots.prep import SlotPrep
 from racegate.engine.slots.tenants import SlotTenants
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class SlotLayout:
