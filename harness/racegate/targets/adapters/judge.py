@@ -138,7 +138,7 @@ class AdapterJudge:
         wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
         conflicts = find_conflicts(held.run.trace)
         tried = tried_by_hand(held.run.trace.holds if held.run.stopped is None else ())
-        return self._judged(held.run, schedule, conflicts, wrong, plant, runs=1, tried=tried)
+        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=tried)
 
     def _search(
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
@@ -153,15 +153,16 @@ class AdapterJudge:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
                 continue
             runs += 1
+            landed += bool(tried_by_hand(held.run.trace.holds).number)
+            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
             wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
             if wrong:
                 return self._judged(
-                    held.run, schedule, conflicts, wrong, plant, landings=landings, runs=runs
+                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
                 )
             if held.run.stopped is not None:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
             missing += unrealised(held.run.trace.holds)
-            landed += bool(tried_by_hand(held.run.trace.holds).number)
             if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
                 missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
         if runs < landings.number:
@@ -169,9 +170,7 @@ class AdapterJudge:
         reach = Reach.SOME if missing else Reach.COMBINATIONS
         tried = Tried(reach=reach, number=landed, known=landings.number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
-        return self._judged(
-            eager, EAGER, conflicts, [], plant, landings=landings, runs=runs, tried=tried
-        )
+        return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
         return self._adapter.run(
@@ -226,7 +225,6 @@ class AdapterJudge:
         plant: Plant | None,
         *,
         landings: Landings | None = None,
-        runs: int = 0,
         tried: Tried = NOTHING_TRIED,
     ) -> Judgement:
         missing = () if landings is None else landings.missing
@@ -234,7 +232,7 @@ class AdapterJudge:
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = self._not_seen()
-        if runs and not wrong:
+        if tried.number and not wrong:
             not_seen += (_TORN,)
         if conflicts and not wrong:
             not_seen += missing
@@ -250,7 +248,7 @@ class AdapterJudge:
                 warnings=_idle_events(run),
                 tried=tried,
             ),
-            runs=runs,
+            runs=tried.number,
             landings_all=0 if landings is None else landings.number,
             not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
         )
