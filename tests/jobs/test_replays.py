@@ -175,6 +175,7 @@ def test_options_of_releases_are_honoured(monkeypatch: pytest.MonkeyPatch, sglan
     opened = Opened(Wait.BEHIND)
     monkeypatch.setattr(replays, "open_plain_scheduler", opened)
     monkeypatch.setattr(replays, "open_cell", opened)
+    monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
     replay_files([sglang], ReplaySettings(release="2.0", checkout=Path("/src"), timeout_s=7.0))
     assert (opened.cells[0].release, opened.cells[0].checkout) == ("2.0", "/src")
     replay_files([sglang], ReplaySettings(release="2.0"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from racegate.history.replayed import Replayed
 from racegate.history.witness import SealedWitness, Witness, load_witness, read_object, subject_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.text import quoted
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.witness import AdapterWitness, read_adapter_witness, replay_adapter
-from racegate.targets.common.cell import EngineCell, Runs
+from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.replay import replay_release
 from racegate.targets.common.witness import ReleaseWitness
@@ -32,6 +32,7 @@ from racegate.targets.program.workflow.witness import ProgramWitness, load_progr
 from racegate.targets.sglang.engine import open_plain_scheduler
 from racegate.targets.sglang.witness import read_scheduler_witness
 from racegate.targets.vllm.engine import fresh_engines, open_cell
+from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.witness import read_witness
 
 
@@ -172,14 +173,16 @@ def _cell(witness: ReleaseWitness, settings: ReplaySettings) -> EngineCell:
 def _replay_vllm(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
     cell: Any = _cell(given[0][1], settings)
     run_s = settings.timeout_s or RUN_S
-    opened: AbstractContextManager[Runs] = (
-        open_cell(cell, log=settings.log, run_s=run_s)
-        if settings.device is DeviceKind.VIRTUAL
-        else nullcontext(fresh_engines(cell, log=settings.log, run_s=run_s))
-    )
-    with opened as engine:
+    again = partial(replay_release, cell=cell, subject="vllm", times=settings.times)
+    if settings.device is DeviceKind.CUDA:
+        engines = fresh_engines(cell, log=settings.log, run_s=run_s)
         for _, witness in given:
-            yield replay_release(engine, witness, cell, "vllm", times=settings.times)
+            yield again(engines, witness, kind=settings.device)
+        return
+    with open_cell(cell, log=settings.log, run_s=run_s) as engine:
+        pulses = sensitivity_of(engine)
+        for _, witness in given:
+            yield again(engine, witness, sensitivity=pulses)
 
 
 def _replay_sglang(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:

@@ -83,7 +83,7 @@ class _History:
         self._discarded: dict[int, set[str]] = {}
         self._emitted: dict[int, dict[str, int]] = {}
         self._rows: tuple[int, Mapping[str, int]] = (-1, {})
-        self._tenants: dict[int, tuple[str, int]] = {}
+        self._slot_owners: dict[int, tuple[str, int]] = {}
         self._delivered: dict[str, tuple[int, ...]] = {}
         self._admitted: set[tuple[str, int]] = set()
         self._saved: set[tuple[tuple[int, ...], tuple[Image, ...]]] = set()
@@ -145,9 +145,9 @@ class _History:
         """Slots do not move: they are taken, and taken again."""
         incarnation = self._plans[seen.step].detail["incarnation"]
         for name, slot in zip(seen.values["rows"], seen.detail["slots"], strict=True):
-            tenant = (name, incarnation[name])
-            self.counts["slot_reuses"] += self._tenants.get(slot, tenant) != tenant
-            self._tenants[slot] = tenant
+            owner = (name, incarnation[name])
+            self.counts["slot_reuses"] += self._slot_owners.get(slot, owner) != owner
+            self._slot_owners[slot] = owner
 
     def _prefix(self, name: str, end: int) -> tuple[tuple[int, ...], tuple[Image, ...]]:
         """What a prefill chunk completes, the token behind it, and the images up to there."""

@@ -9,7 +9,7 @@ from racegate.history.replayed import Replayed, ReplayOutcome
 from racegate.report.adapter import print_judgement
 from racegate.report.search import print_replay
 from racegate.report.text import Shown
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.adapters.witness import AdapterReplay
 from racegate.targets.common.replay import ReleaseReplay
 from racegate.targets.common.report import print_engine_verdict

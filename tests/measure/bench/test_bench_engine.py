@@ -167,8 +167,8 @@ def test_bfloat16_runs_on_the_launchers() -> None:
     with bench(driver=SyncDriver(triton_backend())).steady(load, batch=2, depth=2) as steady:
         taken = steady.measure(load.steps)
         hidden: Any = steady._engine.runner._setup.work.hidden
-        states: Any = steady._engine.runner._stations.model.states[0]
-        caches: Any = steady._engine.runner._stations.model.caches[2]
+        states: Any = steady._engine.runner._stages.model.states[0]
+        caches: Any = steady._engine.runner._stages.model.caches[2]
     assert taken.tokens == 2
     assert hidden.storage.tensor.dtype == caches.storage.tensor.dtype == torch.bfloat16
     assert states.storage.tensor.dtype == torch.float32

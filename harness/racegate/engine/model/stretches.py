@@ -32,8 +32,8 @@ def pieces_of(layers: tuple[LayerKind, ...], mode: GraphMode) -> tuple[Piece, ..
     if mode is not GraphMode.PIECEWISE:
         return (Piece(whole(layers), "decode"),)
 
-    def is_attention(station: int) -> bool:
-        return station != EMBEDDING and layers[station] is LayerKind.ATTENTION
+    def is_attention(stage: int) -> bool:
+        return stage != EMBEDDING and layers[stage] is LayerKind.ATTENTION
 
     return tuple(
         Piece(stretch, None if attends else f"piece.{stretch[0] + 1}")

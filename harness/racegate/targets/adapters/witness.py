@@ -18,9 +18,9 @@ from racegate.history.witness import (
     versions,
     witness_of_kind,
 )
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import OwnScenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.judge import AdapterJudge, Judgement

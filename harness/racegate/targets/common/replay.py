@@ -7,8 +7,10 @@ import hashlib
 import msgspec
 
 from racegate.history.replayed import Replayed, ReplayRun, replayed
+from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.judge import EngineVerdict, judge_under
+from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witness import ReleaseWitness, is_as_recorded, outcome_of
 
 
@@ -21,14 +23,24 @@ class ReleaseReplay(Replayed, frozen=True, kw_only=True):
 
 
 def replay_release(
-    engine: Runs, witness: ReleaseWitness, cell: EngineCell, subject: str, *, times: int
+    engine: Runs,
+    witness: ReleaseWitness,
+    cell: EngineCell,
+    subject: str,
+    *,
+    times: int,
+    sensitivity: Sensitivity | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> ReleaseReplay:
     """cell: the engine, which may be another than that of the witness; subject: vllm or sglang
     times: how often the run without holds and the one under them are made
+    sensitivity: of this engine, for its verdict; kind: of its device
     """
     runs: list[ReplayRun] = []
     for _ in range(times):
-        judged = judge_under(engine, witness.scenario, cell, witness.pairs)
+        judged = judge_under(
+            engine, witness.scenario, cell, witness.pairs, sensitivity=sensitivity, kind=kind
+        )
         is_same = is_as_recorded(judged, witness)
         runs.append(
             ReplayRun(

@@ -26,9 +26,9 @@ from racegate.history.witness import (
     versions,
     witness_of_kind,
 )
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.judge import EngineVerdict
@@ -140,10 +140,8 @@ def read_release_witness(
 
 def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
-    if judged.verdict is Verdict.INCONCLUSIVE:
-        return ReplayOutcome.NOT_REALISED
     if judged.verdict is not Verdict.DIVERGENT:
-        return ReplayOutcome.NOTHING
+        return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
     return ReplayOutcome.REPRODUCED if is_as_recorded(judged, witness) else ReplayOutcome.OTHER
 
 

@@ -11,8 +11,8 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.history.schedule import texts_of
 from racegate.history.witness import SCHEMA, Raw
-from racegate.scenario.files import SETTINGS
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.spec import SETTINGS
+from racegate.scenario.untrusted.text import quoted
 from racegate.targets.common.witness import ReleaseWitness, read_release_witness
 from racegate.targets.vllm.cell import Cell
 

@@ -50,7 +50,7 @@ def params_of(request: Request) -> Any:
 
 def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
     """The pool has as many free blocks as the scenario says, if it says fewer than there are: the
-    others are taken, as another tenant of the memory would.
+    others are taken, as another user of the memory would.
     """
     if scenario.free_blocks is not None:
         pool = scheduler.kv_cache_manager.block_pool
