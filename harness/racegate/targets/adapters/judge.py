@@ -19,7 +19,7 @@ from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
-from racegate.scenario.spec import OwnScenario
+from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.targets.adapters.landings import Landings, first_change, landings_of
@@ -265,7 +265,14 @@ class AdapterJudge:
 
     def _not_seen(self) -> tuple[str, ...]:
         unseen = (text for offer, text in _UNSEEN.items() if offer not in self._hello.offers)
-        return (*unseen, *self._hello.not_seen)
+        return (*unseen, *self._ignored_settings(), *self._hello.not_seen)
+
+    def _ignored_settings(self) -> tuple[str, ...]:
+        """What the script sets of racegate's own engine, which the engine does not obey."""
+        names = ", ".join(settings_of(self._scenario))
+        if not names or Offer.SETTINGS in self._hello.offers:
+            return ()
+        return (f"what the script sets of racegate's own engine: {names}; the engine obeys none",)
 
     def _refused(self, reason: str, plant: Plant | None) -> Judgement:
         unmet = (f"the engine does not run this: {reason}",)
