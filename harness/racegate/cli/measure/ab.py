@@ -33,7 +33,7 @@ from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
 from racegate.measure.ab.folder import Folder, open_folder, read_folder
 from racegate.measure.ab.held import run_held, witness_path
-from racegate.measure.ab.running import AbRunner, Progress, WaveShare, parse_share, worker_here
+from racegate.measure.ab.running import AbRunner, WaveProgress, WaveShare, parse_share, worker_here
 from racegate.measure.ab.summary import AbReport, summarise
 from racegate.measure.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
 from racegate.measure.ab.workload import (
@@ -182,7 +182,7 @@ def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
+def _progress() -> Iterator[Callable[[WaveProgress], None]]:
     """A bar on a terminal; in a log a line per wave."""
     console = stderr_console()
     if not console.is_terminal:
@@ -196,7 +196,7 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
         )
 
 
-def line_of(progress: Progress) -> str:
+def line_of(progress: WaveProgress) -> str:
     """One finished wave: its rate, what was wrong, and how long the rest will take."""
     wave = progress.shown
     rate = wave.tokens / wave.seconds if wave.seconds else 0.0
