@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from racegate.interpose import child, launch
+from racegate.interpose import child
 from racegate.interpose.build import Toolkit, build_forward, build_library
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.gpu.kernels import GpuKernels
@@ -22,6 +22,7 @@ from racegate.interpose.kernels.aliases import alias_of
 from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.outcome import DeviceKind
+from racegate.targets.program import launch
 
 # Of these torch's own CUDA body runs here too: it calls another operator, which is computed.
 REDISPATCHING = ("aten::pow.Scalar", "aten::pow.Scalar_out")
