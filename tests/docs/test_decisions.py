@@ -1,4 +1,4 @@
-"""docs/decisions: numbered without a hole, of one form, on the index, and about what is there."""
+"""docs/decisions: at most thirty pages, of one form, on the index, and about what is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "decisions"
 FILES = sorted(FOLDER.glob("[0-9]*.md"))
-HEADINGS = ["## Context", "## Decision", "## Consequence"]
+# A decision is a section: these open its paragraphs, in this order; the last may be left out.
+PARTS = ["Why", "Decision", "Consequence", "Rejected"]
 # Where a name in code style can come from.
 SOURCES = ("harness", "reference", "kernels", "scenarios", "tests", "reports", "Makefile")
 SUFFIXES = (".py", ".toml", ".md", ".j2")
@@ -36,16 +37,25 @@ def sources() -> str:
 def test_numbers_are_dense() -> None:
     numbers = [int(path.name[:2]) for path in FILES]
     assert numbers == list(range(1, len(FILES) + 1))
+    assert len(FILES) <= 30, "a decision is a section of its family's page"
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_a_decision_has_one_form(path: Path) -> None:
     assert re.fullmatch(r"\d\d(-[a-z0-9]+)+\.md", path.name)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert lines[0].startswith(f"# {path.name[:2]}. ")
-    assert [line for line in lines if line.startswith("## ")] == HEADINGS
-    # Every heading is followed by text.
-    assert all(lines[lines.index(heading) + 2].strip() for heading in HEADINGS)
+    title, *sections = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.M)
+    assert re.fullmatch(rf"# {path.name[:2]}\. \S.*\n+", title)
+    assert sections
+    for section in sections:
+        heading, _, text = section.partition("\n")
+        parts = re.findall(r"^\*\*(\w+)\.\*\* \S", text, flags=re.M)
+        assert parts in (PARTS[:3], PARTS), f"{heading}: {parts}"
+
+
+def test_a_decision_is_made_once() -> None:
+    headings = [line for path in FILES for line in path.read_text("utf-8").splitlines()]
+    headings = [line for line in headings if line.startswith("## ")]
+    assert len(headings) == len(set(headings))
 
 
 def test_the_index_has_every_decision_by_number_and_title() -> None:

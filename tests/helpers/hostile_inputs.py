@@ -30,8 +30,7 @@ from typing import Any
 
 import msgspec
 
-from racegate.cli.foreign.vllm import parse_holds
-from racegate.cli.options import json_text
+from racegate.cli.foreign.vllm import pairs_of
 from racegate.device.chooser import HoldChooser
 from racegate.explore.swarm import Pick, one_of
 from racegate.faults.catalogue import find_fault
@@ -49,6 +48,7 @@ from racegate.measure.evaluation.matrix import load_matrix
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import explicit, load
 from racegate.scenario.outside.console import PrintableConsole, line
+from racegate.scenario.outside.files import json_text
 from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import Scenario
@@ -61,7 +61,7 @@ from racegate.targets.adapters.wire import (
     decode_line,
     parse_plant,
 )
-from racegate.targets.program.judge import parse_hold
+from racegate.targets.program.judge import pair_of
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
     Operation,
@@ -342,7 +342,7 @@ def _held(content: bytes, folder: Path) -> object:
     chooser = HoldChooser(schedule)
     chooser.ticket("output", "d2h:accepted_counts@3")
     chooser.reach("host:condense@4")
-    return schedule.texts(), parse_hold(text), parse_holds([text])
+    return schedule.texts(), pair_of(text), pairs_of([text])
 
 
 def _selected(content: bytes, folder: Path) -> object:

@@ -7,73 +7,110 @@ imply is thin: who imports a room may import what stands below it.
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "harness" / "racegate"
+PACKAGES = {
+    "racegate": ROOT / "harness" / "racegate",
+    "racegate_kernels": ROOT / "kernels" / "racegate_kernels",
+    "racegate_reference": ROOT / "reference" / "racegate_reference",
+}
 
-# From the bottom floor up: a room may import its own modules and rooms before it.
+# From the bottom floor up: a room may import its own modules and rooms before it. `racegate` is
+# what `import racegate` offers: it hands names on, and so stands above the rooms that have them.
 ROOMS = (
     "version",
     "scenario",
+    "racegate_kernels",
     "history",
+    "racegate_reference",
     "order",
     "device",
     "interpose",
     "oracles",
     "targets",
     "explore",
+    "strategies",
     "engine",
     "faults",
     "check",
     "jobs",
     "measure",
     "report",
+    "racegate",
     "cli",
+    "__main__",
 )
 FLOOR = {name: floor for floor, name in enumerate(ROOMS)}
 
 
 def module_name(path: Path) -> str:
-    """`engine.state.plan`; of an `__init__`, the package it is of."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    """`engine.state.plan`; of an `__init__`, the package it is of. The three packages lie side by
+    side, and what `racegate` holds is known without its name.
+    """
+    package, folder = next(item for item in PACKAGES.items() if path.is_relative_to(item[1]))
+    parts = path.relative_to(folder).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return _known_as((package, *parts))
 
 
-# A `__main__` is in no room: nobody imports it, and it starts the command line, whose room is the
-# top one. Nor is what only passes names of rooms on to users.
+def _known_as(parts: Sequence[str]) -> str:
+    return ".".join(parts[1:] if parts[0] == "racegate" and len(parts) > 1 else parts)
+
+
 MODULES = {
-    module_name(path): path
-    for path in sorted(PACKAGE.rglob("*.py"))
-    if path.name != "__main__.py" and path != PACKAGE / "strategies.py"
+    module_name(path): path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))
 }
+# In strings: programs that are handed to another process, and modules that one is started with.
+_IMPORT = re.compile(r"^\s*(?:from|import) (racegate[\w.]*)(?: import (\w+))?", re.MULTILINE)
+_MODULE = re.compile(r"racegate\w*(?:\.[a-z_]\w*)+")
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def imports_of(path: Path) -> set[str]:
-    """Modules of the harness that a file imports, inside functions too."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
+    """Modules of the house that a file imports: inside functions too, and inside strings."""
+    found: set[str | None] = set()
+    for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found |= {_module(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: imports are written in full"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] != "racegate":
-                continue
-            while len(parts) > 1 and ".".join(parts[1:]) not in MODULES:
-                parts.pop()
-            if len(parts) > 1:
-                found.add(".".join(parts[1:]))
-    return found
+            found |= {_module(f"{node.module}.{alias.name}") for alias in node.names}
+        elif isinstance(node, ast.Constant):
+            imports = _IMPORT.findall(str(node.value))
+            found |= {_module(".".join(filter(None, names))) for names in imports}
+    return {name for name in found if name is not None}
+
+
+def started_by(path: Path) -> set[str]:
+    """Modules that a file names as a whole string, as it does what another process begins with."""
+    nodes = ast.walk(_parsed(path))
+    words = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+    found = {_module(word) for word in words if _MODULE.fullmatch(word)}
+    return {name for name in found if name is not None and name not in PACKAGES}
+
+
+def _module(name: str) -> str | None:
+    """The module that an import takes a name from; None if it is not of the house."""
+    parts = name.split(".")
+    if parts[0] not in PACKAGES:
+        return None
+    while len(parts) > 1 and _known_as(parts) not in MODULES:
+        parts.pop()
+    return _known_as(parts)
 
 
 GRAPH: dict[str, set[str]] = {name: imports_of(path) for name, path in MODULES.items()}
+STARTED: dict[str, set[str]] = {name: started_by(path) for name, path in MODULES.items()}
 
 
 def room_of(module: str) -> str:
@@ -109,11 +146,11 @@ def circle_in(graph: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def room_arrows() -> dict[str, set[str]]:
-    """Room -> the rooms that it imports."""
+    """Room -> the rooms that it imports, or starts a process with."""
     arrows: dict[str, set[str]] = {room: set() for room in ROOMS}
     for module, imported in GRAPH.items():
-        if module:
-            arrows[room_of(module)] |= {room_of(name) for name in imported} - {room_of(module)}
+        used = imported | STARTED[module]
+        arrows[room_of(module)] |= {room_of(name) for name in used} - {room_of(module)}
     return arrows
 
 
@@ -215,7 +252,7 @@ def draw_rooms() -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}">',
-        "<title>The rooms of harness/racegate: who imports whom</title>",
+        "<title>The rooms of racegate: who imports whom</title>",
         f"<style>{STYLE}</style>",
         f"<defs>{HEAD.format(id='head')}{HEAD.format(id='faint')}</defs>",
     ]

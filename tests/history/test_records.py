@@ -14,13 +14,13 @@ import pytest
 from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.exit_code import INTERRUPTED, TERMINATED, UNREAD
-from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Finding, FindingKind, request_of, signature_of
 from racegate.history.outcome import Checked
 from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off
 from racegate.history.trace import Trace
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import check_writable, write_whole
 from racegate.scenario.spec import Scenario
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from racegate.cli.foreign.vllm import pairs_of as release_pairs_of
 from racegate.history.schedule import (
     HOLD_LENGTH_MAX,
     HOLDS_MAX,
+    Half,
     Hold,
     Schedule,
     ScheduleError,
     parse_hold,
     parse_schedule,
 )
+from racegate.targets.program.judge import pair_of as program_pair_of
 
 names = st.from_regex(r"\A[a-z0-9_.*/]{1,8}:[a-z0-9_.]{1,12}@[0-9]{1,3}\Z")
 holds = st.builds(Hold, op=names, until=names, row_first=st.none() | st.integers(0, 999))
@@ -44,7 +49,6 @@ def test_a_torn_copy_names_its_first_held_row() -> None:
     "text",
     [
         "",
-        "d2h:x@1",
         "until host:y@2",
         "d2h:x@1 until",
         "d2h:x@1 before y",
@@ -54,7 +58,60 @@ def test_a_torn_copy_names_its_first_held_row() -> None:
 )
 def test_an_unreadable_hold_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ScheduleError, match="OP until POINT"):
-        parse_hold(text)
+        parse_schedule([text])
+
+
+# What three parsers read in three ways: one of them as a hold, one with a part of the operation as
+# the point, one not at all.
+ODD = (
+    "",
+    "until host:y@2",
+    "d2h:x@1 until",
+    " until forced",
+    "a until b until c",
+    "d2h x@\x1b[0m until forced",
+    "rest of until forced",
+)
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_an_odd_hold_is_refused_in_the_same_words_by_every_target(text: str) -> None:
+    said = set()
+    for read in (parse_hold, program_pair_of, lambda text: release_pairs_of([text])):
+        with pytest.raises(ScheduleError) as caught:
+            read(text)
+        said.add(str(caught.value))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "hold"),
+    [
+        ("d2h:x@1", Hold(op="d2h:x@1")),
+        ("  d2h  counts@step#1  until forced ", Hold(op="d2h counts@step#1")),
+        ("rest of h2d@a.py:f#2", Hold(op="h2d@a.py:f#2", half=Half.REST)),
+        (
+            "start of d2h@a.py:<lambda>#1 until x",
+            Hold(op="d2h@a.py:<lambda>#1", until="x", half=Half.START),
+        ),
+        (
+            "h2d self.pool[0]@f#1 until host read pool[0]@g#2",
+            Hold(op="h2d self.pool[0]@f#1", until="host read pool[0]@g#2"),
+        ),
+        ("everything", Hold(op="everything")),
+        ("d2h*[2:] until h", Hold(op="d2h*", until="h", row_first=2)),
+    ],
+)
+def test_one_grammar_reads_the_holds_of_every_target(text: str, hold: Hold) -> None:
+    assert parse_hold(text) == hold == parse_hold(hold.text())
+    assert program_pair_of(text) == (hold.operation, hold.until)
+    assert release_pairs_of([text]) == ((hold.operation, hold.until),)
+
+
+def test_forced_is_written_in_one_place() -> None:
+    sources = (Path(__file__).parents[2] / "harness").rglob("*.py")
+    places = [path for path in sources if '"forced"' in path.read_text(encoding="utf-8")]
+    assert [path.name for path in places] == ["schedule.py"]
 
 
 def test_too_many_holds_are_refused() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_torch import needs_cuda_torch
-from racegate.interpose.device.copies import WORD, Copy, Half, whole
+from racegate.history.schedule import Half
+from racegate.interpose.device.copies import WORD, Copy, whole
 from racegate.interpose.device.queue import Hold, Queue
 from warmed import Warmth, run_command
 

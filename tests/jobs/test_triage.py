@@ -27,10 +27,9 @@ GOOD, BAD, OTHER, BROKEN, UNREALISED = 6, 1, 5, 3, 4
 AUTHOR = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
 REPLAY = """\
 import sys
-def main():
-    with open(sys.argv[sys.argv.index("--json") + 1], "w") as file:
-        file.write('{{"digests": {digests}, "last": {{"holds": [{{"matched": {matched}}}]}}}}')
-    sys.exit({code})
+with open(sys.argv[sys.argv.index("--json") + 1], "w") as file:
+    file.write('{{"digests": {digests}, "last": {{"holds": [{{"matched": {matched}}}]}}}}')
+sys.exit({code})
 """
 
 
@@ -56,10 +55,9 @@ def test_the_first_bad_one_is_among_the_suspects_and_all_others_were_skipped(
 
 def committed(folder: Path, source: str, subject: str) -> None:
     """A revision whose command is this source."""
-    module = folder / "harness" / "racegate" / "cli" / "app.py"
+    module = folder / "harness" / "racegate" / "__main__.py"
     module.parent.mkdir(parents=True, exist_ok=True)
-    for package in (module.parent, module.parent.parent):
-        (package / "__init__.py").touch()
+    (module.parent / "__init__.py").touch()
     module.write_text(source)
     git(folder, "add", ".")
     git(folder, *AUTHOR, "commit", "--quiet", "--allow-empty", "--message", subject)

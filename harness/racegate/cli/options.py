@@ -5,7 +5,6 @@ Imported for every command, also for `--help`: what is heavy is imported where i
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,15 +13,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
-import msgspec
 import typer
 
 from racegate.device.cuda.pacing import Pacing
-from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
 from racegate.jobs.pools.choice import Backend
 from racegate.scenario.errors import BrokenHarnessError
-from racegate.scenario.outside.text import message, printable_json
+from racegate.scenario.outside.files import check_writable, json_text, write_whole
+from racegate.scenario.outside.text import message
 from racegate.scenario.shipped import shipped_scripts
 
 if TYPE_CHECKING:
@@ -305,15 +303,6 @@ def write_json(target: str, value: object) -> None:
         sys.stdout.write(text)
         return
     write_text(Path(target), text)
-
-
-def json_text(value: object) -> str:
-    """A value as indented JSON, which a terminal can be shown."""
-    try:
-        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    except UnicodeEncodeError:  # halves of characters, as in names of files that are no UTF-8
-        text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
-    return printable_json(text + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -46,7 +46,7 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import exit_code, signature_of
-from racegate.history.outcome import RunResult, run_object, unaudited
+from racegate.history.outcome import RunResult, unaudited
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
@@ -126,7 +126,7 @@ def run(
                 result = searched(is_audited=is_audited, on_run=on_run)
     result = result if is_audited or device is DeviceKind.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    tell(json, run_object(result), lambda: print_run(stdout_console(), result, shown_of(seen)))
+    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen)))
     draw(Wanted(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)

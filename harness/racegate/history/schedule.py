@@ -1,15 +1,21 @@
 """Hold and Schedule: which operations complete later than at once, until when, by name.
 
-Text form of a hold: ``d2h:accepted_counts@3 until host:condense@4``. The operation is
-``kind:name@step``, optionally with its lane in front (``output/d2h:sampled@3``) and ``*`` as a
-wildcard; a copy may be torn, ``OP[2:]`` holds its rows from 2 on. The point is the name of another
-operation (reached when it completed) or of a host action (reached when the host has done it), or
-``forced``: until a wait needs the operation.
+A hold reads ``OPERATION until POINT``: ``d2h:accepted_counts@3 until host:condense@4``. The point
+is the name of another operation (reached when it completed) or of a host action or access (reached
+when the host has done it, or comes to it), or ``forced``: until a wait needs the operation. An
+operation alone is held until then.
+
+An operation of our own engine is ``kind:name@step``, optionally with its lane in front
+(``output/d2h:sampled@3``) and ``*`` as a wildcard; one of a program is ``kind@file:function#count``
+or any other text that its recorder gave it. A copy may be torn: ``OP[2:]`` holds its rows from 2
+on, ``start of OP`` and ``rest of OP`` one half of its bytes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from enum import Enum
 
 import msgspec
 
@@ -23,7 +29,12 @@ HOLD_LENGTH_MAX = 1_000
 _NAME = r"[A-Za-z0-9_.*:@/#\-]+"
 _STEP = re.compile(r"@(?P<alias>[A-Za-z_][A-Za-z0-9_.\-]*\.\d+)(?=#|$)")
 _STEP_NUMBER = re.compile(r"@(?P<step>\d+)(?=#|\[|$)")
-_HOLD = re.compile(rf"^(?P<op>{_NAME}?)(?:\[(?P<row>[0-9]{{1,9}}):\])? until (?P<until>{_NAME})$")
+_HOLD = re.compile(
+    r"^(?:(?P<half>start of |rest of ))?(?P<op>(?!until\b|(?:start|rest) of )\S.*?)"
+    r"(?:\[(?P<row>[0-9]{1,9}):\])?(?: until (?P<until>\S.*))?$"
+)
+_OWN = re.compile(rf"^{_NAME}$")
+_UNTIL = " until "
 
 
 def step_alias(name: str) -> str | None:
@@ -48,20 +59,37 @@ class ScheduleError(BadInputError):
     """A hold that cannot be read: says which and why."""
 
 
+class Half(Enum):
+    """One half of the bytes of a copy, as a hold names it: the other half lands when the copy is
+    issued.
+    """
+
+    START = "start of "
+    REST = "rest of "
+
+
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """The operation `op` does not complete before the point `until`.
 
-    row_first: for a torn copy, the first row that is held; None holds the whole operation.
+    row_first: for a torn copy, the first row that is held; None holds the whole operation
+    half: for a copy torn into two halves, the one that is held; None holds the whole operation
     """
 
     op: str
-    until: str
+    until: str = FORCED
     row_first: int | None = None
+    half: Half | None = None
+
+    @property
+    def operation(self) -> str:
+        """What is held, in its text form: the operation, or the part of a copy that is late."""
+        half = "" if self.half is None else self.half.value
+        rows = "" if self.row_first is None else f"[{self.row_first}:]"
+        return f"{half}{self.op}{rows}"
 
     def text(self) -> str:
         """The text form, which `parse_hold` reads back."""
-        rows = "" if self.row_first is None else f"[{self.row_first}:]"
-        return f"{self.op}{rows} until {self.until}"
+        return f"{self.operation}{_UNTIL}{self.until}"
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,20 +112,40 @@ def lane_late(lane: str) -> Schedule:
 
 
 def parse_hold(text: str) -> Hold:
-    """The hold in its text form. Raises ScheduleError."""
-    is_short = len(text) <= HOLD_LENGTH_MAX
-    match = _HOLD.match(" ".join(text.split())) if is_short else None
-    if match is None:
-        raise ScheduleError(
-            f"cannot read the hold {quoted(text)}: write it as 'OP until POINT', "
-            "for example 'd2h:accepted_counts@3 until host:condense@4'"
-        )
-    row = match["row"]
-    return Hold(op=match["op"], until=match["until"], row_first=None if row is None else int(row))
+    """The hold in its text form, of any target. Raises ScheduleError."""
+    line = " ".join(text.split())
+    match = _HOLD.match(line) if len(text) <= HOLD_LENGTH_MAX and line.isprintable() else None
+    if match is None or line.count(_UNTIL) > 1 or line.endswith(_UNTIL.rstrip()):
+        raise _unreadable(text)
+    row, half = match["row"], match["half"]
+    return Hold(
+        op=match["op"],
+        until=match["until"] or FORCED,
+        row_first=None if row is None else int(row),
+        half=None if half is None else Half(half),
+    )
 
 
-def parse_schedule(texts: tuple[str, ...] | list[str]) -> Schedule:
-    """The schedule of the given holds. Raises ScheduleError."""
+def parse_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
+    """The holds in their text form, of any target. Raises ScheduleError."""
     if len(texts) > HOLDS_MAX:
         raise ScheduleError(f"{len(texts)} holds, at most {HOLDS_MAX}")
-    return Schedule(holds=tuple(parse_hold(text) for text in texts))
+    return tuple(parse_hold(text) for text in texts)
+
+
+def parse_schedule(texts: Sequence[str]) -> Schedule:
+    """The schedule of the given holds of our own engine or of an adapter, whose operations have
+    names of one word. Raises ScheduleError.
+    """
+    holds = parse_holds(texts)
+    for hold, text in zip(holds, texts, strict=True):
+        if hold.half is not None or not (_OWN.match(hold.op) and _OWN.match(hold.until)):
+            raise _unreadable(text)
+    return Schedule(holds=holds)
+
+
+def _unreadable(text: str) -> ScheduleError:
+    return ScheduleError(
+        f"cannot read the hold {quoted(text)}: write it as 'OP until POINT', "
+        "for example 'd2h:accepted_counts@3 until host:condense@4'"
+    )

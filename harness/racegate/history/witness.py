@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.spec import Scenario, ScenarioError

@@ -89,7 +89,7 @@ def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
     build_recording()
     sources = tuple(NATIVE / name for name in ("core.c", "guard.c"))
-    sources += tuple(FORWARD / name for name in ("forward.c", "latches.c"))
+    sources += tuple(FORWARD / name for name in ("forward.c", "latches.c", "real.c"))
     return _built(toolkit, FORWARD_LIBRARY, sources, forward_stub_source(toolkit))
 
 

@@ -21,7 +21,6 @@ import msgspec
 from racegate.check.selfcheck import SelfCheck, together
 from racegate.explore.features.table import FeatureTotals
 from racegate.history.breakage import Breakage
-from racegate.history.files import check_writable, write_whole
 from racegate.history.finding import Benign
 from racegate.history.witness import Witness, WitnessError, load_witness
 from racegate.jobs.generated import CampaignSpec, Found, Report
@@ -41,6 +40,7 @@ from racegate.jobs.stores.records import (
 )
 from racegate.jobs.stores.store import StoreError
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import check_writable, write_whole
 
 
 class CampaignError(BadInputError):

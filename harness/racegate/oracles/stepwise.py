@@ -16,7 +16,7 @@ import numpy as np
 from racegate.history.observe import Boundary, Observation
 
 # |a - b| <= FLOAT_TOLERANCE * (1 + |b|): float32 against float64 over the longest sequences of the
-# gate. Measured: decision 5 (docs/decisions).
+# gate. How it was measured: docs/decisions/03-numerics.md.
 FLOAT_TOLERANCE = 1e-4
 
 # The order of fields within a boundary: causes before effects, so that the first difference names

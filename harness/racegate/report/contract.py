@@ -36,7 +36,6 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
-from racegate.order.findings import Finding as ProgramFinding
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     DashboardView,
@@ -98,7 +97,7 @@ class Printed:
 
 CONTRACT = (
     Printed(what="gate", struct=GateResult),
-    Printed(what="run", struct=RunResult, is_headed=True),
+    Printed(what="run", struct=RunResult),
     Printed(what="replay", struct=Replay),
     Printed(what="replay, of several witnesses", struct=ReplaysObject),
     Printed(what="explain", struct=Explanation, is_headed=True),
@@ -135,9 +134,6 @@ CONTRACT = (
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
     Printed(what="files of --baseline", struct=BaselineFile),
 )
-
-# Two rooms have a Finding; a section has a name of its own.
-_NAMES: dict[type, str] = {ProgramFinding: "ProgramFinding"}
 
 _WORDS: dict[type[types.Type], str] = {
     types.IntType: "integer",
@@ -197,7 +193,7 @@ def everywhere() -> dict[str, str]:
 
 def name_of(kind: type) -> str:
     """What the section of a Struct or an enumeration is called."""
-    return _NAMES.get(kind, kind.__name__)
+    return kind.__name__
 
 
 def object_section(struct: type[msgspec.Struct]) -> Section:

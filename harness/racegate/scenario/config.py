@@ -1,5 +1,7 @@
-"""Resolution of options that exclude each other, once and in front of both engines: with a warning,
-which is part of every result (decision 62).
+"""Options that exclude each other are resolved here, once and in front of both engines.
+
+Each option that gives way leaves a warning, which is part of every result
+(docs/decisions/08-options.md).
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import msgspec
-from releases.cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
-from releases.page import public, version, write_page
-from releases.run_all import RELEASES, scenario_report
+from run_all import RELEASES, scenario_report
 from test_vllm_search import SCENARIO
+from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
+from vllm_page import public, version, write_page
 
 from racegate.targets.vllm.judge import Cell, judge
 from racegate.targets.vllm.search import Effect

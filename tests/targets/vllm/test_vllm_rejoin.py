@@ -210,7 +210,7 @@ class Asked(Engine):
     """The client's engine, whose answers are given. tasks: what it was asked"""
 
     def __init__(self, base: Told, guide: Told, held: Told) -> None:
-        super().__init__(-1, -1, None)  # type: ignore[arg-type]  # nothing is sent
+        super().__init__(None)  # type: ignore[arg-type]  # nothing is sent
         self._answers_of = {Course.GUIDE: guide, Course.JOINING: held, Course.WHOLE: held}
         self._recorded = base
         self.tasks: list[Task] = []

@@ -121,12 +121,12 @@ def test_a_missing_witness_is_named(tmp_path: Path) -> None:
 
 def test_holds_are_read_as_they_are_written() -> None:
     text = "d2h counts@step#1 until host read counts@move#2"
-    assert commands.parse_holds([text, "d2h counts@step#2"]) == (
+    assert commands.pairs_of([text, "d2h counts@step#2"]) == (
         ("d2h counts@step#1", "host read counts@move#2"),
         ("d2h counts@step#2", "forced"),
     )
-    with pytest.raises(BadInputError, match="reads 'OP until ACCESS'"):
-        commands.parse_holds([" until forced"])
+    with pytest.raises(BadInputError, match="OP until POINT"):
+        commands.pairs_of([" until forced"])
 
 
 def test_a_release_that_is_not_set_up_says_how(

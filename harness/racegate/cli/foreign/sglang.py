@@ -17,7 +17,7 @@ from racegate.cli.foreign.vllm import (
     PathOption,
     ReleaseOption,
     RunsOption,
-    parse_holds,
+    pairs_of,
     tell_progress,
 )
 from racegate.cli.options import (
@@ -85,7 +85,7 @@ def run(
         if hold is None:
             judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
         else:
-            judged = judge_under(engine, loaded, cell, parse_holds(hold))
+            judged = judge_under(engine, loaded, cell, pairs_of(hold))
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, judged)

@@ -25,11 +25,11 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load, load_all, scenario_paths
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
@@ -39,7 +39,7 @@ from racegate.targets.vllm.environment import environment_of, set_up
 from racegate.targets.vllm.judge import Cell, judge, judge_under
 from racegate.targets.vllm.replay import judge_again
 from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.vllm.search import FORCED, RUNS_MAX, Holds
+from racegate.targets.vllm.search import RUNS_MAX, Holds
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import Fidelity, Runner, StateMode
 from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
@@ -150,7 +150,7 @@ def run(
                 engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
         else:
-            judged = judge_under(engine, loaded, cell, parse_holds(hold))
+            judged = judge_under(engine, loaded, cell, pairs_of(hold))
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")
@@ -318,12 +318,6 @@ def tell_progress(runs: int) -> None:
         print(f"{runs} runs under holds", file=sys.stderr, flush=True)
 
 
-def parse_holds(texts: list[str]) -> Holds:
-    """Holds as they are written: `OP until ACCESS`. Raises BadInputError."""
-    pairs = []
-    for text in texts:
-        operation, _, until = text.partition(" until ")
-        if not operation:
-            raise BadInputError(f"a hold reads 'OP until ACCESS', not {quoted(text)}")
-        pairs.append((operation, until or FORCED))
-    return tuple(pairs)
+def pairs_of(texts: list[str]) -> Holds:
+    """Holds of the command line as pairs of operation and point. Raises BadInputError."""
+    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))

@@ -5,18 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
+
+from racegate.history.schedule import Half
 
 COPIES = ("h2d@", "d2h@", "d2d@", "h2h@")  # how the labels of copies begin
 WORD = 8  # bytes that land at once
-
-
-class Half(Enum):
-    """One half of a copy, as a hold names it."""
-
-    START = "start of "
-    REST = "rest of "
 
 
 def whole(operation: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from racegate.interpose.device.copies import Copy, Half, whole
+from racegate.history.schedule import FORCED, Half
+from racegate.interpose.device.copies import Copy, whole
 from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
-UNTIL_FORCED = "forced"
 EVERYTHING = "everything"
 
 
@@ -25,7 +25,7 @@ class Hold:
     """
 
     operation: str
-    until: str = UNTIL_FORCED
+    until: str = FORCED
 
     @property
     def half(self) -> Half | None:

@@ -17,6 +17,7 @@ from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
+from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.kernels.triton_kernels import TritonKernels, ranges_of
 from racegate.order.ranges import Ranges, merged
 
@@ -93,7 +94,7 @@ class CompiledKernels(TritonKernels):
     def __init__(
         self, session: Session, library: Library, graphs: Graphs, take_waited: Callable[[], object]
     ) -> None:
-        super().__init__(session, library, graphs)
+        super().__init__(session, library, graphs, _is_not_computed)
         self._take_waited = take_waited
         self._is_noted = False
 
@@ -168,6 +169,7 @@ class CompiledKernels(TritonKernels):
     ) -> tuple[Ranges, Ranges]:
         interpreter: Any = importlib.import_module("triton.runtime.interpreter")
         if not self._is_noted:
+            compute_narrow_floats(interpreter, self._refuse)  # addresses may rest on values
             self.note_accesses(interpreter.InterpreterBuilder)
             self._is_noted = True
         copies = _Copies()
@@ -184,6 +186,8 @@ class CompiledKernels(TritonKernels):
             cpu_args = [_copied(copies, value) for value in args]
             cpu_kwargs = {key: _copied(copies, value) for key, value in kwargs.items()}
             own.run(*cpu_args, grid=grid, warmup=False, **cpu_kwargs)
+        except interpreter.InterpreterError as error:
+            raise RuntimeError(str(error)) from error
         finally:
             outer.__call__ = plain
             self._noting = None
@@ -191,6 +195,11 @@ class CompiledKernels(TritonKernels):
             copies.on_device(ranges_of(noted, is_write=False)),
             copies.on_device(ranges_of(noted, is_write=True)),
         )
+
+
+def _is_not_computed(what: str) -> None:
+    """The launch is then taken as whole tensors."""
+    raise NotImplementedError(what)
 
 
 def _copied(copies: _Copies, value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -17,19 +17,24 @@ from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.memo import Call, Memo, call_of
+from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.order.ranges import Ranges, merged
 
 
 class TritonKernels:
     """Launches of interpreted kernels become operations on the current stream.
 
+    refuse: called with the name of what cannot be computed, must not return
     memo: of launches that need not run again, for who makes many runs
     """
 
-    def __init__(self, session: Session, library: Library, graphs: Graphs) -> None:
+    def __init__(
+        self, session: Session, library: Library, graphs: Graphs, refuse: Callable[[str], None]
+    ) -> None:
         self._session = session
         self._library = library
         self._graphs = graphs
+        self._refuse = refuse
         self._noting: list[tuple[Any, int, bool]] | None = None
         self._atomics: list[tuple[Any, int, bool]] = []
         self.memo: Memo | None = None
@@ -38,6 +43,8 @@ class TritonKernels:
         """interpreter: triton.runtime.interpreter, just imported."""
         builder: Any = interpreter.InterpreterBuilder
         executor: Any = interpreter.GridExecutor
+        compute_narrow_floats(interpreter, self._refuse)
+        prefer_numbers(builder)
         self.note_accesses(builder)
         plain = executor.__call__
         kernels = self
@@ -46,9 +53,18 @@ class TritonKernels:
             name = getattr(executor.fn, "__name__", "?")
             args, kwargs = settle_grid(executor, args, kwargs)
             known = call_of(executor, args, kwargs) if kernels.memo is not None else None
-            return kernels.launch(
-                name, args, kwargs, lambda a, k: plain(executor, *a, **k), call=known
-            )
+            return kernels.launch(name, args, kwargs, partial(interpreted, executor), call=known)
+
+        def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            try:
+                with np.errstate(all="ignore"):  # compiled kernels have nobody to warn
+                    return plain(executor, *args, **kwargs)
+            except interpreter.InterpreterError as error:
+                if isinstance(error.__cause__, AssertionError):
+                    raise  # the kernel's own word
+                name = getattr(executor.fn, "__name__", "?")
+                kernels._refuse(f"the Triton kernel {name} (its interpreter ended with {error})")
+                raise
 
         executor.__call__ = call
         interpreter._patch_lang = as_compiled(interpreter)  # type: ignore[attr-defined]
@@ -196,6 +212,12 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
         return scope
 
     return patch
+
+
+def prefer_numbers(builder: Any) -> None:
+    """The maximum of a number and NaN is the number, as compiled: up to Triton 3.6 it was NaN."""
+    builder.create_maxnumf = lambda self, x, y: self.binary_op(x, y, np.fmax)
+    builder.create_minnumf = lambda self, x, y: self.binary_op(x, y, np.fmin)
 
 
 def settle_grid(

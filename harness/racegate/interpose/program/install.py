@@ -61,7 +61,7 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
     kernels = Kernels(session, library, graphs, refuse)
     _prefer_plain_kernels()
     kernels.register()
-    triton = TritonKernels(session, library, graphs)
+    triton = TritonKernels(session, library, graphs, refuse)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,

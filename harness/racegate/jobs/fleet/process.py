@@ -14,20 +14,19 @@ from pathlib import Path
 
 from racegate.scenario.outside.text import quoted
 
-# As revisions have it that know no `python -m racegate`. What is read from standard input ends when
-# whoever started this is gone, however that went.
+# `python -m racegate`, command after command. What is read from standard input ends when whoever
+# started this is gone, however that went.
 PROGRAM = """\
-import json, os, signal, sys, threading
+import json, os, runpy, signal, sys, threading
 def end_with_parent():
     os.read(0, 1)
     os.killpg(0, signal.SIGKILL)
 threading.Thread(target=end_with_parent, daemon=True).start()
 codes, commands = json.loads(sys.argv[1])
-from racegate.cli.app import main
 for command in commands:
     sys.argv = ["racegate", *command]
     try:
-        main()
+        runpy.run_module("racegate", run_name="__main__")
     except SystemExit as end:
         with open(codes, "a") as file:
             print(int(end.code or 0), file=file)

@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.breakage import Breakage, Caught
-from racegate.history.files import write_whole
 from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fleet.plan import BATCH, Lane, Plan
 from racegate.jobs.fleet.targets import Target
@@ -44,6 +43,7 @@ from racegate.jobs.pools.pool import (
 )
 from racegate.jobs.stores.folder import FolderStore
 from racegate.jobs.stores.records import CampaignState
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.writing import toml_of
 
 SAVE_EVERY_S = 2.0

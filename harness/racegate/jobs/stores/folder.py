@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import check_writable, write_whole
 from racegate.history.witness import WitnessError, load_witness, save
 from racegate.jobs.stores.records import (
     STATE_BYTES_MAX,
@@ -25,6 +24,7 @@ from racegate.jobs.stores.records import (
     state_in,
 )
 from racegate.jobs.stores.store import LEASE_S, StoreError
+from racegate.scenario.outside.files import check_writable, write_whole
 from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.strict import StrictStruct
 

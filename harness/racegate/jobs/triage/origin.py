@@ -22,8 +22,6 @@ from racegate.jobs.triage.checkout import Checkout, Revision, RevisionError
 
 # Where a revision's sources are, from the root of the checkout.
 SOURCES = ("harness", "reference", "kernels")
-# As old revisions have it too, that know no `python -m racegate`.
-COMMAND = "from racegate.cli.app import main; main()"
 TIMES = 2
 SHOWN = {ExitCode.FINDING: Shows.BAD, ExitCode.NOTHING_FOUND: Shows.GOOD}
 WHY = {
@@ -114,7 +112,7 @@ class _Asking:
         command = ("replay", str(self._witness), "--times", str(TIMES), "--json", str(answer))
         try:
             done = subprocess.run(
-                (sys.executable, "-c", COMMAND, *command),
+                (sys.executable, "-m", "racegate", *command),
                 cwd=self._tree,
                 env=_environment(self._tree),
                 capture_output=True,

@@ -1,5 +1,5 @@
-"""The Python API as a page, from docstrings: `python -m racegate.report.published.api docs/api.md`
-writes it.
+"""The Python API as a page, from docstrings: `python -m racegate.report.published.api racegate
+docs/api.md` writes that of the package `racegate`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
-import racegate
 from racegate.report.templating import render
 from racegate.scenario.outside.text import printable_lines
 
@@ -28,18 +29,19 @@ class ApiEntry:
     example: str
 
 
-def functions() -> list[ApiEntry]:
+def functions(package: ModuleType) -> list[ApiEntry]:
     """What can be called, in the order in which it is defined: examples build on one another."""
-    return [described(name, value) for name, value in _named() if inspect.isfunction(value)]
+    return [described(name, value) for name, value in _named(package) if inspect.isfunction(value)]
 
 
-def classes() -> list[ApiEntry]:
+def classes(package: ModuleType) -> list[ApiEntry]:
     """What is given and returned."""
-    return [described(name, value) for name, value in _named() if inspect.isclass(value)]
+    return [described(name, value) for name, value in _named(package) if inspect.isclass(value)]
 
 
-def _named() -> Iterator[tuple[str, Callable[..., object]]]:
-    found = {name: getattr(racegate, name) for name in racegate.__all__}
+def _named(package: ModuleType) -> Iterator[tuple[str, Callable[..., object]]]:
+    values = {name: getattr(package, name) for name in package.__all__}
+    found = {name: value for name, value in values.items() if callable(value)}
     yield from sorted(found.items(), key=lambda pair: _place(pair[1]))
 
 
@@ -66,15 +68,15 @@ def _signature(value: Callable[..., object]) -> str:
     return f"racegate.{value.__name__}{signature}"
 
 
-def page() -> str:
-    """The page docs/api.md."""
-    return render("api.md.j2", functions=functions(), classes=classes())
+def page(package: ModuleType) -> str:
+    """The page docs/api.md of a package whose `__all__` names what is public."""
+    return render("api.md.j2", functions=functions(package), classes=classes(package))
 
 
-def main(target: Path) -> None:
-    """Writes the page."""
-    target.write_text(printable_lines(page()), encoding="utf-8")
+def main(package: str, target: Path) -> None:
+    """Writes the page of the package of that name."""
+    target.write_text(printable_lines(page(import_module(package))), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -14,7 +14,6 @@ from racegate.check.checker import Checker
 from racegate.check.judge import Judged
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
-from racegate.history.files import write_whole
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness, load_witness
@@ -23,6 +22,7 @@ from racegate.report.text import Shown
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.report.timeline.plain import plain_timeline
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import write_whole
 
 if TYPE_CHECKING:
     from racegate.report.timeline.material import Material

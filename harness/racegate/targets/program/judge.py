@@ -6,13 +6,13 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Verdict
 from racegate.history.outcome import SCHEMA
-from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
+from racegate.history.schedule import parse_hold
+from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
-from racegate.order.findings import Finding
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
     QUERIES,
@@ -22,7 +22,7 @@ from racegate.targets.program.explore import (
     changed,
     search,
 )
-from racegate.targets.program.launch import Device, PrintPlace, Program, open_device
+from racegate.targets.program.launch import Device, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
@@ -62,7 +62,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(changed(self.outcome.observations, polled.observations)))
 
     @property
-    def open_findings(self) -> tuple[Finding, ...]:
+    def open_findings(self) -> tuple[Race, ...]:
         """Conflicts that are neither suppressed nor known to be benign."""
         done = {suppression.signature for suppression in self.suppressed}
         if self.search is not None:
@@ -180,17 +180,15 @@ def replay_holds(
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
     recorded: its findings are those of a run without holds.
     """
-    plan = Plan(holds=tuple(map(parse_hold, holds)), polls=polls, is_recording=False)
+    plan = Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
     with open_device(kind, stdout=stdout) as device:
         return Verdicts(outcome=device.run(program, plan))
 
 
-def parse_hold(text: str) -> tuple[str, str]:
-    """(operation, until). Raises BadInput."""
-    operation, _, until = text.partition(" until ")
-    if not operation.strip():
-        raise BadInput(f"a hold reads `OPERATION until ACCESS`, not {quoted(text)}")
-    return operation, until or "forced"
+def pair_of(text: str) -> tuple[str, str]:
+    """The operation and the point of a hold in its text form. Raises ScheduleError."""
+    hold = parse_hold(text)
+    return hold.operation, hold.until
 
 
 def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:

@@ -59,5 +59,5 @@ def open_scheduler(
     stderr.
     """
     without = ",".join(repair.value for repair in cell.without)
-    with open_process(environment, SERVE, (cell.model.value, without), log=log) as engine:
-        yield engine
+    with open_process(environment, SERVE, (cell.model.value, without), log=log) as server:
+        yield Engine(server)

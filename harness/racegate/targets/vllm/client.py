@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,10 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.device.queue import UNTIL_FORCED, Hold
-from racegate.interpose.errors import BadInput, ExitCode
-from racegate.interpose.outcome import ANSWER, DeviceKind, Ending, Outcome, Plan
+from racegate.history.schedule import FORCED
+from racegate.interpose.device.queue import Hold
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.server import ForkServer, open_server
 from racegate.targets.vllm.environment import Environment
 from racegate.targets.vllm.wire import (
     DRAFTED_BEHIND,
@@ -33,35 +31,29 @@ from racegate.targets.vllm.wire import (
     Told,
 )
 
-START_S = 600.0
 RUN_S = 300.0
 UNSEEN = "pinned memory"  # what is touched or may be, and is not followed, by its kind
 
 
 class Engine:
-    """A started engine. start_s: how long it took to start; runs: how many were made
-    cpu_s: of the processes of all runs; fidelity: whether the model computes
+    """A started engine. runs: how many were made; cpu_s: of the processes of all runs
+    fidelity: whether the model computes
     """
 
-    def __init__(self, jobs: int, answers: int, failed: Path) -> None:
-        self._jobs = jobs
-        self._answers = answers
-        self._failed = failed
-        self.fidelity = Fidelity.HOLLOW
+    def __init__(self, server: ForkServer, *, fidelity: Fidelity = Fidelity.HOLLOW) -> None:
+        self._server = server
+        self.fidelity = fidelity
         self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
-        self.start_s = 0.0
         self.runs = 0
         self.cpu_s = 0.0
         self._base: tuple[Scenario, Told] | None = None  # the last recorded run
         self._has_guide: bool | None = None  # to that run; None if it is not known
         self._landed: dict[str, Told] = {}  # by its hold: runs forked from the last held one
 
-    def wait_until_started(self, within_s: float = START_S) -> None:
-        """Raises BadInput if it does not start."""
-        begun = time.perf_counter()
-        if self._answer(within_s) is None:
-            raise BadInput(f"the engine did not start within {within_s:g} s")
-        self.start_s = time.perf_counter() - begun
+    @property
+    def start_s(self) -> float:
+        """How long it took to start."""
+        return self._server.start_s
 
     def run(
         self,
@@ -98,7 +90,7 @@ class Engine:
 
     def _has_landings(self, plan: Plan) -> bool:
         """Whether it comes to all gaps of one operation. What computes takes too long for all."""
-        is_longest = [until for _, until in plan.holds] == [UNTIL_FORCED]
+        is_longest = [until for _, until in plan.holds] == [FORCED]
         return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
 
     def _landing(self, task: Task) -> Told | None:
@@ -131,14 +123,9 @@ class Engine:
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             result = Path(folder) / "result.json"
             task = msgspec.structs.replace(task, result=str(result))
-            os.write(self._jobs, msgspec.json.encode(task) + b"\n")
-            pid = self._answer(None)
-            assert pid is not None
-            code = self._answer(timeout_s)
+            code = self._server.run(task, timeout_s)
             if code is None:
-                os.kill(pid, signal.SIGKILL)
-                self._answer(None)
-                text = f"the run did not end within {timeout_s:g} s"
+                text = f"the run did not end within {timeout_s:g} s{where_it_stood(result.parent)}"
                 return Told(outcome=Outcome(ending=Ending.TIMED_OUT, message=text))
             if not result.exists():
                 text = f"the run's process ended with exit code {code}; its message is above"
@@ -152,17 +139,6 @@ class Engine:
         told = msgspec.json.decode(data, type=Told)
         self.cpu_s += told.cpu_s
         return told
-
-    def _answer(self, within_s: float | None) -> int | None:
-        ready, _, _ = select.select([self._answers], [], [], within_s)
-        if not ready:
-            return None
-        answer = os.read(self._answers, ANSWER.size)
-        if len(answer) < ANSWER.size:
-            if self._failed.exists():
-                raise BadInput(f"the engine did not start: {self._failed.read_text()}")
-            raise BadInput("the engine did not start, or its process ended; its message is above")
-        return int(ANSWER.unpack(answer)[0])
 
 
 def plain_of(scenario: Scenario) -> Scenario:
@@ -231,9 +207,8 @@ def open_engine(
     """Starts vLLM on a device. log: where what it prints goes, if not to stderr."""
     module = "racegate.targets.vllm.inside.serve"
     arguments = (runner, mode, fidelity)
-    with open_process(environment, module, arguments, log=log, kind=kind) as engine:
-        engine.fidelity = fidelity
-        yield engine
+    with open_process(environment, module, arguments, log=log, kind=kind) as server:
+        yield Engine(server, fidelity=fidelity)
 
 
 @contextmanager
@@ -244,40 +219,14 @@ def open_process(
     *,
     log: Path | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> Iterator[Engine]:
+) -> Iterator[ForkServer]:
     """Starts an engine on a device. module: what runs in its environment; it is given a folder, the
     arguments and two pipes.
     """
-    variables = environment.variables(kind)
-    job_end, jobs = os.pipe()
-    answers, answer_end = os.pipe()
     with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
-        command = [
-            str(environment.python), "-m", module, folder, *arguments,
-            str(job_end), str(answer_end),
-        ]  # fmt: skip
-        errors = None if log is None else log.open("wb")
-        process = subprocess.Popen(
-            command,
-            env=variables,
-            pass_fds=(job_end, answer_end),
-            process_group=0,
-            stdin=subprocess.DEVNULL,
-            stderr=errors,
-        )
-        os.close(job_end)
-        os.close(answer_end)
-        engine = Engine(jobs, answers, Path(folder) / FAILED)
-        try:
-            engine.wait_until_started()
-            yield engine
-        except BaseException:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-        finally:
-            os.close(jobs)
-            process.wait()
-            os.close(answers)
-            if errors is not None:
-                errors.close()
+        command = [str(environment.python), "-m", module, folder, *arguments]
+        failed = Path(folder) / FAILED
+        with open_server(
+            command, environment.variables(kind), what="the engine", failed=failed, log=log
+        ) as server:
+            yield server

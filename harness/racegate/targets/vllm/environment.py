@@ -91,20 +91,9 @@ class Environment:
 
     def device(self, kind: DeviceKind) -> dict[str, str]:
         """What puts a device under this environment's torch: variables. Raises BadInput."""
-        program = (
-            "import json, os\n"
-            "from racegate.interpose.build import find_toolkit\n"
-            "from racegate.interpose.errors import BadInput\n"
-            "from racegate.targets.program.launch import environment_for\n"
-            "from racegate.interpose.outcome import DeviceKind\n"
-            f"try: made = environment_for(find_toolkit(), DeviceKind({kind.value!r}))\n"
-            "except BadInput as error: raise SystemExit(str(error)) from None\n"
-            "print(json.dumps({k: v for k, v in made.items() if os.environ.get(k) != v}))\n"
-        )
+        command = [str(self.python), "-m", "racegate.targets.program.variables", kind.value]
         variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-        done = subprocess.run(
-            [str(self.python), "-c", program], capture_output=True, text=True, env=variables
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=variables)
         if done.returncode:
             raise BadInput(done.stderr.strip())
         return msgspec.json.decode(done.stdout, type=dict[str, str])
@@ -256,7 +245,7 @@ def install_torch(base: Path, version: str, run: Run) -> None:
     run([sys.executable, "-m", "venv", str(base)])
     pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
     # A local build counts as newer: an index that has one without CUDA would give that.
-    run([*pip, f"torch=={version},!={version}+cpu", "numpy>=2.2", "msgspec"])
+    run([*pip, f"torch=={version},!={version}+cpu", "numpy>=2.2", "msgspec", "ml_dtypes"])
     Environment(f"torch {version}", base).device(DeviceKind.VIRTUAL)  # says so if it has no CUDA
     (base / _DONE).write_text(f"{version}\n")
 

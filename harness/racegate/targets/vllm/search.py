@@ -12,11 +12,11 @@ from enum import StrEnum
 
 import msgspec
 
+from racegate.history.finding import Race
+from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
-from racegate.order.findings import Finding
 from racegate.targets.vllm.wire import Told
 
-FORCED = "forced"
 # Others say something about this tool or this machine, and nothing about the landing.
 _ENDINGS = (Ending.FINISHED, Ending.FAILED)
 _RAW = "below Python"  # accesses whose place is not known: a landing before them is none
@@ -50,7 +50,7 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 class JudgedConflict(msgspec.Struct, frozen=True, kw_only=True):
     """A conflict, and what its landings do. landing: the first one that shows it"""
 
-    finding: Finding
+    finding: Race
     effect: Effect
     landings: int
     landing: Landing | None = None
@@ -140,7 +140,7 @@ def search(
     )
 
 
-def racing_operations(findings: tuple[Finding, ...]) -> tuple[str, ...]:
+def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
     """The first operation of every pair that races, in the order of issue of each conflict."""
     firsts = [
         first for finding in findings if not finding.first.is_host for first, _ in finding.pairs
@@ -148,7 +148,7 @@ def racing_operations(findings: tuple[Finding, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(firsts))
 
 
-def _judged(finding: Finding, tried: _Tried, base: Told) -> JudgedConflict:
+def _judged(finding: Race, tried: _Tried, base: Told) -> JudgedConflict:
     firsts = tuple(dict.fromkeys(first for first, _ in finding.pairs))
     landings = sum(tried.landings.get(first, 0) for first in firsts)
     changes = sorted(

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Outcome, Plan
 from racegate.scenario.spec import Scenario
 
@@ -67,7 +68,7 @@ class Course(StrEnum):
 
 
 # Operations are counted as in a run that holds something, and nothing has this name.
-NOTHING_HELD = Plan(holds=(("nothing", "forced"),), is_recording=False)
+NOTHING_HELD = Plan(holds=(("nothing", FORCED),), is_recording=False)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import write_whole
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import file_of, read_object
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct

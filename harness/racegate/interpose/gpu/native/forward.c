@@ -1,7 +1,6 @@
 /* Stands in front of the real CUDA runtime: what orders or touches memory is told to Python as the virtual runtime tells
    it, and then done by the real one. What is not here and only asks goes past; the rest are weak functions of stubs.c. */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,23 +9,11 @@
 #include <cuda_runtime_api.h>
 #include "virtual.h"
 #include "latches.h"
+#include "real.h"
 
 #define N(x) ((uint64_t)(uintptr_t)(x))
 enum { CALL_ISSUED = 12 }; /* after the real call */
 
-void *fw_real(const char *name) {
-    static void *runtime;
-    if (!runtime) {
-        const char *path = getenv("RACEGATE_CUDART");
-        runtime = dlopen(path ? path : "", RTLD_NOW | RTLD_LOCAL);
-        if (!path || !runtime) { fprintf(stderr, "racegate: no CUDA runtime at %s: %s\n", path ? path : "(RACEGATE_CUDART is not set)", dlerror()); _exit(2); }
-    }
-    void *function = dlsym(runtime, name);
-    if (!function) { fprintf(stderr, "racegate: the CUDA runtime has no %s\n", name); _exit(3); }
-    return function;
-}
-/* Before any other library asks for a runtime by its name: so that all get this one. */
-__attribute__((constructor)) static void begin(void) { fw_real("cudaGetDevice"); }
 #define REAL(name) static __typeof__(&name) real; if (!real) *(void **)&real = fw_real(#name)
 
 /* ---- whether this thread is inside an operator that Python has told of: its kernels and copies are the operator's */

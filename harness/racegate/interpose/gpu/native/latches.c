@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cuda_runtime_api.h>
 #include "latches.h"
+#include "real.h"
 
 enum { LATCHES_MAX = 1 << 16, CLOSED = 0, OPEN = 1, EXPIRED = 2, AT_LEAST = 0 };
 typedef int (*wait_value_t)(void *stream, unsigned long long address, uint32_t value, unsigned flags);
@@ -52,12 +53,11 @@ static wait_value_t begin(void) {
     wait_value = (wait_value_t)dlsym(driver, "cuStreamWaitValue32_v2");
     return wait_value;
 }
-#define REAL(name) static __typeof__(&name) real_##name; if (!real_##name) *(void **)&real_##name = fw_real(#name)
 /* What is put on the stream from now on waits. Returns the latch, -1 if it cannot be. */
 int fw_latch_put(uint64_t stream) {
-    REAL(cudaSetDevice); /* the driver wants the thread to have a context, which only the runtime gives by itself */
+    int (*set_device)(int) = (int (*)(int))fw_real("cudaSetDevice");
     pthread_mutex_lock(&lock);
-    real_cudaSetDevice(0);
+    set_device(0); /* the driver wants the thread to have a context, which only the runtime gives by itself */
     wait_value_t wait_value = begin();
     int latch = wait_value && count < LATCHES_MAX ? count : -1;
     if (latch >= 0) {
@@ -72,15 +72,3 @@ int fw_latch_put(uint64_t stream) {
 void fw_latch_open(int latch) { set(latch, OPEN); }
 int fw_latch_expired(int latch) { return words[latch] == EXPIRED; }
 void fw_open_all(void) { for (int i = 0; i < count; i++) set(i, OPEN); }
-
-/* ---- marks */
-uint64_t fw_mark(uint64_t stream) {
-    REAL(cudaEventCreateWithFlags);
-    REAL(cudaEventRecord);
-    cudaEvent_t event = NULL;
-    if (real_cudaEventCreateWithFlags(&event, cudaEventDisableTiming)) return 0;
-    return real_cudaEventRecord(event, (cudaStream_t)(uintptr_t)stream) ? 0 : (uint64_t)(uintptr_t)event;
-}
-int fw_mark_done(uint64_t mark) { REAL(cudaEventQuery); return !real_cudaEventQuery((cudaEvent_t)(uintptr_t)mark); }
-int fw_mark_wait(uint64_t mark) { REAL(cudaEventSynchronize); return (int)real_cudaEventSynchronize((cudaEvent_t)(uintptr_t)mark); }
-int fw_stream_wait(uint64_t stream) { REAL(cudaStreamSynchronize); return (int)real_cudaStreamSynchronize((cudaStream_t)(uintptr_t)stream); }

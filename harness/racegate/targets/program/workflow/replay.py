@@ -10,7 +10,7 @@ from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
-from racegate.targets.program.judge import parse_hold, settled
+from racegate.targets.program.judge import pair_of, settled
 from racegate.targets.program.launch import Device, checked_program
 from racegate.targets.program.report import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -61,9 +61,7 @@ def replay_program(
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(device, program, base, polls=witness.polls)
-    plan = Plan(
-        holds=tuple(map(parse_hold, witness.holds)), polls=witness.polls, is_recording=False
-    )
+    plan = Plan(holds=tuple(map(pair_of, witness.holds)), polls=witness.polls, is_recording=False)
     seen: Counter[ReplayOutcome] = Counter()
     last = base
     for _ in range(times):

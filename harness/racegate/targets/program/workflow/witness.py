@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.files import write_whole
+from racegate.history.finding import Race, Side
+from racegate.history.schedule import ScheduleError, parse_hold
 from racegate.history.witness import (
     WitnessError,
     check_sum,
@@ -18,12 +19,11 @@ from racegate.history.witness import (
     read_object,
     versions,
 )
-from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Observation
-from racegate.order.findings import Finding, Side
+from racegate.scenario.outside.files import write_whole
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.program.explore import Judged
-from racegate.targets.program.judge import Verdicts, parse_hold
+from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.launch import Program
 
 SCHEMA = "racegate.program/1"
@@ -82,7 +82,7 @@ def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Pa
     return paths
 
 
-def witness_of(finding: Finding, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
+def witness_of(finding: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
     """torch: version of the torch it was found with."""
     witness = ProgramWitness(
         schema=SCHEMA,
@@ -113,7 +113,7 @@ def load_program_witness(path: Path) -> ProgramWitness:
         witness = msgspec.convert(raw, ProgramWitness)
         for hold in witness.holds:
             parse_hold(hold)
-    except (msgspec.ValidationError, BadInput) as error:
+    except (msgspec.ValidationError, ScheduleError) as error:
         raise WitnessError(f"{path}: {error}") from error
     if not witness.holds or witness.polls < 0:
         raise WitnessError(f"{path}: a witness has a hold, and no negative number of polls")
@@ -132,7 +132,7 @@ def _numbered(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_name(f"{stem}-{number}{dot}{rest}")
 
 
-def _title(finding: Finding) -> str:
+def _title(finding: Race) -> str:
     first, second = finding.first, finding.second
     return (
         f"{finding.buffer}: {first.operation} on {first.lane}, {second.operation} on {second.lane}"

@@ -18,22 +18,22 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
+from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
-from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Observation, Outcome
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import Installed, enter, watching
-from racegate.interpose.program.leftovers import fork, live_with_client
+from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.vllm.inside import standins
 from racegate.targets.vllm.inside.engine import Driver, NotTaken, check_started, start
@@ -159,6 +159,7 @@ class Host:
     def _take(self, task: Task) -> None:
         """This process is the task's."""
         self._result = Path(task.result)
+        write_stacks_on_signal(self._result.parent)
         self._child.arm(task.plan, self._result)
         landings = Landings(self._result, self._land)
         self._session.on_gap = landings.at if task.lands else None
@@ -310,57 +311,48 @@ class Runs(Protocol):
         ...
 
 
-def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
     does.
     """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in islice(jobs, 1):
-        os.write(answers, ANSWER.pack(os.getpid()))
-        task = msgspec.json.decode(line, type=Task)
-        host.rehearse(task)
-        host.run(task)
-        os.write(answers, ANSWER.pack(ExitCode.CLEAN))
+    server.tell_started()
+    if (task := server.peek()) is not None:
+        server.lend(os.getpid(), partial(_run_here, host, task))
 
 
-def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) -> None:
-    """One forked process per task; answers with its number, then with its exit code.
+def _run_here(host: Host, task: Task) -> int:
+    host.rehearse(task)
+    host.run(task)
+    return ExitCode.CLEAN
 
-    trunk: what tasks are forked from that have a turn
-    """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in jobs:
-        task = msgspec.json.decode(line, type=Task)
+
+def serve(host: Runs, server: JobServer[Task], trunk: Trunk | None = None) -> None:
+    """One forked process per task. trunk: what tasks are forked from that have a turn"""
+    server.tell_started()
+    while (task := server.peek()) is not None:
         if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
-            os.write(answers, ANSWER.pack(pid))
-            code = trunk.answer()
-            host.learn()
-            os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
-            continue
-        pid = fork()
-        if pid == 0:
-            jobs.close()
-            os.close(answers)
+            server.lend(pid, partial(_code_of, trunk), host.learn)
+        elif server.fork(host.learn) is not None:
             host.run(task)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ExitCode.CLEAN)
-        os.write(answers, ANSWER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        host.learn()
-        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
     if trunk is not None:
         trunk.close()
+
+
+def _code_of(trunk: Trunk) -> int:
+    """Of a task's process; one of which nobody can say how it ended counts as killed."""
+    code = trunk.answer()
+    return -signal.SIGKILL if code is None else code
 
 
 def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, fidelity, job_end, answer_end = sys.argv[1:7]
-    live_with_client(int(job_end))
-    for end in (job_end, answer_end):
-        os.set_inheritable(int(end), False)
+    folder, runner, mode, fidelity, *ends = sys.argv[1:7]
+    server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
         cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
@@ -370,12 +362,11 @@ def main() -> None:
         sys.exit(1)
     gc.collect()
     gc.freeze()
-    with os.fdopen(int(job_end), "rb") as jobs:
-        if kind is DeviceKind.VIRTUAL:
-            gather(but=host.memory)
-            serve(host, jobs, int(answer_end), Trunk(host.run, partial(host.learn, is_last=False)))
-        else:
-            serve_one(host, jobs, int(answer_end))
+    if kind is DeviceKind.VIRTUAL:
+        gather(but=host.memory)
+        serve(host, server, Trunk(host.run, partial(host.learn, is_last=False)))
+    else:
+        serve_one(host, server)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,19 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from racegate.interpose.errors import ExitCode
-from racegate.interpose.outcome import ANSWER
+from racegate.interpose.forkserver import JobClient, JobServer, ServerEndedError, pipe_ends
 from racegate.interpose.program.leftovers import fork
 from racegate.targets.vllm.wire import NOTHING_HELD, Task
 
 
 class Trunk:
-    """The process in which the beginning was run, as the one that serves tasks knows it.
+    """The process in which the beginning was run, as the one that serves tasks knows it: a fork
+    server of its own, which stands before a turn.
 
     learn: called in that process behind each task: what the next one need not do again
     """
@@ -35,7 +35,7 @@ class Trunk:
         self._first: Task | None = None
         self._turn = 0
         self._pid = 0
-        self._jobs = self._answers = -1
+        self._pipes = JobClient(-1, -1)
 
     def fork(self, task: Task) -> int | None:
         """The number of the task's process, forked before its turn; None if there is none."""
@@ -45,40 +45,41 @@ class Trunk:
             self.close()
             self._open(task)
         self._turn = task.turn
-        with suppress(BrokenPipeError):
-            os.write(self._jobs, msgspec.json.encode(task) + b"\n")
-        return self.answer()
-
-    def answer(self) -> int | None:
-        """What the process says next: a number or an exit code; None if it has ended."""
-        data = os.read(self._answers, ANSWER.size)
-        if not data:
+        try:
+            return self._pipes.begin(task)
+        except ServerEndedError:
             self.close()
             return None
-        return int(ANSWER.unpack(data)[0])
+
+    def answer(self) -> int | None:
+        """The exit code of the task's process; None if the beginning's has ended."""
+        try:
+            return self._pipes.read()
+        except ServerEndedError:
+            self.close()
+            return None
 
     def close(self) -> None:
         """The process ends."""
         if self._first is None:
             return
-        os.close(self._jobs)
+        self._pipes.end_jobs()
         os.waitpid(self._pid, 0)
-        os.close(self._answers)
+        self._pipes.close()
         self._first = None
 
     def _open(self, task: Task) -> None:
-        job_end, jobs = os.pipe()
-        answers, answer_end = os.pipe()
+        self._first = task
+        self._pipes, ends = pipe_ends()
         self._pid = fork()
         if self._pid == 0:
-            os.close(jobs)
-            os.close(answers)
-            pause = Pause(job_end, answer_end, self._learn)
+            self._pipes.end_jobs()
+            self._pipes.close()
+            pause = Pause(JobServer(*ends, Task), self._learn)
             self._run(msgspec.structs.replace(task, plan=NOTHING_HELD), pause)
             os._exit(ExitCode.CLEAN)
-        os.close(job_end)
-        os.close(answer_end)
-        self._first, self._jobs, self._answers = task, jobs, answers
+        for end in ends:
+            os.close(end)
 
 
 class Pause:
@@ -86,40 +87,23 @@ class Pause:
     there are no more.
     """
 
-    def __init__(self, jobs: int, answers: int, learn: Callable[[], None]) -> None:
-        self._jobs = os.fdopen(jobs, "rb")
-        self._answers = answers
+    def __init__(self, server: JobServer[Task], learn: Callable[[], None]) -> None:
+        self._server = server
         self._learn = learn
-        self._next: Task | None = None
         self._told_s = 0.0
 
     def before(self, turn: int) -> tuple[Task, float] | None:
         """In a process forked for a task: the task, and the CPU time spent on its beginning since
         the last one was forked. None where the run goes on to the next turn.
         """
-        while True:
-            task = self._next or self._read()
+        while (task := self._server.peek()) is not None:
             if task.turn > turn:
-                self._next = task
                 return None
-            self._next = None
             spent_s = time.process_time() - self._told_s
             self._told_s += spent_s
-            pid = fork()
-            if pid == 0:
-                self._jobs.close()
-                os.close(self._answers)
+            if self._server.fork(self._learn) is not None:
                 return task, spent_s
-            os.write(self._answers, ANSWER.pack(pid))
-            _, status = os.waitpid(pid, 0)
-            self._learn()
-            os.write(self._answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
-
-    def _read(self) -> Task:
-        line = self._jobs.readline()
-        if not line:
-            os._exit(ExitCode.CLEAN)
-        return msgspec.json.decode(line, type=Task)
+        os._exit(ExitCode.CLEAN)
 
 
 class Landings:
