@@ -24,8 +24,8 @@ from typing import Any
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
-from racegate.scenario.outside.files import write_json
-from racegate.targets.program.launch import environment_for
+from racegate.scenario.untrusted.files import write_json
+from racegate.targets.common.variables import environment_for
 
 HERE = Path(__file__).parent
 LITMUS = HERE.parents[1] / "tests" / "interpose"

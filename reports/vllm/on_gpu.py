@@ -19,13 +19,14 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
-from racegate.scenario.outside.files import write_json
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.client import FreshEngines
+from racegate.scenario.untrusted.files import write_json
+from racegate.targets.common.judge import judge_under
+from racegate.targets.common.report import wrong_lines
+from racegate.targets.common.wire import Told
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import FreshEngines
 from racegate.targets.vllm.environment import environment_of
-from racegate.targets.vllm.judge import Cell, judge_under
-from racegate.targets.vllm.report import wrong_lines
-from racegate.targets.vllm.wire import Told
 from racegate.targets.vllm.witness import read_witness
 
 WITNESSES = Path(__file__).parents[2] / "scenarios" / "vllm" / "witnesses"

@@ -23,14 +23,17 @@ import msgspec
 from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
 from vllm_page import write_page
 
+import racegate
 from racegate.interpose.errors import BadInput
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm import client
-from racegate.targets.vllm.client import Engine, open_engine
-from racegate.targets.vllm.environment import Environment, cache_folder, environment_of, set_up
-from racegate.targets.vllm.judge import Cell, EngineVerdict, judge
-from racegate.targets.vllm.report import change_lines, wrong_lines
+from racegate.targets.common.client import Engine
+from racegate.targets.common.environment import Environment, cache_folder
+from racegate.targets.common.judge import EngineVerdict, judge
+from racegate.targets.common.report import change_lines, wrong_lines
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import open_engine
+from racegate.targets.vllm.environment import ENGINE, environment_of, set_up
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import Runner, StateMode
 
@@ -48,7 +51,7 @@ _COUNT = re.compile(r"#\d+$")
 def commit_here() -> str:
     """The commit of the racegate that measures, with `-dirty` if its files are others."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*"]
-    folder = Path(client.__file__).parent
+    folder = Path(racegate.__file__).parent
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
@@ -149,7 +152,7 @@ def main() -> int:
     cells.mkdir(parents=True, exist_ok=True)
     scenarios = [
         scenario
-        for _, scenario in load_all(scenario_paths(SCENARIOS))
+        for _, scenario in load_all_for("vLLM", scenario_paths(SCENARIOS))
         if scenario.name in (options.scenario or [scenario.name])
     ]
     for release in () if options.page else options.releases or RELEASES:
@@ -159,13 +162,13 @@ def main() -> int:
         ]
         if all(_is_done(path, scenarios) for path, _, _ in todo):
             continue
-        was_there = (cache_folder() / release).exists()
+        was_there = (cache_folder(ENGINE) / release).exists()
         set_up(release, lambda text: print(text, flush=True))
         for path, runner, mode in todo:
             cell = Cell(release=release, runner=runner, mode=mode)
             judge_cell(environment_of(release), path, cell, scenarios)
         if options.remove and not was_there:
-            shutil.rmtree(cache_folder() / release)
+            shutil.rmtree(cache_folder(ENGINE) / release)
     write_page(options.out)
     return 0
 

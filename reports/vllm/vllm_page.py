@@ -12,8 +12,8 @@ import msgspec
 from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell
 
 from racegate.history.finding import Verdict
-from racegate.targets.vllm.search import Effect
-from racegate.targets.vllm.sensitivity import Pulse
+from racegate.targets.common.search import Effect
+from racegate.targets.common.sensitivity import Pulse
 
 # What races (kind and buffer of the first operation), and the public issue or change that names it.
 # "none found": after a search of vllm-project/vllm's issues and pull requests for the buffer and

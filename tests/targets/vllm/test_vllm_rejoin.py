@@ -18,10 +18,10 @@ from racegate.interpose.device.library import Touch
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
-from racegate.targets.vllm.client import Engine
-from racegate.targets.vllm.inside.rejoin import PIECE, Heard, Memory
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import NOTHING_HELD, Course, Task, Told
+from racegate.targets.common.client import Engine
+from racegate.targets.common.inside.rejoin import PIECE, Heard, Memory
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import NOTHING_HELD, Course, Task, Told
 
 SIZE = 64
 HELD = "d2h counts@take#1"

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.build import Toolkit, build_forward, build_library, find_toolkit
+from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
-from racegate.interpose.gpu.presence import why_no_gpu
-from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
-from racegate.scenario.outside.signals import stops_later
+from racegate.scenario.untrusted.signals import stops_later
 from racegate.targets.common.server import ForkServer, PrintPlace, open_server
+from racegate.targets.common.variables import environment_for
 
 GRACE_S = 10.0  # for a program that is told to stop
 
@@ -165,29 +165,3 @@ def _interrupted(result: Path) -> Outcome:
     if result.exists():
         found = msgspec.json.decode(result.read_bytes(), type=Outcome)
     return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)
-
-
-def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
-    """What a process with a device is started with. Raises BadInput if there is no GPU."""
-    common = {
-        **os.environ,
-        DEVICE: kind.value,
-        "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
-    }
-    if kind is DeviceKind.VIRTUAL:
-        return {
-            **common,
-            "LD_PRELOAD": str(build_library(toolkit)),
-            "TRITON_INTERPRET": "1",
-            "CUDA_VISIBLE_DEVICES": "0",
-        }
-    if missing := why_no_gpu():
-        raise BadInput(missing)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-    return {
-        **common,
-        "LD_PRELOAD": str(build_forward(toolkit)),
-        "RACEGATE_CUDART": str(toolkit.runtime),
-        "CUDA_VISIBLE_DEVICES": visible,
-        "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # or streams share a queue, and wait for each other
-    }

@@ -20,13 +20,13 @@ from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Task, Told
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.inside.serve import Failure, observations, serve
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import Task, Told
 
 
 class Host:

@@ -11,16 +11,12 @@ import gc
 import hashlib
 import importlib
 import os
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol
 
 import msgspec
 import torch
@@ -30,19 +26,22 @@ from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
-from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import Installed, enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
+from racegate.targets.common.inside.rejoin import Heard, Joined, Memory
+from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.trunk import Landings, Pause, Trunk
+from racegate.targets.common.wire import FAILED, Course, Fidelity, Task, Told
 from racegate.targets.vllm.inside import standins
-from racegate.targets.vllm.inside.engine import Driver, NotTaken, check_started, start
-from racegate.targets.vllm.inside.rejoin import Heard, Joined, Memory
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.inside.trunk import Landings, Pause, Trunk
-from racegate.targets.vllm.inside.watch import Watch, find_wrong
-from racegate.targets.vllm.wire import FAILED, Course, Fidelity, Runner, StateMode, Task, Told
+from racegate.targets.vllm.inside.engine import Driver, check_started, start
+from racegate.targets.vllm.inside.watch import find_wrong
+from racegate.targets.vllm.wire import Runner, StateMode
 
+_OWN = Path(__file__).parents[1]
 JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
 
 
@@ -57,31 +56,6 @@ class Lesson(msgspec.Struct, frozen=True, array_like=True):
     modules: list[str] = []
 
 
-class Failure:
-    """A context: the engine's own error is a result, its traceback goes to standard error."""
-
-    def __init__(self) -> None:
-        self.message = ""
-        self.ending = Ending.FINISHED
-
-    def __enter__(self) -> Failure:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        traceback.print_exception(error)
-        is_refused = isinstance(error, NotTaken)
-        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
-        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
-        return True
-
-
 class Host:
     """A started engine, and the runs that it is forked for."""
 
@@ -93,7 +67,7 @@ class Host:
         kind: DeviceKind,
     ) -> None:
         runner, mode, fidelity = cell
-        self._session = EngineSession(kind)
+        self._session = EngineSession(kind, own=(_OWN,))
         self._child = Child(library, self._session, kind=kind)
         self._child.name_buffer = self._session.buffer_at
         self._session.is_recording = False
@@ -289,28 +263,6 @@ class Host:
             self._modules = frozenset(sys.modules)
 
 
-def observations(watch: Watch) -> tuple[Observation, ...]:
-    """What was seen at boundaries, in order."""
-    found = []
-    for step, name, values in watch.seen:
-        text = msgspec.json.encode(values)
-        digest = hashlib.sha256(text).hexdigest()[:16]
-        found.append(Observation(f"step {step} {name}", digest, text.decode()))
-    return tuple(found)
-
-
-class Runs(Protocol):
-    """A started engine."""
-
-    def run(self, task: Task) -> None:
-        """In the forked process."""
-        ...
-
-    def learn(self) -> None:
-        """In the process that forks, behind each run: what the next one need not do again."""
-        ...
-
-
 def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
     does.
@@ -324,27 +276,6 @@ def _run_here(host: Host, task: Task) -> int:
     host.rehearse(task)
     host.run(task)
     return ExitCode.CLEAN
-
-
-def serve(host: Runs, server: JobServer[Task], trunk: Trunk | None = None) -> None:
-    """One forked process per task. trunk: what tasks are forked from that have a turn"""
-    server.tell_started()
-    while (task := server.peek()) is not None:
-        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
-            server.lend(pid, partial(_code_of, trunk), host.learn)
-        elif server.fork(host.learn) is not None:
-            host.run(task)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ExitCode.CLEAN)
-    if trunk is not None:
-        trunk.close()
-
-
-def _code_of(trunk: Trunk) -> int:
-    """Of a task's process; one of which nobody can say how it ended counts as killed."""
-    code = trunk.answer()
-    return -signal.SIGKILL if code is None else code
 
 
 def main() -> None:
