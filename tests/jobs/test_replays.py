@@ -15,7 +15,7 @@ from racegate.cli import replay as command
 from racegate.cli.foreign import torch, vllm
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict
-from racegate.history.replayed import Replayed, ReplayOutcome, Replays
+from racegate.history.replayed import ReplayOutcome, Replays, ReplaySummary
 from racegate.history.witness import (
     SCHEMA,
     WitnessError,
@@ -26,8 +26,8 @@ from racegate.history.witness import (
     subject_of,
 )
 from racegate.interpose.outcome import Plan
-from racegate.jobs import replays
-from racegate.jobs.replays import REPLAYABLE, ReplaySettings, replay_files
+from racegate.jobs.triage import replays
+from racegate.jobs.triage.replays import REPLAYABLE, ReplaySettings, replay_files
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import judge
@@ -145,7 +145,7 @@ def test_several_have_one_form_and_the_worst_outcome_is_the_exit_code(
     outcomes = [one.outcome for one in found.replays]
     assert outcomes == [ReplayOutcome.NOTHING, ReplayOutcome.REPRODUCED]
     assert found.replays[0].signature is None
-    assert {"fault", "resolved", "message", "recorded_with"} <= set(Replayed.__struct_fields__)
+    assert {"fault", "resolved", "message", "recorded_with"} <= set(ReplaySummary.__struct_fields__)
 
 
 @pytest.mark.parametrize(

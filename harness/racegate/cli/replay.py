@@ -10,8 +10,8 @@ import typer
 
 from racegate.check.repro.replay import Replay
 from racegate.cli.options import (
-    DeviceKind,
     DeviceOption,
+    ExecutionDevice,
     JsonOption,
     PacingOption,
     RunTimeoutOption,
@@ -24,9 +24,9 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import (
     HtmlOption,
+    PictureFiles,
     SvgOption,
     TraceOutOption,
-    Wanted,
     draw,
     shown_of,
 )
@@ -35,17 +35,16 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.replayed import (
     EXIT_CODES,
-    Replayed,
     Replays,
+    ReplaySummary,
     without_last_run,
     worst_of,
 )
 from racegate.history.witness import load_witness, read_object, subject_of
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.jobs.environment import environment_of
-from racegate.jobs.replays import ReplaySettings, replay_files
-from racegate.report.replays import print_one_replay
-from racegate.report.search import print_replays
+from racegate.jobs.triage.replays import ReplaySettings, replay_files
+from racegate.report.search import print_one_replay, print_replays
 from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
 
 app = typer.Typer(add_completion=False)
@@ -73,7 +72,7 @@ LogOption = Annotated[
 def replay(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Witnesses.")],
     times: Annotated[int, typer.Option(min=1, help="How often each.")] = 1,
-    device: DeviceOption = DeviceKind.VIRTUAL,
+    device: DeviceOption = ExecutionDevice.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     timeout: RunTimeoutOption = 0.0,
     release: ReleaseOption = None,
@@ -89,7 +88,7 @@ def replay(
     outcome.
     """
     subjects = [subject_of(read_object(file), source=str(file)) for file in files]
-    wanted = Wanted(svg, html, trace_out)
+    wanted = PictureFiles(svg, html, trace_out)
     if set(subjects) != {"engine"}:
         wanted.refuse_all("pictures are of witnesses of the engine")
     if len(files) > 1:
@@ -121,14 +120,14 @@ def replay(
     raise typer.Exit(exit_code_of(results))
 
 
-def exit_code_of(results: Sequence[Replayed]) -> ExitCode:
+def exit_code_of(results: Sequence[ReplaySummary]) -> ExitCode:
     """3 if the harness broke in one of them, else that of the worst outcome."""
     if any(isinstance(result, Replay) and result.last.breakages for result in results):
         return ExitCode.BROKEN_HARNESS
     return EXIT_CODES[worst_of(result.outcome for result in results)]
 
 
-def _seen(file: Path, result: Replayed, settings: ReplaySettings) -> Examined | None:
+def _seen(file: Path, result: ReplaySummary, settings: ReplaySettings) -> Examined | None:
     """The run of a witness of our own engine, to be looked at."""
     if not isinstance(result, Replay):
         return None
@@ -137,14 +136,16 @@ def _seen(file: Path, result: Replayed, settings: ReplaySettings) -> Examined | 
     return seen_in(checker, result.last, fault)
 
 
-def _show(files: Sequence[Path], results: Sequence[Replayed], seen: Examined | None) -> None:
+def _show(files: Sequence[Path], results: Sequence[ReplaySummary], seen: Examined | None) -> None:
     if len(files) == 1:
         print_one_replay(stdout_console(), results[0], str(files[0]), shown_of(seen))
     else:
         print_replays(stdout_console(), files, results)
 
 
-def _replay_object(results: Sequence[Replayed], device: DeviceKind) -> Replayed | Replays:
+def _replay_object(
+    results: Sequence[ReplaySummary], device: ExecutionDevice
+) -> ReplaySummary | Replays:
     """One replay whole; several without their last runs."""
     if len(results) == 1:
         return results[0]

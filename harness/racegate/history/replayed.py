@@ -51,7 +51,7 @@ def worst_of(outcomes: Iterable[ReplayOutcome]) -> ReplayOutcome:
     return min(outcomes, key=order.index)
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     """A witness run again, whatever it is a witness of.
 
     file: name of the witness file, empty of one that was not read from a file; witness: its title
@@ -87,7 +87,7 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str = SCHEMA
     environment: dict[str, str]
-    replays: tuple[Replayed, ...]
+    replays: tuple[ReplaySummary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class ReplayRun:
 def replayed(
     witness: SealedWitness, subject: str, runs: Sequence[ReplayRun], *, file: str = ""
 ) -> dict[str, Any]:
-    """The fields of `Replayed` for the runs that were made, of which there is at least one."""
+    """The fields of `ReplaySummary` for the runs that were made, of which there is at least one."""
     outcomes = Counter(run.outcome for run in runs)
     return {
         "file": file,
@@ -126,9 +126,11 @@ def replayed(
     }
 
 
-def without_last_run(replay: Replayed) -> Replayed:
+def without_last_run(replay: ReplaySummary) -> ReplaySummary:
     """What stands among several."""
-    return Replayed(**{name: getattr(replay, name) for name in Replayed.__struct_fields__})
+    return ReplaySummary(
+        **{name: getattr(replay, name) for name in ReplaySummary.__struct_fields__}
+    )
 
 
 def outcome_of_run(result: RunResult, expected: str) -> ReplayOutcome:

@@ -17,7 +17,7 @@ import msgspec
 
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
-from racegate.history.replayed import Replayed, ReplayOutcome, Replays
+from racegate.history.replayed import ReplayOutcome, Replays, ReplaySummary
 from racegate.jobs.soak import SoakResult
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchEntry, BenchResult
@@ -37,7 +37,7 @@ class ReportError(BadInputError):
     """A folder without what the page needs: says which file or figure."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class FigureLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A figure that has a limit. is_least: the limit is the least, not the most"""
 
     name: str
@@ -97,7 +97,7 @@ class GpuFolder:
 
     figures: Mapping[str, BenchEntry]
     peers: Sequence[BenchEntry]
-    replays: Sequence[Replayed]
+    replays: Sequence[ReplaySummary]
     soaks: Sequence[SoakResult]
     comparisons: Sequence[AbReport]
     tuning: Sequence[TriedTile]
@@ -197,7 +197,7 @@ def _sorted(environment: Mapping[str, str]) -> Mapping[str, str]:
     return {name: environment[name] for name in sorted(environment)}
 
 
-def targets(folder: GpuFolder) -> list[Target]:
+def targets(folder: GpuFolder) -> list[FigureLimit]:
     """Every figure with a limit, in the order of the page."""
     value = folder.value
     large = [f"engine_large_b{batch}" for batch in BATCHES]
@@ -217,7 +217,7 @@ def targets(folder: GpuFolder) -> list[Target]:
     ]
 
 
-def _held_targets(folder: GpuFolder) -> list[Target]:
+def _held_targets(folder: GpuFolder) -> list[FigureLimit]:
     ordering = [replay for replay in folder.replays if is_ordering(replay)]
     shares = [_reproduced(replay) / replay.times for replay in ordering]
     totals = [soak.total for soak in folder.soaks]
@@ -232,12 +232,12 @@ def _held_targets(folder: GpuFolder) -> list[Target]:
     ]
 
 
-def is_ordering(replay: Replayed) -> bool:
+def is_ordering(replay: ReplaySummary) -> bool:
     """Whether a witness is of a fault of order."""
     return replay.fault is not None and find_fault(replay.fault).kind is FaultKind.ORDERING
 
 
-def _reproduced(replay: Replayed) -> int:
+def _reproduced(replay: ReplaySummary) -> int:
     """In how many replays."""
     return replay.outcomes.get(ReplayOutcome.REPRODUCED, 0)
 
@@ -262,14 +262,14 @@ def _idle(value: Callable[[str], float], names: Iterable[str]) -> float:
     return max(value(f"{name}_depth2_idle_between_steps_share") for name in names)
 
 
-def _least(name: str, value: float, limit: float) -> Target:
+def _least(name: str, value: float, limit: float) -> FigureLimit:
     shown = f"{_short(value)} (at least {_short(limit)})"
-    return Target(name=name, value=value, limit=limit, is_least=True, shown=shown)
+    return FigureLimit(name=name, value=value, limit=limit, is_least=True, shown=shown)
 
 
-def _most(name: str, value: float, limit: float) -> Target:
+def _most(name: str, value: float, limit: float) -> FigureLimit:
     shown = f"{_short(value)} (at most {_short(limit)})"
-    return Target(name=name, value=value, limit=limit, is_least=False, shown=shown)
+    return FigureLimit(name=name, value=value, limit=limit, is_least=False, shown=shown)
 
 
 def _short(value: float) -> str:

@@ -13,7 +13,7 @@ from racegate.check.repro.explain import Explained, Explanation, Racing
 from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
 from racegate.check.repro.replay import Replay
 from racegate.check.repro.unrealised import in_ranges
-from racegate.history.replayed import Replayed, ReplayOutcome
+from racegate.history.replayed import ReplayOutcome, ReplaySummary
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
@@ -24,13 +24,14 @@ from racegate.measure.evaluation.coverage import summarise
 from racegate.measure.evaluation.effort import Effort
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.oracles.paths import Ordered, PathStep
+from racegate.report.adapter import print_judgement
 from racegate.report.cause.account import Account
 from racegate.report.cause.shared import SharedCause
 from racegate.report.features import print_pairs
 from racegate.report.objects import FindingsObject
 from racegate.report.templating import render
 from racegate.report.text import (
-    Shown,
+    ShownFinding,
     cause_panel,
     print_breakages,
     print_picture,
@@ -38,6 +39,10 @@ from racegate.report.text import (
     print_selfcheck,
 )
 from racegate.scenario.untrusted.console import line, lines
+from racegate.targets.adapters.witness import AdapterReplay
+from racegate.targets.common.replay import ReleaseReplay
+from racegate.targets.common.report import print_engine_verdict
+from racegate.targets.program.workflow.replay import ProgramReplay, render_replay
 
 HOLDS_SHOWN_MAX = 24
 LOSSES_SHOWN_MAX = 8
@@ -55,13 +60,10 @@ ORIGIN_STYLES = {
 }
 
 
-def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
+def print_replay(console: Console, result: Replay, shown: ShownFinding | None = None) -> None:
     """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
     print_run(console, result.last, shown)
-    count = result.outcomes.get(result.outcome, 0)
-    style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
-    what = f" {count} of {result.times}: {result.witness}"
-    console.print(line((result.outcome, style), what))
+    _print_outcome(console, result)
     console.print(f"expected {result.expected_signature}")
     if result.outcome is not ReplayOutcome.REPRODUCED:
         console.print(f"seen     {result.signature or 'no finding'}")
@@ -70,7 +72,35 @@ def print_replay(console: Console, result: Replay, shown: Shown | None = None) -
     console.print(f"{same}, {recorded}")
 
 
-def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replayed]) -> None:
+def print_one_replay(
+    console: Console, result: ReplaySummary, file: str, shown: ShownFinding | None = None
+) -> None:
+    """What a replay showed, as its subject is shown. file: of the witness; shown: of the last run
+    of our own engine
+    """
+    match result:
+        case Replay():
+            print_replay(console, result, shown)
+        case ProgramReplay():
+            console.print(lines(render_replay(result).split("\n")), soft_wrap=True)
+        case ReleaseReplay(last=last):
+            print_engine_verdict(console, last, file)
+            _print_outcome(console, result)
+        case AdapterReplay(last=judged):
+            print_judgement(console, judged)
+            _print_outcome(console, result)
+
+
+def _print_outcome(console: Console, result: ReplaySummary) -> None:
+    count = result.outcomes.get(result.outcome, 0)
+    style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
+    what = f" {count} of {result.times}: {result.witness}"
+    console.print(line((result.outcome, style), what))
+
+
+def print_replays(
+    console: Console, files: Sequence[Path], results: Sequence[ReplaySummary]
+) -> None:
     """One line per witness, and what gave way in its script."""
     table = Table("witness", "outcome", Column("replays", justify="right"), "signature", "runs")
     for file, result in zip(files, results, strict=True):

@@ -15,7 +15,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import FindingKind
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import WitnessError, save
-from racegate.jobs.replays import ReplaySettings, replay_files
+from racegate.jobs.triage.replays import ReplaySettings, replay_files
 from racegate.scenario.writing import toml_of
 from racegate.targets.adapters.witness import AdapterSubject, read_adapter_witness
 from scripted_engine import observation, scripted

@@ -17,7 +17,7 @@ from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import pairs_of
 from racegate.history.witness import SCHEMA
-from racegate.jobs import replays
+from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
@@ -26,7 +26,7 @@ from racegate.targets.common.report import wrong_lines
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witness import (
-    Delivery,
+    TokenLoss,
     outcome_of,
     witnesses_of,
     write_witnesses,
@@ -126,7 +126,7 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
         Wrong(step=5, what="accepted count of request B in row 0", used=4, true=1),
         Wrong(step=1, what="blocks to zero", used=[11, 12], true=[5, 6]),
     )
-    assert witness.deliveries == (Delivery(request="A", tokens=(5, 6), plain=(5, 7)),)
+    assert witness.losses == (TokenLoss(request="A", tokens=(5, 6), plain=(5, 7)),)
     told = msgspec.structs.replace(
         judged(Wait.BEHIND).told,
         wrong=witness.wrong,

@@ -12,12 +12,12 @@ from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import signature_of
 from racegate.history.outcome import RunResult
-from racegate.history.replayed import Replayed, ReplayRun, outcome_of_run, replayed
+from racegate.history.replayed import ReplayRun, ReplaySummary, outcome_of_run, replayed
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
 
 
-class Replay(Replayed, frozen=True, kw_only=True):
+class Replay(ReplaySummary, frozen=True, kw_only=True):
     """A witness of our own engine run again. last: the last run"""
 
     last: RunResult

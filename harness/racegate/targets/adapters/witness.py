@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from racegate.history.finding import Verdict, signature_of
-from racegate.history.replayed import Replayed, ReplayRun, outcome_of_run, replayed
+from racegate.history.replayed import ReplayRun, ReplaySummary, outcome_of_run, replayed
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.history.witness import (
     SealedWitness,
@@ -46,7 +46,7 @@ class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
     scenario: OwnScenario
 
 
-class AdapterReplay(Replayed, frozen=True, kw_only=True):
+class AdapterReplay(ReplaySummary, frozen=True, kw_only=True):
     """A witness of an adapter's engine run again. last: the last run under its holds, judged"""
 
     last: Judgement

@@ -15,7 +15,7 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.search import Effect, Holds, is_wrong, racing_operations
 from racegate.targets.common.wire import Told
-from racegate.targets.common.witness import Released, ReleaseWitness, deliveries_of
+from racegate.targets.common.witness import Released, ReleaseWitness, losses_of
 
 
 def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released | None:
@@ -38,7 +38,7 @@ def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released
                 holds=texts_of(holds),
                 effect=effect,
                 wrong=told.wrong,
-                deliveries=deliveries_of(told),
+                losses=losses_of(told),
             )
             if _harm(found) == _harm(witness):
                 return found
@@ -58,4 +58,4 @@ def _landings(engine: Runs, scenario: Scenario, operation: str) -> Iterator[tupl
 def _harm(witness: ReleaseWitness) -> tuple[Effect, bool, frozenset[str]]:
     """What is wrong, without steps, requests and rows."""
     kinds = frozenset(one.what.partition(" of ")[0] for one in witness.wrong)
-    return witness.effect, bool(witness.deliveries), kinds
+    return witness.effect, bool(witness.losses), kinds

@@ -6,7 +6,7 @@ import hashlib
 
 import msgspec
 
-from racegate.history.replayed import Replayed, ReplayRun, replayed
+from racegate.history.replayed import ReplayRun, ReplaySummary, replayed
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.judge import EngineVerdict, judge_under
@@ -14,7 +14,7 @@ from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witness import ReleaseWitness, is_as_recorded, outcome_of
 
 
-class ReleaseReplay(Replayed, frozen=True, kw_only=True):
+class ReleaseReplay(ReplaySummary, frozen=True, kw_only=True):
     """A witness of vLLM or SGLang run again. Its signature is the recorded one where the same is
     wrong. last: the last run under its holds, judged
     """

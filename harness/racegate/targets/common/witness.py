@@ -36,7 +36,7 @@ from racegate.targets.common.search import Effect, Holds, JudgedConflict
 from racegate.targets.common.wire import Told, Wrong
 
 
-class Delivery(StrictStruct, frozen=True, kw_only=True):
+class TokenLoss(StrictStruct, frozen=True, kw_only=True):
     """What a request got. tokens: as it was delivered; plain: as plain decoding gives it"""
 
     request: str
@@ -46,14 +46,14 @@ class Delivery(StrictStruct, frozen=True, kw_only=True):
 
 class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
     """A landing that does harm. effect: of the landing; wrong: values that were not the true ones
-    deliveries: requests that did not get what plain decoding gives
+    losses: requests that did not get what plain decoding gives
     """
 
     subject: EngineCell
     scenario: Scenario
     effect: Effect
     wrong: tuple[Wrong, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
+    losses: tuple[TokenLoss, ...] = ()
 
     @property
     def pairs(self) -> Holds:
@@ -64,10 +64,10 @@ class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
 Released = TypeVar("Released", bound=ReleaseWitness)
 
 
-def deliveries_of(told: Told) -> tuple[Delivery, ...]:
+def losses_of(told: Told) -> tuple[TokenLoss, ...]:
     """Of a run, those that plain decoding does not give."""
     return tuple(
-        Delivery(request=name, tokens=tokens, plain=told.plain.get(name, ()))
+        TokenLoss(request=name, tokens=tokens, plain=told.plain.get(name, ()))
         for name, tokens in told.delivered.items()
         if tokens != told.plain.get(name, ())
     )
@@ -102,7 +102,7 @@ def _witness(
             verdict=Verdict.DIVERGENT,
             effect=conflict.effect,
             wrong=told.wrong,
-            deliveries=deliveries_of(told),
+            losses=losses_of(told),
             versions={**versions(), "torch": told.outcome.torch_version},
         )
     )
@@ -146,6 +146,6 @@ def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
 
 
 def is_as_recorded(judged: EngineVerdict, witness: ReleaseWitness) -> bool:
-    """Whether the same values and deliveries are wrong."""
+    """Whether the same values and losses are wrong."""
     told = judged.told
-    return (told.wrong, deliveries_of(told)) == (witness.wrong, witness.deliveries)
+    return (told.wrong, losses_of(told)) == (witness.wrong, witness.losses)

@@ -58,7 +58,7 @@ def _from_first(raw: Raw) -> Raw:
         "signature": "",
         "verdict": Verdict.DIVERGENT.value,
         "wrong": [fields for fields in said if "step" in fields],
-        "deliveries": [fields for fields in said if "request" in fields],
+        "losses": [fields for fields in said if "request" in fields],
         "versions": {"torch": torch},
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.history.replayed import Replayed, ReplayOutcome, ReplayRun, replayed
+from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
 from racegate.history.schedule import pairs_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
@@ -12,7 +12,7 @@ from racegate.targets.program.report import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
 
-class ProgramReplay(Replayed, frozen=True, kw_only=True):
+class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
     """A program's witness run again: once without holds, then with them. Its signature is that of
     the recorded finding, if the program still has it.
 

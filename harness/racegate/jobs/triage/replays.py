@@ -14,7 +14,7 @@ from racegate.check.checker import Checkers
 from racegate.check.repro.replay import replay
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
-from racegate.history.replayed import Replayed
+from racegate.history.replayed import ReplaySummary
 from racegate.history.witness import SealedWitness, Witness, load_witness, read_object, subject_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
@@ -72,11 +72,11 @@ class ReplaySettings:
 
 
 Given = Sequence[tuple[Path, Any]]  # files, each with the witness in it
-Replayer = Callable[[Given, ReplaySettings], Iterator[Replayed]]
+Replayer = Callable[[Given, ReplaySettings], Iterator[ReplaySummary]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayable:
+class ReplayKind:
     """What can be replayed. name: in words; honours: the options that it takes, beside --times
 
     read: the witness in a file; needs: what has to be opened for it, the same for those that share
@@ -95,7 +95,7 @@ def replay_files(
     settings: ReplaySettings,
     *,
     on_done: Callable[[Path], None] = lambda file: None,
-) -> list[Replayed]:
+) -> list[ReplaySummary]:
     """The replays, in the order of the files. All files are read before anything runs.
 
     Raises BadInputError for a file that is no witness, or an option that its subject has no use for
@@ -105,7 +105,7 @@ def replay_files(
     groups: dict[tuple[str, Hashable], list[int]] = {}
     for index, (kind, witness) in enumerate(zip(kinds, witnesses, strict=True)):
         groups.setdefault((kind.name, kind.needs(witness, settings)), []).append(index)
-    found: dict[int, Replayed] = {}
+    found: dict[int, ReplaySummary] = {}
     for indices in groups.values():
         given = [(files[index], witnesses[index]) for index in indices]
         for index, replayed in zip(indices, kinds[indices[0]].replay(given, settings), strict=True):
@@ -114,7 +114,7 @@ def replay_files(
     return [found[index] for index in range(len(files))]
 
 
-def kind_of(file: Path, settings: ReplaySettings) -> Replayable:
+def kind_of(file: Path, settings: ReplaySettings) -> ReplayKind:
     """Of the witness in a file. Raises BadInputError, also for an option that it has no use for."""
     subject = subject_of(read_object(file), source=str(file))
     kind = REPLAYABLE.get(subject)
@@ -132,7 +132,7 @@ def _nothing(witness: SealedWitness, settings: ReplaySettings) -> Hashable:
     return None
 
 
-def _replay_engine(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
+def _replay_engine(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
     site = settings.site
     options = "" if site is None else f" --device cuda --pacing {settings.pacing}"
     witness: Witness
@@ -146,7 +146,7 @@ def _replay_engine(given: Given, settings: ReplaySettings) -> Iterator[Replayed]
         )
 
 
-def _replay_programs(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
+def _replay_programs(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
     witness: ProgramWitness
     with open_device(settings.device) as device:
         for _, witness in given:
@@ -170,7 +170,7 @@ def _cell(witness: ReleaseWitness, settings: ReplaySettings) -> EngineCell:
     return cell
 
 
-def _replay_vllm(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
+def _replay_vllm(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
     cell: Any = _cell(given[0][1], settings)
     run_s = settings.timeout_s or RUN_S
     again = partial(replay_release, cell=cell, subject="vllm", times=settings.times)
@@ -185,7 +185,7 @@ def _replay_vllm(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
             yield again(engine, witness, sensitivity=pulses)
 
 
-def _replay_sglang(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
+def _replay_sglang(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
     cell: Any = _cell(given[0][1], settings)
     run_s = settings.timeout_s or RUN_S
     with open_plain_scheduler(cell, log=settings.log, run_s=run_s) as engine:
@@ -193,7 +193,7 @@ def _replay_sglang(given: Given, settings: ReplaySettings) -> Iterator[Replayed]
             yield replay_release(engine, witness, cell, "sglang", times=settings.times)
 
 
-def _replay_adapters(given: Given, settings: ReplaySettings) -> Iterator[Replayed]:
+def _replay_adapters(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
     witness: AdapterWitness = given[0][1]
     limits = Limits()
     if settings.timeout_s:
@@ -209,35 +209,35 @@ def _command(witness: AdapterWitness, settings: ReplaySettings) -> Hashable:
 
 RELEASE_OPTIONS = frozenset({"--timeout", "--release", "--path", "--log"})
 REPLAYABLE = {
-    "engine": Replayable(
+    "engine": ReplayKind(
         name="racegate's own engine",
         honours=frozenset({"--device", "--pacing"}),
         read=load_witness,
         needs=_nothing,
         replay=_replay_engine,
     ),
-    "program": Replayable(
+    "program": ReplayKind(
         name="a program",
         honours=frozenset({"--device", "--timeout"}),
         read=load_program_witness,
         needs=_nothing,
         replay=_replay_programs,
     ),
-    "vllm": Replayable(
+    "vllm": ReplayKind(
         name="a vLLM release",
         honours=RELEASE_OPTIONS | {"--device"},
         read=read_witness,
         needs=_cell,
         replay=_replay_vllm,
     ),
-    "sglang": Replayable(
+    "sglang": ReplayKind(
         name="an SGLang release",
         honours=RELEASE_OPTIONS,
         read=read_scheduler_witness,
         needs=_cell,
         replay=_replay_sglang,
     ),
-    "adapter": Replayable(
+    "adapter": ReplayKind(
         name="an engine behind an adapter",
         honours=frozenset({"--timeout"}),
         read=read_adapter_witness,
