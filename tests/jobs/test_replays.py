@@ -27,7 +27,7 @@ from racegate.history.witness import (
 )
 from racegate.interpose.outcome import Plan
 from racegate.jobs.triage import replays
-from racegate.jobs.triage.replays import REPLAYABLE, ReplaySettings, replay_files
+from racegate.jobs.triage.replays import REPLAY_KINDS, ReplaySettings, replay_files
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import judge
@@ -93,7 +93,7 @@ def sglang(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
 def test_every_committed_witness_is_read(path: Path) -> None:
-    kind = REPLAYABLE[subject_of(read_object(path), source=str(path))]
+    kind = REPLAY_KINDS[subject_of(read_object(path), source=str(path))]
     witness = kind.read(path)
     assert witness.schema == SCHEMA and witness.title and witness.verdict
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -82,6 +82,9 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     resolved: tuple[OptionChange, ...] = ()
 
 
+Made = TypeVar("Made", bound=ReplaySummary)
+
+
 class Replays(msgspec.Struct, frozen=True, kw_only=True):
     """Several witnesses run again. replays: in the order of the files, without their last runs"""
 
@@ -105,25 +108,31 @@ class ReplayRun:
 
 
 def replayed(
-    witness: SealedWitness, subject: str, runs: Sequence[ReplayRun], *, file: str = ""
-) -> dict[str, Any]:
-    """The fields of `ReplaySummary` for the runs that were made, of which there is at least one."""
+    make: Callable[..., Made],
+    witness: SealedWitness,
+    subject: str,
+    runs: Sequence[ReplayRun],
+    **more: object,
+) -> Made:
+    """The summary of the runs that were made, of which there is at least one. make: the kind of
+    summary; more: what that has beside the fields of all
+    """
     outcomes = Counter(run.outcome for run in runs)
-    return {
-        "file": file,
-        "witness": witness.title,
-        "subject": subject,
-        "holds": witness.holds,
-        "outcome": worst_of(outcomes),
-        "expected_signature": witness.signature,
-        "signature": runs[-1].signature,
-        "times": len(runs),
-        "outcomes": {str(outcome): count for outcome, count in outcomes.items()},
-        "digests": len({run.seen for run in runs}),
-        "matches_record": all(run.matches_record for run in runs),
-        "message": runs[-1].message,
-        "recorded_with": witness.versions,
-    }
+    return make(
+        witness=witness.title,
+        subject=subject,
+        holds=witness.holds,
+        outcome=worst_of(outcomes),
+        expected_signature=witness.signature,
+        signature=runs[-1].signature,
+        times=len(runs),
+        outcomes={str(outcome): count for outcome, count in outcomes.items()},
+        digests=len({run.seen for run in runs}),
+        matches_record=all(run.matches_record for run in runs),
+        message=runs[-1].message,
+        recorded_with=witness.versions,
+        **more,
+    )
 
 
 def without_last_run(replay: ReplaySummary) -> ReplaySummary:

@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -38,7 +38,7 @@ OLDER = {
 }
 UNSEALED = ("racegate.vllm-witness/1",)
 WITNESS_BYTES_MAX = 1 << 22
-Raw = dict[str, Any]
+Raw = dict[str, object]
 
 
 class WitnessError(BadInputError):

@@ -203,13 +203,23 @@ def object_section(struct: type[msgspec.Struct]) -> Section:
     """A Struct as a section."""
     fields = types.type_info(struct)
     assert isinstance(fields, types.StructType)
-    intro, said = meanings(struct.__doc__, struct.__struct_fields__)
-    said = everywhere() | said
+    intro, _ = meanings(struct.__doc__, struct.__struct_fields__)
+    said = everywhere()
+    for base in reversed(struct.__mro__):  # a field is said where it is defined
+        said |= meanings(base.__doc__, struct.__struct_fields__)[1]
     entries = tuple(
         Entry(name=f.encode_name, kind=words_of(f.type), meaning=said.get(f.name, ""))
         for f in fields.fields
     )
-    return Section(name=name_of(struct), intro=intro, entries=entries)
+    return Section(name=name_of(struct), intro=intro, entries=(*_tag_of(struct), *entries))
+
+
+def _tag_of(struct: type[msgspec.Struct]) -> tuple[Entry, ...]:
+    """The field that tells a Struct from others in its place, if it has one."""
+    config = struct.__struct_config__
+    if config.tag is None or config.tag_field is None:
+        return ()
+    return (Entry(name=config.tag_field, kind="text", meaning=f"`{config.tag}`"),)
 
 
 def enum_section(kind: type[Enum]) -> Section:

@@ -146,9 +146,9 @@ def test_what_is_benign_has_no_witness() -> None:
 
 def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path: Path) -> None:
     """One says `mode`; that it said `cache_mode` of an engine that it does not run misled."""
-    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
     stored = msgspec.json.decode(path.read_bytes())
-    assert stored["mode"] and not {"model", "engine"} & stored["scenario"].keys()
+    assert stored["subject"]["mode"] and not {"model", "engine"} & stored["scenario"].keys()
     assert read_witness(path).scenario == SCENARIO
 
 
@@ -156,11 +156,12 @@ def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path
 def test_an_earlier_witness_reads_without_the_settings_that_it_stored(
     tmp_path: Path, blocks: int, free: int | None
 ) -> None:
-    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
-    stored = msgspec.json.decode(path.read_bytes())
-    del stored["scenario"]["free_blocks"]
+    stored = msgspec.json.decode(COMMITTED[0].read_bytes())
+    scenario = msgspec.to_builtins(SCENARIO)
+    del scenario["free_blocks"]
     engine = {"depth": 2, "cache_mode": "none", "blocks": blocks}
-    stored["scenario"] |= {"model": {"numerics": "exact"}, "engine": engine}
+    stored["scenario"] = scenario | {"model": {"numerics": "exact"}, "engine": engine}
+    path = tmp_path / "earlier.json"
     path.write_bytes(msgspec.json.encode(stored))
     assert read_witness(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
 

@@ -56,5 +56,5 @@ def replay(
             )
         )
     assert last is not None, "at least one replay"
-    fields = replayed(witness, "engine", runs)
-    return Replay(**fields, fault=witness.fault, resolved=last.resolved, last=last)
+    fault_name, resolved = witness.fault, last.resolved
+    return replayed(Replay, witness, "engine", runs, fault=fault_name, resolved=resolved, last=last)

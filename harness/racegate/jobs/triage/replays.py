@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
@@ -25,15 +25,16 @@ from racegate.targets.adapters.witness import AdapterWitness, read_adapter_witne
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.replay import replay_release
-from racegate.targets.common.witness import ReleaseWitness
 from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import replay_program
 from racegate.targets.program.workflow.witness import ProgramWitness, load_program_witness
+from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import open_plain_scheduler
-from racegate.targets.sglang.witness import read_scheduler_witness
+from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import fresh_engines, open_cell
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.witness import read_witness
+from racegate.targets.vllm.witness import EngineWitness, read_witness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +72,34 @@ class ReplaySettings:
         return tuple(option for option, is_given in given.items() if is_given)
 
 
-Given = Sequence[tuple[Path, Any]]  # files, each with the witness in it
-Replayer = Callable[[Given, ReplaySettings], Iterator[ReplaySummary]]
+Kept = TypeVar("Kept", bound=SealedWitness)
+Cells = TypeVar("Cells", bound=EngineCell)
+Needed = TypeVar("Needed", bound=Hashable)
+Numbered = Sequence[tuple[int, Path]]  # files with their places among all
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayBatch:
+    """Witnesses that share what has to be opened. numbers: places of their files among all
+
+    replay: opens it, and replays them in this order
+    """
+
+    numbers: tuple[int, ...]
+    replay: Callable[[], Iterator[ReplaySummary]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayKind:
     """What can be replayed. name: in words; honours: the options that it takes, beside --times
 
-    read: the witness in a file; needs: what has to be opened for it, the same for those that share
-    it; replay: of those that share it, in order
+    read: the witness in a file; batches: reads all files of the kind, and says who shares what
     """
 
     name: str
     honours: frozenset[str]
     read: Callable[[Path], SealedWitness]
-    needs: Callable[[Any, ReplaySettings], Hashable]
-    replay: Replayer
+    batches: Callable[[Numbered, ReplaySettings], Sequence[ReplayBatch]]
 
 
 def replay_files(
@@ -100,64 +112,91 @@ def replay_files(
 
     Raises BadInputError for a file that is no witness, or an option that its subject has no use for
     """
-    kinds = [kind_of(file, settings) for file in files]
-    witnesses = [kind.read(file) for file, kind in zip(files, kinds, strict=True)]
-    groups: dict[tuple[str, Hashable], list[int]] = {}
-    for index, (kind, witness) in enumerate(zip(kinds, witnesses, strict=True)):
-        groups.setdefault((kind.name, kind.needs(witness, settings)), []).append(index)
+    asked: dict[str, list[tuple[int, Path]]] = {}
+    for number, file in enumerate(files):
+        asked.setdefault(_checked(file, settings), []).append((number, file))
+    batches = [
+        batch
+        for subject, given in asked.items()
+        for batch in REPLAY_KINDS[subject].batches(given, settings)
+    ]
     found: dict[int, ReplaySummary] = {}
-    for indices in groups.values():
-        given = [(files[index], witnesses[index]) for index in indices]
-        for index, replayed in zip(indices, kinds[indices[0]].replay(given, settings), strict=True):
-            found[index] = msgspec.structs.replace(replayed, file=files[index].name)
-            on_done(files[index])
-    return [found[index] for index in range(len(files))]
+    for batch in batches:
+        for number, replayed in zip(batch.numbers, batch.replay(), strict=True):
+            found[number] = msgspec.structs.replace(replayed, file=files[number].name)
+            on_done(files[number])
+    return [found[number] for number in range(len(files))]
 
 
-def kind_of(file: Path, settings: ReplaySettings) -> ReplayKind:
-    """Of the witness in a file. Raises BadInputError, also for an option that it has no use for."""
+def _checked(file: Path, settings: ReplaySettings) -> str:
+    """Of the witness in a file. Raises BadInputError, also for an option that it cannot use."""
     subject = subject_of(read_object(file), source=str(file))
-    kind = REPLAYABLE.get(subject)
+    kind = REPLAY_KINDS.get(subject)
     if kind is None:
-        known = ", ".join(REPLAYABLE)
+        known = ", ".join(REPLAY_KINDS)
         raise BadInputError(f"{file}: a witness of {quoted(subject)}, which is none of {known}")
     for option in settings.asked:
         if option not in kind.honours:
             raise BadInputError(f"{file} is a witness of {kind.name}: {option} is not for these")
-    return kind
+    return subject
 
 
-def _nothing(witness: SealedWitness, settings: ReplaySettings) -> Hashable:
+def _batches(
+    given: Numbered,
+    read: Callable[[Path], Kept],
+    needs: Callable[[Kept], Needed],
+    replay_all: Callable[[Needed, Sequence[tuple[Path, Kept]]], Iterator[ReplaySummary]],
+) -> list[ReplayBatch]:
+    """One for everything that has to be opened. needs: what that is for a witness"""
+    groups: dict[Needed, list[tuple[int, Path, Kept]]] = {}
+    for number, file in given:
+        witness = read(file)
+        groups.setdefault(needs(witness), []).append((number, file, witness))
+    return [
+        ReplayBatch(
+            tuple(number for number, _, _ in group),
+            partial(replay_all, needed, [(file, witness) for _, file, witness in group]),
+        )
+        for needed, group in groups.items()
+    ]
+
+
+def _nothing(witness: SealedWitness) -> None:
     """All share one."""
-    return None
 
 
-def _replay_engine(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
+def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     site = settings.site
     options = "" if site is None else f" --device cuda --pacing {settings.pacing}"
-    witness: Witness
-    for file, witness in given:
-        yield replay(
-            witness,
-            times=settings.times,
-            command=f"racegate replay {file}{options}",
-            cuda=site,
-            checkers=settings.checkers,
-        )
 
-
-def _replay_programs(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
-    witness: ProgramWitness
-    with open_device(settings.device) as device:
-        for _, witness in given:
-            yield replay_program(
-                device, witness, times=settings.times, timeout_s=settings.timeout_s
+    def replay_all(_: None, group: Sequence[tuple[Path, Witness]]) -> Iterator[ReplaySummary]:
+        for file, witness in group:
+            yield replay(
+                witness,
+                times=settings.times,
+                command=f"racegate replay {file}{options}",
+                cuda=site,
+                checkers=settings.checkers,
             )
 
+    return _batches(given, load_witness, _nothing, replay_all)
 
-def _cell(witness: ReleaseWitness, settings: ReplaySettings) -> EngineCell:
+
+def _programs(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
+    again = partial(replay_program, times=settings.times, timeout_s=settings.timeout_s)
+
+    def replay_all(
+        _: None, group: Sequence[tuple[Path, ProgramWitness]]
+    ) -> Iterator[ReplaySummary]:
+        with open_device(settings.device) as device:
+            for _file, witness in group:
+                yield again(device, witness)
+
+    return _batches(given, load_program_witness, _nothing, replay_all)
+
+
+def _cell(cell: Cells, settings: ReplaySettings) -> Cells:
     """The engine in which a witness is replayed: its own, or another release or checkout of it."""
-    cell = witness.subject
     if settings.release is not None:
         cell = msgspec.structs.replace(cell, release=settings.release, checkout=None)
     if settings.checkout is not None:
@@ -170,78 +209,89 @@ def _cell(witness: ReleaseWitness, settings: ReplaySettings) -> EngineCell:
     return cell
 
 
-def _replay_vllm(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
-    cell: Any = _cell(given[0][1], settings)
+def _vllm(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     run_s = settings.timeout_s or RUN_S
-    again = partial(replay_release, cell=cell, subject="vllm", times=settings.times)
-    if settings.device is DeviceKind.CUDA:
-        engines = fresh_engines(cell, log=settings.log, run_s=run_s)
-        for _, witness in given:
-            yield again(engines, witness, kind=settings.device)
-        return
-    with open_cell(cell, log=settings.log, run_s=run_s) as engine:
-        pulses = sensitivity_of(engine)
-        for _, witness in given:
-            yield again(engine, witness, sensitivity=pulses)
+    again = partial(replay_release, subject="vllm", times=settings.times)
+
+    def replay_all(
+        cell: Cell, group: Sequence[tuple[Path, EngineWitness]]
+    ) -> Iterator[ReplaySummary]:
+        if settings.device is DeviceKind.CUDA:
+            engines = fresh_engines(cell, log=settings.log, run_s=run_s)
+            for _, witness in group:
+                yield again(engines, witness, cell, kind=settings.device)
+            return
+        with open_cell(cell, log=settings.log, run_s=run_s) as engine:
+            pulses = sensitivity_of(engine)
+            for _, witness in group:
+                yield again(engine, witness, cell, sensitivity=pulses)
+
+    return _batches(given, read_witness, lambda one: _cell(one.subject, settings), replay_all)
 
 
-def _replay_sglang(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
-    cell: Any = _cell(given[0][1], settings)
+def _sglang(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     run_s = settings.timeout_s or RUN_S
-    with open_plain_scheduler(cell, log=settings.log, run_s=run_s) as engine:
-        for _, witness in given:
-            yield replay_release(engine, witness, cell, "sglang", times=settings.times)
+
+    def replay_all(
+        cell: SchedulerCell, group: Sequence[tuple[Path, SchedulerWitness]]
+    ) -> Iterator[ReplaySummary]:
+        with open_plain_scheduler(cell, log=settings.log, run_s=run_s) as engine:
+            for _, witness in group:
+                yield replay_release(engine, witness, cell, "sglang", times=settings.times)
+
+    needs = partial(_scheduler, settings=settings)
+    return _batches(given, read_scheduler_witness, needs, replay_all)
 
 
-def _replay_adapters(given: Given, settings: ReplaySettings) -> Iterator[ReplaySummary]:
-    witness: AdapterWitness = given[0][1]
+def _scheduler(witness: SchedulerWitness, settings: ReplaySettings) -> SchedulerCell:
+    return _cell(witness.subject, settings)
+
+
+def _adapters(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     limits = Limits()
     if settings.timeout_s:
         limits = msgspec.structs.replace(limits, timeout_s=settings.timeout_s)
-    with Adapter(witness.subject.command, limits=limits) as adapter:
-        for _, witness in given:
-            yield replay_adapter(adapter, witness, times=settings.times)
 
+    def replay_all(
+        command: tuple[str, ...], group: Sequence[tuple[Path, AdapterWitness]]
+    ) -> Iterator[ReplaySummary]:
+        with Adapter(command, limits=limits) as adapter:
+            for _, witness in group:
+                yield replay_adapter(adapter, witness, times=settings.times)
 
-def _command(witness: AdapterWitness, settings: ReplaySettings) -> Hashable:
-    return witness.subject.command
+    return _batches(given, read_adapter_witness, lambda one: one.subject.command, replay_all)
 
 
 RELEASE_OPTIONS = frozenset({"--timeout", "--release", "--path", "--log"})
-REPLAYABLE = {
+REPLAY_KINDS = {
     "engine": ReplayKind(
         name="racegate's own engine",
         honours=frozenset({"--device", "--pacing"}),
         read=load_witness,
-        needs=_nothing,
-        replay=_replay_engine,
+        batches=_engines,
     ),
     "program": ReplayKind(
         name="a program",
         honours=frozenset({"--device", "--timeout"}),
         read=load_program_witness,
-        needs=_nothing,
-        replay=_replay_programs,
+        batches=_programs,
     ),
     "vllm": ReplayKind(
         name="a vLLM release",
         honours=RELEASE_OPTIONS | {"--device"},
         read=read_witness,
-        needs=_cell,
-        replay=_replay_vllm,
+        batches=_vllm,
     ),
     "sglang": ReplayKind(
         name="an SGLang release",
         honours=RELEASE_OPTIONS,
         read=read_scheduler_witness,
-        needs=_cell,
-        replay=_replay_sglang,
+        batches=_sglang,
     ),
     "adapter": ReplayKind(
         name="an engine behind an adapter",
         honours=frozenset({"--timeout"}),
         read=read_adapter_witness,
-        needs=_command,
-        replay=_replay_adapters,
+        batches=_adapters,
     ),
 }

@@ -40,7 +40,7 @@ class AdapterSubject(StrictStruct, frozen=True, kw_only=True, tag="adapter", tag
 
 
 class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
-    """What is needed to see a finding of an adapter's engine again."""
+    """What is needed to see a finding of an adapter's engine again. subject: the engine"""
 
     subject: AdapterSubject
     scenario: OwnScenario
@@ -107,4 +107,4 @@ def replay_adapter(adapter: Adapter, witness: AdapterWitness, *, times: int) -> 
                 matches_record=signature == witness.signature,
             )
         )
-    return AdapterReplay(**replayed(witness, "adapter", runs), last=judged)
+    return replayed(AdapterReplay, witness, "adapter", runs, last=judged)

@@ -51,4 +51,4 @@ def replay_release(
                 message=judged.message,
             )
         )
-    return ReleaseReplay(**replayed(witness, subject, runs), last=judged)
+    return replayed(ReleaseReplay, witness, subject, runs, last=judged)

@@ -53,8 +53,11 @@ def replay_program(
                 message=last.message,
             )
         )
-    return ProgramReplay(
-        **replayed(witness, "program", runs),
+    return replayed(
+        ProgramReplay,
+        witness,
+        "program",
+        runs,
         argv=witness.argv,
         expected=base.observations,
         actual=last.observations,
