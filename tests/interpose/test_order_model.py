@@ -110,12 +110,12 @@ class Both:
         self.model.known[lane] |= self.model.known[other]
 
     def free(self, block: int) -> None:
-        self.recorder.shadow.remove(SIZE * block)
+        self.recorder.memory.remove(SIZE * block)
         for byte in range(SIZE * block, SIZE * (block + 1)):
             self.model.history.pop(byte, None)
 
     def hand_out(self, block: int) -> None:
-        self.recorder.shadow.add(SIZE * block, SIZE)
+        self.recorder.memory.add(SIZE * block, SIZE)
         for byte in range(SIZE * block, SIZE * (block + 1)):
             self.model.history[byte] = []
 
@@ -146,6 +146,6 @@ def test_what_a_byte_no_longer_remembers_costs_nothing() -> None:
     both.hand_out(0)
     for low in range(SIZE):
         both.access(0, 1, ((), ((low, low + 1),)))
-    assert both.recorder.shadow.cells() == SIZE
+    assert both.recorder.memory.cells() == SIZE
     both.access(0, 1, ((), ((0, SIZE),)))
-    assert both.recorder.shadow.cells() == 1
+    assert both.recorder.memory.cells() == 1

@@ -21,7 +21,7 @@ from racegate.interpose.device.kept import (
     is_shared_mapping,
     peek,
 )
-from racegate.order.shadow import Access
+from racegate.order.memory import Access
 
 # ---- copies of bytes
 

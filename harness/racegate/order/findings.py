@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from racegate.order.clocks import Lanes
-from racegate.order.recorder import Conflict, Stack, place_of
-from racegate.order.shadow import Access, Frame
+from racegate.order.interface import Frame, Stack
+from racegate.order.lanes import Lanes
+from racegate.order.memory import Access
+from racegate.order.recorder import Conflict, place_of
 
 PARTS_MAX = 6  # of a graph, named for the search
 

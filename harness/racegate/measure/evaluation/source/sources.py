@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from racegate import version
 from racegate.measure.evaluation.source.child import Limits, Say
 from racegate.measure.evaluation.source.operators import edits_of
 from racegate.measure.evaluation.source.reach import Reach
@@ -17,7 +16,7 @@ from racegate.scenario.outside.near import nearest
 from racegate.scenario.strict import StrictStruct
 
 # Of a checkout: an installed racegate has neither tests nor scenarios.
-ROOT = Path(version.__file__).parents[2]
+ROOT = Path(__file__).parents[5]
 
 
 class Source(StrictStruct, frozen=True):
