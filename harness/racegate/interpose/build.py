@@ -15,8 +15,8 @@ from pathlib import Path
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
 from racegate.interpose.native.library import build_operators
+from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
-from racegate.order.native.library import build_order
 
 NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")

@@ -1,6 +1,6 @@
 """What keeps the order of a program's events: the functions that a recorder asks, whoever has them.
 
-`native.library.compiled_order` has them in C, `python.python_order` in Python; both mean the same.
+`compiled.compiled_order` has them in C, `python.python_order` in Python; both mean the same.
 """
 
 from __future__ import annotations

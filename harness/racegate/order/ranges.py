@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from racegate.order.compiled import union
 from racegate.order.interface import Ranges as Ranges
-from racegate.order.native.library import union
 
 RUNS_MAX = 1 << 16  # a view of more runs is taken as a whole, and counted as coarse
 

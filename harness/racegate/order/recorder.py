@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from racegate.order.clocks import Clock, knows
+from racegate.order.compiled import compiled_order
 from racegate.order.interface import Frame, Order, Ranges, RawAccess, RawRace
 from racegate.order.interface import Stack as Stack
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, Memory
-from racegate.order.native.library import compiled_order
 
 _NO_FRAME: Frame = ("", 0, "")
 

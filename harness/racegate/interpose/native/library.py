@@ -12,8 +12,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple, cast
 
+from racegate.order import compiled as order
 from racegate.order.interface import Ranges, Stack
-from racegate.order.native import library as order
 from racegate.order.native.compiler import compiled
 
 HERE = Path(__file__).parent
@@ -67,10 +67,10 @@ def new_are_elsewhere(
 
 def build_operators() -> Path:
     """Path of the library, compiled now if it never was. Raises BadInput."""
-    shared = order.HERE / "ranges.c"
+    shared = order.NATIVE / "ranges.c"
     sources = (*sorted(HERE.glob("*.c")), shared)
-    read = (*sources, *order.HERE.glob("*.h"))
-    return compiled(LIBRARY, sources, read=read, flags=("-I", str(order.HERE)))
+    read = (*sources, *order.NATIVE.glob("*.h"))
+    return compiled(LIBRARY, sources, read=read, flags=("-I", str(order.NATIVE)))
 
 
 @cache

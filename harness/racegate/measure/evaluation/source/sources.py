@@ -72,12 +72,31 @@ SOURCES = {
             folders=("harness/racegate/oracles",),
             tests=tuple(f"tests/oracles/test_{each}.py" for each in OF_ORACLES),
         ),
+        Source(
+            name="order",
+            folders=("harness/racegate/order",),
+            tests=(
+                "tests/order/test_order.py",
+                "tests/order/test_ranges.py",
+                "tests/oracles/test_ordering.py",
+                "tests/interpose/test_recorder.py",
+            ),
+            without=("native/compiler.py",),
+        ),
         _room("explore", "tests/check/repro", "tests/measure/evaluation/test_coverage.py"),
         _room("faults"),
         _room("check"),
-        _room("repro"),
+        Source(
+            name="repro",
+            folders=("harness/racegate/check/repro",),
+            tests=("tests/check/repro",),
+        ),
         _room("jobs"),
-        _room("evaluation"),
+        Source(
+            name="evaluation",
+            folders=("harness/racegate/measure/evaluation",),
+            tests=("tests/measure/evaluation",),
+        ),
     )
 }
 

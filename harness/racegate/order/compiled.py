@@ -14,9 +14,9 @@ from typing import cast
 from racegate.order.interface import Order, Ranges
 from racegate.order.native.compiler import compiled
 
-HERE = Path(__file__).parent
+NATIVE = Path(__file__).parent / "native"
 LIBRARY = "libracegate_order.so"
-SOURCES = (HERE / "order.c", HERE / "ranges.c")
+SOURCES = (NATIVE / "order.c", NATIVE / "ranges.c")
 
 
 def compiled_order() -> Order:
@@ -31,7 +31,7 @@ def union(pairs: list[tuple[int, int]]) -> Ranges:
 
 def build_order() -> Path:
     """Path of the library, compiled now if it never was. Raises BadInput."""
-    return compiled(LIBRARY, SOURCES, read=(*SOURCES, *HERE.glob("*.h")))
+    return compiled(LIBRARY, SOURCES, read=(*SOURCES, *NATIVE.glob("*.h")))
 
 
 @cache
