@@ -48,7 +48,7 @@ programs: $(STAMP)
 
 # All of them, with a search: 3 GB to install.
 programs-report: $(STAMP)
-	$(BIN)/python tests/interpose/programs/run_all.py reports/interposer
+	$(BIN)/python reports/interposer/programs/run_all.py reports/interposer
 
 # One release of vLLM, unmodified, on the torch of .venv, in the user's cache directory: 500 MB, or
 # 250 MB where what it imports is listed.
@@ -64,7 +64,7 @@ test-vllm: $(STAMP)
 # Every scenario of vLLM in every release, runner and cache mode: hours, and 20 GB in the user's
 # cache directory for releases and their torch. What is there already is kept.
 vllm-report: $(STAMP)
-	$(BIN)/python tests/targets/vllm/releases/run_all.py reports/vllm
+	$(BIN)/python reports/vllm/run_all.py reports/vllm
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

@@ -5,7 +5,9 @@ ARCHITECTURE.md describes the rooms; `make rooms` draws them.
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +31,8 @@ from rooms import (
     started_by,
 )
 
+# What every engine's own environment brings.
+INSIDE_MAY_IMPORT = {"msgspec", "numpy", "torch"}
 DRAWING = ROOT / "docs" / "rooms.svg"
 ROOMS_MAX, ARROWS_MAX = 21, 90
 MODULES_MAX = 13
@@ -86,6 +90,49 @@ def test_rooms_are_neither_corridors_nor_cupboards() -> None:
         if path.name != "__init__.py" and path.is_relative_to(PACKAGES["racegate"]):
             folders[folder_of(name)] += 1
     assert {name: count for name, count in folders.items() if count > MODULES_MAX} == {}
+
+
+def test_targets_depend_on_what_they_share_and_never_on_each_other() -> None:
+    modules = [name for name in MODULES if name.startswith("targets.")]
+    assert {"common", "vllm", "sglang"} <= {name.split(".")[1] for name in modules}
+    for module in modules:
+        mine, imported = module.split(".")[1], GRAPH[module] | STARTED[module]
+        theirs = {name.split(".")[1] for name in imported if name.startswith("targets.")}
+        assert theirs <= {mine, "common"}, module
+
+
+def test_what_runs_in_an_engines_environment_needs_little() -> None:
+    """What is imported with a module counts: functions import the engine itself."""
+    reached = {name for name in MODULES if re.match(r"targets\.\w+\.inside", name)}
+    assert {name.split(".")[1] for name in reached} == {"common", "vllm", "sglang"}
+    waiting = list(reached)
+    while waiting:
+        module = waiting.pop()
+        imported = first_imports_of(MODULES[module])
+        packages = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names
+        assert packages - {"racegate"} <= INSIDE_MAY_IMPORT, module
+        own = {name.removeprefix("racegate.") for name in imported if name.startswith("racegate.")}
+        new = {name if name in MODULES else name.rpartition(".")[0] for name in own} - reached
+        reached |= new
+        waiting += new
+    assert "interpose.device.session" in reached
+
+
+def first_imports_of(path: Path) -> set[str]:
+    """What a module imports when it is imported, by full names."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = ast.parse(path.read_text()).body
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            waiting += [*node.body, *node.orelse]
+        elif isinstance(node, ast.Try | ast.With):
+            waiting += node.body
+    return found
 
 
 def test_the_drawing_is_not_stale() -> None:

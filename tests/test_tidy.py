@@ -22,6 +22,7 @@ PARAMETERS_MAX = 7
 # Names of `Any` in annotations, outside what wraps libraries without types.
 ANY_MAX = 40
 UNTYPED = (
+    "targets/common/inside/",
     "targets/vllm/inside/",
     "targets/sglang/inside/",
     "device/cuda/torch.py",

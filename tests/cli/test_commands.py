@@ -87,7 +87,7 @@ def test_an_error_is_a_line_and_a_code(
     def fails() -> None:
         raise error
 
-    monkeypatch.setattr("racegate.cli.scenarios.load_all", lambda paths: fails())
+    monkeypatch.setattr("racegate.cli.scenarios.loaded_scripts", lambda paths: fails())
     monkeypatch.setattr(sys, "argv", ["racegate", "scenarios", "list"])
     with pytest.raises(SystemExit) as ended:
         main()

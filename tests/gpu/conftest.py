@@ -7,12 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
 from racegate.device.cuda.torch import TorchDriver, open_cuda
 from racegate.jobs.environment import environment_of
+from racegate.scenario.untrusted.files import write_json
 
 REPORT = "--gpu-report"
 
@@ -35,7 +35,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             counts.setdefault(name, Counter())[outcome] += 1
     device = "cuda" if why_not() is None else "virtual"
     content = {"schema": "racegate/1", "environment": environment_of(device), "tests": counts}
-    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+    write_json(Path(path), content)
 
 
 def why_not() -> str | None:

@@ -1,6 +1,6 @@
 """A campaign as a queue: workers that take as long as real ones took, a driver that hears one after
 the other, a store that answers one at a time. Times are measured, what follows from them for more
-workers than there are cores is simulated here (`tests/jobs/campaigns/scaling.py`).
+workers than there are cores is simulated here (`reports/campaigns/scaling.py`).
 """
 
 from __future__ import annotations

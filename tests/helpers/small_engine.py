@@ -11,10 +11,10 @@ from enum import StrEnum
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
-from racegate.order.findings import finding_of
+from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import Told, Wrong
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Told, Wrong
 
 HOST, DEVICE, ITEM = 0x10000, 0x20000, 4
 DEFAULT, SIDE = 0, 7
@@ -61,7 +61,7 @@ class SmallEngine:
         )
         recorder = session.recorder
         findings = tuple(
-            finding_of(conflict, recorder.lanes, buffer="counts.cpu")
+            race_of(conflict, recorder.lanes, buffer="counts.cpu")
             for conflict in recorder.conflicts.values()
         )
         return Told(

@@ -11,10 +11,10 @@ from enum import StrEnum
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
-from racegate.order.findings import finding_of
+from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Told
 
 STATE, CACHED = 0x10000, 0x20000
 SCHEDULE, FORWARD = 7, 8
@@ -54,7 +54,7 @@ class SmallScheduler:
         session.queue.force_all()
         recorder = session.recorder
         findings = tuple(
-            finding_of(conflict, recorder.lanes, buffer="state")
+            race_of(conflict, recorder.lanes, buffer="state")
             for conflict in recorder.conflicts.values()
         )
         return Told(

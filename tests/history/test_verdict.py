@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Verdict, exit_code
 from racegate.history.verdict import (
     NOTHING_TRIED,
-    ONE_BY_HAND,
     RULE,
     Facts,
     Reach,
@@ -20,6 +21,7 @@ from racegate.history.verdict import (
     verdict_text,
 )
 
+BY_HAND = Tried(reach=Reach.SOME, number=1)
 EACH = Tried(reach=Reach.EACH_ALONE, number=18, known=18)
 UNMET = ("condense_moves: 0, the scenario expects at least 1",)
 # One example for each line of the table, in its order.
@@ -27,7 +29,7 @@ EXAMPLES = (
     Facts(is_broken=True, is_deadlocked=True, conflicts=1),
     Facts(is_deadlocked=True, conflicts=1, unmet=UNMET),
     Facts(is_wrong=True, conflicts=1, unmet=UNMET),
-    Facts(conflicts=1, tried=ONE_BY_HAND, unmet=UNMET),
+    Facts(conflicts=1, tried=BY_HAND, unmet=UNMET),
     Facts(conflicts=1, tried=EACH, is_compared=False),
     Facts(conflicts=1, tried=EACH, unmet=UNMET),
     Facts(conflicts=1, tried=EACH),
@@ -100,9 +102,7 @@ def test_what_was_tried_stands_in_the_verdict() -> None:
     assert verdict_text(Verdict.CONFLICT, some) == (
         "CONFLICT; 12 of 34 landings tried, without harm"
     )
-    assert verdict_text(Verdict.CONFLICT, ONE_BY_HAND) == (
-        "CONFLICT; 1 schedule with a hold tried, without harm"
-    )
+    assert verdict_text(Verdict.CONFLICT, BY_HAND) == ("CONFLICT; 1 schedule tried, without harm")
     assert verdict_text(Verdict.CONFLICT, NOTHING_TRIED) == "CONFLICT"
     assert verdict_text(Verdict.PROVED, EACH) == "PROVED"
 
@@ -113,3 +113,27 @@ def test_reaches_are_ordered_from_weak_to_strong() -> None:
         Reach.COMBINATIONS,
         Reach.CLASSES,
     ]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
+
+
+def test_the_page_has_the_table_of_the_rule() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    said = [row for row in rows if len(row) == 3 and row[2].isdigit()]
+    assert said == [
+        [line.when, str(line.verdict), str(int(exit_code([line.verdict])))] for line in RULE
+    ]
+
+
+def test_the_page_prints_what_a_verdict_does() -> None:
+    printed = [
+        verdict_text(Verdict.CONFLICT, NOTHING_TRIED),
+        verdict_text(Verdict.CONFLICT, BY_HAND),
+        verdict_text(Verdict.BENIGN, EACH),
+        verdict_text(Verdict.BENIGN, Tried(reach=Reach.COMBINATIONS, number=63)),
+        verdict_text(Verdict.BENIGN, Tried(reach=Reach.CLASSES, number=12)),
+    ]
+    text = PAGE.read_text("utf-8")
+    assert len(printed) == len(Reach)
+    assert all(f"| {one} |" in text for one in printed)

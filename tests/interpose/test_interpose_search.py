@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.order.findings import Finding, Side
 from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, combined, search
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Program
@@ -28,8 +27,9 @@ def side(label: str, *, is_write: bool, is_host: bool = False) -> Side:
     )
 
 
-def finding(first: str, *seconds: str, is_host: bool = False, nbytes: int = 8) -> Finding:
-    return Finding(
+def finding(first: str, *seconds: str, is_host: bool = False, nbytes: int = 8) -> Race:
+    return Race(
+        hazard=Hazard.READ_AFTER_WRITE,
         signature=first,
         buffer="x",
         nbytes=nbytes,
@@ -45,7 +45,7 @@ def observed(**values: str) -> tuple[Observation, ...]:
     return tuple(Observation(name, value, value) for name, value in values.items())
 
 
-def outcome(value: str, *findings: Finding) -> Outcome:
+def outcome(value: str, *findings: Race) -> Outcome:
     return Outcome(ending=Ending.FINISHED, findings=findings, observations=observed(value=value))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -12,27 +13,30 @@ from contextlib import contextmanager
 
 import pytest
 
+from racegate.interpose.forkserver import pipe_ends
 from racegate.interpose.outcome import Plan
-from racegate.targets.program.launch import ANSWER, Device, Program
+from racegate.targets.common.server import ForkServer
+from racegate.targets.program.launch import Device, Program
 
 
 @contextmanager
 def interrupted_device(run: subprocess.Popen[bytes]) -> Iterator[Device]:
     """A device that is interrupted between the fork of a run and the answer that says which."""
-    jobs, given = os.pipe()
-    answers, told = os.pipe()
+    pipes, (jobs, told) = pipe_ends()
 
     def serve() -> None:
         os.read(jobs, 1 << 16)
         os.kill(os.getpid(), signal.SIGINT)
-        os.write(told, ANSWER.pack(run.pid))
-        os.write(told, ANSWER.pack(run.wait()))
+        os.write(told, struct.pack("<q", run.pid))
+        os.write(told, struct.pack("<q", run.wait()))
 
     server = threading.Thread(target=serve)
     server.start()
-    yield Device(run, given, answers)
+    yield Device(ForkServer(pipes, what="the device"))
     server.join()
-    for end in (jobs, given, answers, told):
+    pipes.end_jobs()
+    pipes.close()
+    for end in (jobs, told):
         os.close(end)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import programs
 import pytest
 from programs.catalogue import CASES, TRANSFORMERS, Case, Expected
 from programs.environments import environment_for
@@ -37,7 +38,7 @@ def test_the_faulty_release_conflicts_and_the_repaired_one_is_silent(case: Case)
 
 
 def test_every_case_has_a_script_and_a_name_of_its_own() -> None:
-    here = Path(__file__).parent / "programs"
+    here = Path(programs.__file__ or "").parent
     assert len({case.name for case in CASES}) == len(CASES)
     for case in CASES:
         assert (here / case.script).is_file(), case.name

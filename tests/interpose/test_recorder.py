@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.order.findings import finding_of
+from racegate.order.findings import race_of
 from racegate.order.recorder import Recorder, place_of
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
@@ -132,7 +132,7 @@ def test_legacy_default_stream_orders_blocking_streams_only() -> None:
 def finding(steps: list[tuple[object, ...]]) -> str:
     recorder, _ = run(steps)
     (conflict,) = recorder.conflicts.values()
-    return finding_of(conflict, recorder.lanes, buffer="x").edge
+    return race_of(conflict, recorder.lanes, buffer="x").edge
 
 
 def test_the_edge_says_what_a_maintainer_would_write() -> None:
@@ -159,7 +159,7 @@ def test_the_signature_is_of_the_places_not_of_the_run() -> None:
     for lead in ([], [("hand over", 0)]):
         recorder, _ = run([*steps, *lead])
         (conflict,) = recorder.conflicts.values()
-        signatures.append(finding_of(conflict, recorder.lanes, buffer="x").signature)
+        signatures.append(race_of(conflict, recorder.lanes, buffer="x").signature)
     assert signatures[0] == signatures[1]
 
 
@@ -207,6 +207,6 @@ def test_a_signature_has_no_line_in_it() -> None:
         later = (("/a/demo.py", 6 + 2 * moved, "step"),)
         recorder.host(host, recorder.label("host read", later), later, ((0, 8),), ())
         (conflict,) = recorder.conflicts.values()
-        return finding_of(conflict, recorder.lanes, buffer=f"memory at {moved}").signature
+        return race_of(conflict, recorder.lanes, buffer=f"memory at {moved}").signature
 
     assert signature(0) == signature(3)

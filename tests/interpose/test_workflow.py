@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import WitnessError, load_witness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.order.findings import Finding, Side
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Suppression, Verdicts, suppressing
 from racegate.targets.program.launch import Program
@@ -46,8 +45,9 @@ def side(label: str, *, is_write: bool) -> Side:
     )
 
 
-def finding(signature: str = "0123456789ab") -> Finding:
-    return Finding(
+def finding(signature: str = "0123456789ab") -> Race:
+    return Race(
+        hazard=Hazard.READ_AFTER_WRITE,
         signature=signature,
         buffer="host (step)",
         nbytes=4,
@@ -59,7 +59,7 @@ def finding(signature: str = "0123456789ab") -> Finding:
     )
 
 
-def found(*findings: Finding, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
+def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
     judged = tuple(
         Judged(
             signature=one.signature,
@@ -126,7 +126,7 @@ def test_whose_witness_it_is(saved: Path) -> None:
         ({"signature": "f" * 12}, "altered since it was written"),
         ({"added": 1}, "unknown field `added`"),
         ({"expected": [{"name": "a", "digest": "b", "preview": "c", "more": 1}]}, "field `more`"),
-        ({"holds": [" until x"]}, "a hold reads"),
+        ({"holds": [" until x"]}, "cannot read the hold"),
         ({"holds": []}, "a witness has a hold"),
         ({"argv": "x.py"}, "Expected `array`, got `str` - at `$.argv`"),
         ({"schema": "racegate.program/2"}, "its schema is not 'racegate.program/1'"),
@@ -176,7 +176,7 @@ class Device:
 
 def ended(
     seen: tuple[Observation, ...],
-    *findings: Finding,
+    *findings: Race,
     ending: Ending = Ending.FINISHED,
     count: int = 1,
 ) -> Outcome:
@@ -274,7 +274,7 @@ def test_a_file_of_suppressions_that_is_not_there(tmp_path: Path) -> None:
         load_suppressions(tmp_path / "no.toml")
 
 
-def plain(*findings: Finding, ending: Ending = Ending.FINISHED) -> Verdicts:
+def plain(*findings: Race, ending: Ending = Ending.FINISHED) -> Verdicts:
     return Verdicts(outcome=Outcome(ending=ending, exit_code=9, findings=findings))
 
 

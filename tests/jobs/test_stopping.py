@@ -85,6 +85,8 @@ def test_a_job_without_parts_says_so_and_has_them() -> None:
 def test_a_stop_in_words() -> None:
     assert (code_of(KeyboardInterrupt()), words_of(KeyboardInterrupt())) == (130, "interrupted")
     assert (code_of(TerminatedError()), words_of(TerminatedError())) == (143, "terminated")
+    hung_up = TerminatedError(signal.SIGHUP)
+    assert (code_of(hung_up), words_of(hung_up)) == (129, "terminated")
 
 
 @pytest.fixture
@@ -180,7 +182,9 @@ def group_of(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to see processes in")
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_no_process_is_left(how: signal.Signals, code: int) -> None:
     # A shell starts what runs in its background with SIGINT ignored, and pytest may run there.
     main = (

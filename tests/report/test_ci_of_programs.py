@@ -19,10 +19,9 @@ from typer.testing import CliRunner
 
 from pictured import judged as judged_run
 from racegate.cli.app import app
-from racegate.history.finding import Verdict
+from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.outcome import Checked, Failing
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.order.findings import Finding, Side
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
@@ -53,8 +52,9 @@ def side(place: str, *, is_write: bool) -> Side:
     )
 
 
-def finding(signature: str, place: str = "x.py") -> Finding:
-    return Finding(
+def finding(signature: str, place: str = "x.py") -> Race:
+    return Race(
+        hazard=Hazard.READ_AFTER_WRITE,
         signature=signature,
         buffer="host (step)",
         nbytes=4,
@@ -66,7 +66,7 @@ def finding(signature: str, place: str = "x.py") -> Finding:
     )
 
 
-def verdicts(*findings: Finding, verdict: Verdict, **fields: Any) -> Verdicts:
+def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> Verdicts:
     judged = tuple(
         Judged(
             signature=one.signature,

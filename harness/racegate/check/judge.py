@@ -15,12 +15,13 @@ from racegate.check.findings import from_divergence, from_end, from_stop, from_v
 from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught, breakage_of
-from racegate.history.finding import ALL_ORACLES, Finding, FindingKind, Oracle, Verdict
+from racegate.history.finding import ALL_ORACLES, Finding, FindingKind, Oracle, with_hazards
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectations, vacuous
 from racegate.history.trace import HoldOutcome
+from racegate.history.verdict import Facts, Tried, tried_by_hand, unrealised, verdict_of
 from racegate.oracles.counts import find_miscounts
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.invariants import Violation
@@ -74,14 +75,16 @@ class Judge:
         unmet = self._unmet(run, stats, oracles)
         if run.result is not None and (fault is None or not findings):
             unmet = unmet_expectations(scenario, stats) + unmet
+        tried = tried_by_hand(run.trace.holds)
         result = RunResult(
             scenario=scenario.name,
             device=self._device,
             config=msgspec.to_builtins({"model": scenario.model, "engine": scenario.engine}),
             fault=None if fault is None else fault.name,
             schedule=schedule.texts(),
-            verdict=_verdict(findings, unmet, breakages),
+            verdict=verdict_of(facts_of(findings, unmet, breakages, tried)),
             findings=findings,
+            tried=tried,
             stats=stats,
             holds=run.trace.holds,
             unmet=unmet,
@@ -100,16 +103,15 @@ class Judge:
         fault: Fault | None,
     ) -> RunResult:
         """The eager result, for a schedule that was found to change nothing."""
-        unmet = eager.unmet + _unrealised(holds)
-        verdict = eager.verdict
-        if verdict is Verdict.PROVED and unmet:
-            verdict = Verdict.INCONCLUSIVE
+        unmet = eager.unmet + unrealised(holds)
+        tried = tried_by_hand(holds)
         return msgspec.structs.replace(
             eager,
             schedule=schedule.texts(),
             holds=holds,
             unmet=unmet,
-            verdict=verdict,
+            verdict=verdict_of(facts_of(eager.findings, unmet, eager.breakages, tried)),
+            tried=tried,
             findings=_naming(eager.findings, self._command.text(schedule, fault)),
         )
 
@@ -162,7 +164,7 @@ class Judge:
                 "a completion flag was queried where nothing orders it: other schedules "
                 "may take another branch",
             )
-        unmet += _unrealised(run.trace.holds)
+        unmet += unrealised(run.trace.holds)
         return unmet + tuple(
             f"oracle {name} was not asked" for name in Oracle if name not in oracles
         )
@@ -178,16 +180,8 @@ class Judge:
 
 def _naming(findings: Sequence[Finding], command: str) -> tuple[Finding, ...]:
     """The findings with the command that shows them again."""
-    return tuple(msgspec.structs.replace(finding, replay=command) for finding in findings)
-
-
-def _unrealised(holds: tuple[HoldOutcome, ...]) -> tuple[str, ...]:
-    return tuple(unrealised(hold.hold) for hold in holds if not hold.realised)
-
-
-def unrealised(hold: str) -> str:
-    """Why a run with this hold would be no proof."""
-    return f"hold '{hold}' was not realised"
+    named = (msgspec.structs.replace(finding, replay=command) for finding in findings)
+    return with_hazards(tuple(named))
 
 
 def _idle_events(run: Run) -> tuple[str, ...]:
@@ -224,18 +218,21 @@ def _broken(run: Run, command: str) -> tuple[Breakage, ...]:
     return (breakage_of(run.stopped, at="auditing footprints", command=command),)
 
 
-def _verdict(
-    findings: Sequence[Finding], unmet: tuple[str, ...], breakages: tuple[Breakage, ...]
-) -> Verdict:
+def facts_of(
+    findings: Sequence[Finding],
+    unmet: tuple[str, ...],
+    breakages: Sequence[Breakage],
+    tried: Tried,
+) -> Facts:
+    """What the rule of the verdict is asked about one run, or about all runs of a search: every
+    run of our own engine is compared with the reference.
+    """
     kinds = {finding.kind for finding in findings}
-    if breakages:
-        return Verdict.BROKEN_HARNESS
-    if FindingKind.DEADLOCK in kinds:
-        return Verdict.DEADLOCK
-    if kinds - {FindingKind.CONFLICT}:
-        return Verdict.DIVERGENT
-    if kinds:
-        return Verdict.CONFLICT
-    if unmet:
-        return Verdict.INCONCLUSIVE
-    return Verdict.PROVED
+    return Facts(
+        is_broken=bool(breakages),
+        is_deadlocked=FindingKind.DEADLOCK in kinds,
+        is_wrong=bool(kinds - {FindingKind.CONFLICT, FindingKind.DEADLOCK}),
+        conflicts=sum(finding.kind is FindingKind.CONFLICT for finding in findings),
+        unmet=unmet,
+        tried=tried,
+    )

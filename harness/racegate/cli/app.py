@@ -11,6 +11,7 @@ import io
 import os
 import select
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -23,9 +24,9 @@ from typer.core import TyperCommand, TyperGroup
 from racegate.cli.options import fail, say
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
-from racegate.jobs.stopping import code_of, listen_for_sigterm, words_of
+from racegate.jobs.stopping import code_of, listen_for_stops, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
-from racegate.scenario.outside.text import printable, without_secrets
+from racegate.scenario.untrusted.text import printable, without_secrets
 from racegate.version import __version__
 
 
@@ -86,7 +87,9 @@ class LazyCommands(TyperGroup):
         """Typer's own, with the command itself in the place of its summary."""
         if lazy := COMMANDS.get(args[0]):
             module = import_module(f"racegate.cli.{lazy.module}")
-            self.add_command(typer.main.get_command(module.app), args[0])
+            command = typer.main.get_command(module.app)
+            refuse_repeats(command)
+            self.add_command(command, args[0])
             collect_from_here_on()
         return super().resolve_command(ctx, args)
 
@@ -95,7 +98,7 @@ class LazyCommands(TyperGroup):
         with printable_usage():
             return super().make_context(*arguments, **options)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         """The command, with an exit code for whatever ends it: 1 is a finding and nothing else."""
         command = " ".join(["racegate", *map(quote, map(without_secrets, sys.argv[1:]))])
         try:
@@ -119,6 +122,28 @@ class LazyCommands(TyperGroup):
                 end_unread()
             broken(caught.breakage.text)
         return result
+
+
+def refuse_repeats(command: Any) -> None:
+    """An option that a command, or one below it, is given twice is an error of usage, unless it is
+    a list: of two values, one would be dropped without a word.
+    """
+    below = command.commands.values() if isinstance(command, TyperGroup) else ()
+    for one in below:
+        refuse_repeats(one)
+    parse = command.parse_args
+
+    def parse_args(ctx: typer.Context, args: list[str]) -> list[str]:
+        # Typer's own parser changes the list that it is given.
+        _, _, order = command.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(order).items():
+            if times > 1 and option.param_type_name == "option" and not option.multiple:
+                name = max(option.opts, key=len)
+                raise typer.BadParameter(f"{name} is given {times} times", ctx=ctx)
+        parsed: list[str] = parse(ctx, args)
+        return parsed
+
+    command.parse_args = parse_args
 
 
 @contextmanager
@@ -199,7 +224,12 @@ def options(
 
 def main() -> None:
     """Runs the command. Rich and Typer end with 1 where nobody reads: here that is a finding."""
-    listen_for_sigterm()
+    if sys.stderr is None:  # closed: what is said there is dropped, and not printed elsewhere
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  to the end of the process
+    if sys.stdout is None:
+        say("standard output is closed: nobody would read the verdict")
+        raise SystemExit(UNREAD)
+    listen_for_stops()
     # Text that the encoding of standard output lacks is no reason to end.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -209,3 +239,5 @@ def main() -> None:
         if isinstance(end.__context__, BrokenPipeError):
             end_unread()
         raise
+    except OSError as error:  # of what ends before a command begins, as --version does
+        broken(f"cannot write to standard output: {error.strerror or error}")

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import typer
 
-from racegate.cli.options import fail, json_text, place_to_write, say, write_text
+from racegate.cli.options import fail, place_to_write, say, write_json, write_text
 from racegate.history.finding import Verdict
 from racegate.history.outcome import Checked
 from racegate.jobs.gate import GateResult, GateSpec
@@ -123,4 +123,4 @@ def write_checked(checked: Checked, junit: Path | None, sarif: Path | None) -> N
     if sarif is not None:
         from racegate.report.ci.sarif import sarif_of
 
-        write_text(sarif, json_text(sarif_of(checked)))
+        write_json(str(sarif), sarif_of(checked))

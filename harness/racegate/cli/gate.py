@@ -40,6 +40,7 @@ from racegate.cli.options import (
     benign_of,
     cores,
     folder_of_scripts,
+    loaded_scripts,
     progress_bar,
     say,
     stdout_console,
@@ -63,7 +64,6 @@ from racegate.jobs.selection import changed_files
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.report.text import print_gate
 from racegate.report.timeline.drawing import Examined, seen_in
-from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.shipped import shipped_scripts
 
 app = typer.Typer(add_completion=False)
@@ -188,7 +188,7 @@ def _given(named: Path | None, must_fail: Path | None) -> GateSpec:
     if named is None and must_fail is None and scripts == shipped_scripts():
         must_fail = scripts / "witnesses"
     return GateSpec(
-        scenarios=tuple(load_all(scenario_paths(scripts))),
+        scenarios=tuple(loaded_scripts(scripts)),
         must_fail=() if must_fail is None else tuple(load_witnesses(must_fail)),
     )
 

@@ -41,12 +41,12 @@ from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
 from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
+from racegate.targets.common.report import print_engine_verdict
 from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import ProgramReplays, render_replay, replay_program
 from racegate.targets.program.workflow.witness import is_program_witness, load_program_witness
 from racegate.targets.vllm.replay import judge_again
-from racegate.targets.vllm.report import print_engine_verdict
 from racegate.targets.vllm.witness import is_engine_witness, outcome_of, read_witness
 
 if TYPE_CHECKING:

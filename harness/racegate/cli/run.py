@@ -46,7 +46,7 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import exit_code, signature_of
-from racegate.history.outcome import RunResult, run_object, unaudited
+from racegate.history.outcome import RunResult, unaudited
 from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.pools.time_limit import TIMEOUT_S, limited_time
@@ -55,7 +55,7 @@ from racegate.report.text import print_run
 from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load
 from racegate.scenario.request_log import scenario_file_for
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 app = typer.Typer(add_completion=False)
 
@@ -126,7 +126,7 @@ def run(
                 result = searched(is_audited=is_audited, on_run=on_run)
     result = result if is_audited or device is DeviceKind.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
-    tell(json, run_object(result), lambda: print_run(stdout_console(), result, shown_of(seen)))
+    tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen)))
     draw(Wanted(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
@@ -135,7 +135,7 @@ def run(
 
 def _from_log(
     trace: Path, *, rows: str, scale: int, step_ms: int, seed: int
-) -> tuple[Scenario, str]:
+) -> tuple[OwnScenario, str]:
     """A scenario from a log, and the command that runs it again."""
     file = scenario_file_for(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     command = (
@@ -146,7 +146,7 @@ def _from_log(
 
 
 def _write_witness(
-    path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
+    path: Path, scenario: OwnScenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
     """As it was found, and then minimal: what breaks minimising leaves the former."""
     from racegate.check.repro.minimise import RUNS_MAX, as_found, minimise, witness_of

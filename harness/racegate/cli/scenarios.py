@@ -14,6 +14,7 @@ from racegate.cli.options import (
     SeedOption,
     WorkersOption,
     folder_of_scripts,
+    loaded_scripts,
     place_to_write,
     progress_bar,
     stdout_console,
@@ -23,7 +24,7 @@ from racegate.cli.options import (
 from racegate.history.finding import Verdict, exit_code
 from racegate.measure.evaluation.coverage import measure_coverage
 from racegate.report.features import print_coverage, render_features
-from racegate.scenario.files import ScenarioEntry, load_all, scenario_paths
+from racegate.scenario.files import ScenarioEntry
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The scenario scripts.")
 
@@ -36,7 +37,7 @@ def scenarios_group() -> None:
 @app.command("list")
 def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> None:
     """Every scenario script: what it exercises and where it comes from."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios)))
+    loaded = loaded_scripts(folder_of_scripts(scenarios))
     rows = [
         ScenarioEntry(file=str(path), name=s.name, title=s.title, origin=s.origin)
         for path, s in loaded

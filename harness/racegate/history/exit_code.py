@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from enum import IntEnum
 
-# As shells have it for a process that SIGINT ended.
-INTERRUPTED = 130
-# The same for SIGTERM.
-TERMINATED = 143
-# As shells have it for a process that SIGPIPE ended: nobody read its output to the end.
-UNREAD = 141
+
+def code_of_signal(number: int) -> int:
+    """What a process that a signal ended exits with, as shells have it."""
+    return 128 + number
+
+
+INTERRUPTED = code_of_signal(signal.SIGINT)
+UNREAD = code_of_signal(signal.SIGPIPE)  # nobody read its output to the end
 
 
 class ExitCode(IntEnum):

@@ -14,8 +14,8 @@ class Verdict(StrEnum):
     """What is known about a scenario under a fault after the runs made.
 
     PROVED: no conflict in one run, so every schedule has the same outcome, and the outcome is right
-    BENIGN: conflicts, but all orders were explored and have one right outcome, and the run
-        exercised what it had to
+    BENIGN: conflicts, but at least each landing of each operation was tried, all of them had one
+        right outcome, and the run exercised what it had to; what was tried stands beside it
     DIVERGENT: a wrong value, an invariant broken, a loss, or a crash
     CONFLICT: an ordering is missing; no run made so far came out wrong
     DEADLOCK: a wait that nothing can end
@@ -34,7 +34,9 @@ class Verdict(StrEnum):
 
 
 class Benign(StrEnum):
-    """What BENIGN is for a job: a pass, or, strictly, a finding like any other unordered pair."""
+    """What BENIGN is for a job: a pass, or, strictly, a finding like any other unordered pair,
+    whatever was tried.
+    """
 
     PASS = "pass"
     FINDING = "finding"
@@ -61,6 +63,37 @@ class FindingKind(StrEnum):
     CRASH = "crash"
 
 
+class Hazard(StrEnum):
+    """What kind of danger a finding is, named by what the later access does to the earlier one.
+
+    READ_AFTER_WRITE: a value is read that may not have been written yet
+    WRITE_AFTER_READ: a value is overwritten that may not have been read yet
+    WRITE_AFTER_WRITE: of two values that are written the wrong one may stay
+    REUSE: memory was freed and handed out again while an operation may still use it
+    VALUE_OF_ANOTHER: a value of another request or step is read, whatever the order
+    WRONG_VALUE: a value is wrong, and no two accesses without an order are known for it
+    """
+
+    READ_AFTER_WRITE = "read after write"
+    WRITE_AFTER_READ = "write after read"
+    WRITE_AFTER_WRITE = "write after write"
+    REUSE = "reuse of memory"
+    VALUE_OF_ANOTHER = "value of another"
+    WRONG_VALUE = "wrong value without a race"
+
+
+def hazard_of(*, first_writes: bool, second_writes: bool, is_reuse: bool = False) -> Hazard:
+    """The hazard of two accesses to the same memory that nothing orders.
+
+    is_reuse: the memory was freed and handed out again between the two
+    """
+    if is_reuse:
+        return Hazard.REUSE
+    if not second_writes:
+        return Hazard.READ_AFTER_WRITE
+    return Hazard.WRITE_AFTER_WRITE if first_writes else Hazard.WRITE_AFTER_READ
+
+
 class Oracle(StrEnum):
     """What judges a run, in the order causes before effects. The values are those of the matrix."""
 
@@ -83,10 +116,71 @@ ORACLE_OF = {
 }
 
 
+Frame = tuple[str, int, str]  # file, line, qualified name of the function
+Stack = tuple[Frame, ...]  # innermost first
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two accesses of a race in a program.
+
+    operation: its kind; label: kind, file, function and count, as holds name it
+    lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
+    stack: the program's frames (file, line, function), innermost first
+    """
+
+    operation: str
+    label: str
+    lane: str
+    is_host: bool
+    is_write: bool
+    stack: Stack
+
+    @property
+    def place(self) -> str:
+        """The file and the line of the innermost frame of the program."""
+        return place_name(self.stack)
+
+
+def place_name(stack: Stack) -> str:
+    """The file and the line of the innermost frame of the program, as `file:line`."""
+    return f"{stack[0][0].rpartition('/')[2]}:{stack[0][1]}" if stack else "an unknown place"
+
+
+class Race(msgspec.Struct, frozen=True, kw_only=True):
+    """Two places of a program, or of a release, that touch the same bytes without an order.
+
+    signature: the same in every run, and when lines move; hazard: which kind of danger it is
+    buffer: what holds the bytes; nbytes: of the first example; count: how many pairs
+    first, second: the two of the first example
+    edge: what would order them, in words; pairs: the labels of all pairs, for the search
+    """
+
+    signature: str
+    hazard: Hazard
+    buffer: str
+    nbytes: int
+    count: int
+    first: Side
+    second: Side
+    edge: str
+    pairs: tuple[tuple[str, str], ...]
+
+    @property
+    def message(self) -> str:
+        """The two accesses, and what would order them, in words."""
+        verbs = ["writes" if side.is_write else "reads" for side in (self.first, self.second)]
+        return (
+            f"{self.first.label} {verbs[0]} and {self.second.label} {verbs[1]} {self.buffer}, and "
+            f"no path of edges orders them ({self.hazard}): {self.edge}"
+        )
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One defect seen in a run. Fields that mean nothing for its kind are None.
 
     kind: what is wrong; message: the same in words, with what to do about it
+    hazard: which kind of danger it is; None of a crash or a deadlock, and of a wrong value in a run
+        that has a race or a value of another, which may be its cause
     signature: the same for the same defect in every run; no step, request or value is part of it
     buffer: the buffer that is raced on, or that holds another's value
     op: the operation or host action that comes first, or that reads; other: the racing one
@@ -94,11 +188,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     step: of the first place that differs; request: that it belongs to; layer: of the model
     field: what differs, as boundary.field; expected: what the reference has; actual: what was found
     replay: the command that shows it again
+    verdict: what a search came to for this finding alone, null without one
+    holds: the smallest ones under which it does harm, as text
+    race: of a program or a release, the two places with their stacks
     """
 
     kind: FindingKind
     signature: str
     message: str
+    hazard: Hazard | None = None
     buffer: str | None = None
     op: str | None = None
     other: str | None = None
@@ -110,6 +208,39 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     expected: object = None
     actual: object = None
     replay: str = ""
+    verdict: Verdict | None = None
+    holds: tuple[str, ...] = ()
+    race: Race | None = None
+
+
+# Findings that say no more than that something is wrong.
+_EFFECTS = (FindingKind.DIVERGENCE, FindingKind.INVARIANT, FindingKind.LOSS)
+
+
+def with_hazards(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings of one run, where a wrong value that has no race beside it says so."""
+    if any(finding.hazard is not None for finding in findings):
+        return tuple(findings)
+    return tuple(
+        msgspec.structs.replace(finding, hazard=Hazard.WRONG_VALUE)
+        if finding.kind in _EFFECTS
+        else finding
+        for finding in findings
+    )
+
+
+def finding_of(race: Race) -> Finding:
+    """A race of a program or of a release as a finding, before anybody searched."""
+    return Finding(
+        kind=FindingKind.CONFLICT,
+        signature=race.signature,
+        message=race.message,
+        hazard=race.hazard,
+        buffer=race.buffer,
+        op=race.first.label,
+        other=race.second.label,
+        race=race,
+    )
 
 
 ASSUMPTIONS = (
@@ -134,6 +265,17 @@ def exit_code(verdicts: Collection[Verdict], *, benign: Benign = Benign.PASS) ->
     if Verdict.INCONCLUSIVE in verdicts or not verdicts:
         return ExitCode.INCONCLUSIVE
     return ExitCode.CLEAN
+
+
+def counted_signature(
+    verdict: Verdict, findings: Sequence[Finding], *, benign: Benign = Benign.PASS
+) -> str | None:
+    """The signature that a job counts as a finding: None where the exit code of the verdict says
+    that nothing is wrong, or that too little was exercised.
+    """
+    code = exit_code([verdict], benign=benign)
+    is_counted = code in (ExitCode.FINDING, ExitCode.BROKEN_HARNESS)
+    return signature_of(findings) if is_counted else None
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

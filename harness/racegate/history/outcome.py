@@ -8,6 +8,7 @@ from racegate.history.breakage import Breakage
 from racegate.history.finding import Finding, Verdict
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
+from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
 from racegate.scenario.config import OptionChange
 
 SCHEMA = "racegate/1"
@@ -36,14 +37,19 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario judged under one schedule.
+    """One scenario or program judged: what every command prints, whatever the target.
 
-    schedule: the holds, as text; holds: what became of each
+    scenario: its name, or that of the program; schedule: the holds, as text
+    target: which adapter, release or program ran it, in words; empty of our own engine
+    tried: what was tried besides the recorded run, which the verdict rests on
+    holds: what became of each; not_seen: what the verdict does not cover, in words
+    message: how the run ended, if not by itself; refused: why the target does not run this
     resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
     """
 
+    schema: str = SCHEMA
     scenario: str
     device: str
     config: dict[str, dict[str, object]]
@@ -58,6 +64,16 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     resolved: tuple[OptionChange, ...] = ()
     search: SearchSummary | None = None
     breakages: tuple[Breakage, ...] = ()
+    tried: Tried = NOTHING_TRIED
+    target: str = ""
+    not_seen: tuple[str, ...] = ()
+    message: str = ""
+    refused: str = ""
+
+    @property
+    def text(self) -> str:
+        """The verdict as it is printed, with what was tried."""
+        return verdict_text(self.verdict, self.tried)
 
 
 UNAUDITED = (
@@ -69,11 +85,6 @@ UNAUDITED = (
 def unaudited(result: RunResult) -> RunResult:
     """The result of a run without an audit, which says so."""
     return msgspec.structs.replace(result, warnings=(*result.warnings, UNAUDITED))
-
-
-def run_object(result: RunResult) -> dict[str, object]:
-    """The `run` object of the JSON contract."""
-    return {"schema": SCHEMA, **msgspec.to_builtins(result)}
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

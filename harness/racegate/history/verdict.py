@@ -57,7 +57,7 @@ class Tried(StrictStruct, frozen=True, kw_only=True):
             case Reach.SOME if self.known:
                 return f"{self.number} of {self.known} landings"
             case Reach.SOME:
-                return f"{self.number} schedule{'s' * many} with a hold"
+                return f"{self.number} schedule{'s' * many}"
             case Reach.EACH_ALONE:
                 return f"each of {self.number} landing{'s' * many} of one operation"
             case Reach.COMBINATIONS:
@@ -67,7 +67,12 @@ class Tried(StrictStruct, frozen=True, kw_only=True):
 
 
 NOTHING_TRIED = Tried()
-ONE_BY_HAND = Tried(reach=Reach.SOME, number=1)
+
+
+def tried_by_hand(holds: Sequence[HoldOutcome]) -> Tried:
+    """What one run under holds that somebody named has tried: nothing if they kept nothing back."""
+    is_realised = bool(holds) and all(hold.realised for hold in holds)
+    return Tried(reach=Reach.SOME, number=int(is_realised))
 
 
 class Facts(StrictStruct, frozen=True, kw_only=True):

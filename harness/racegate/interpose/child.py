@@ -1,7 +1,7 @@
-"""The process that holds a device: `python -m racegate.interpose.child PIPES COPY`.
+"""The process that holds a device: `python -m racegate.interpose.child COPY JOBS ANSWERS`.
 
-Started by the launcher with a CUDA runtime preloaded, the numbers of two pipes, and the
-file that has a copy of standard input (empty for none). It imports torch once, and forks for each
+Started by the launcher with a CUDA runtime preloaded, the file that has a copy of standard
+input (empty for none), and the numbers of two pipes. It imports torch once, and forks for each
 run.
 """
 
@@ -17,30 +17,27 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 import msgspec
 import torch
 
+from racegate.history.finding import Race
 from racegate.interpose.current import Run, set_run
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
+from racegate.interpose.forkserver import JobServer
 from racegate.interpose.gpu.install import GpuDevice
-from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
-from racegate.interpose.program.leftovers import (
-    adopt_orphans,
-    die_with_parent,
-    end_children,
-    fork,
-)
+from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
 from racegate.interpose.program.processes import track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
-from racegate.order.findings import Finding, finding_of
+from racegate.order.findings import race_of
 from racegate.order.recorder import Conflict
 
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
@@ -100,12 +97,12 @@ class Child:
         self._result = result
         self._pid = os.getpid()
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Race]:
         """All conflicts so far, in the order in which they were found."""
         self.session.drain()
         lanes = self.session.recorder.lanes
         return [
-            finding_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
+            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
             for conflict, name, reborn in self._named.values()
         ]
 
@@ -225,43 +222,34 @@ def leave(code: int) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def serve(child: Child, jobs: BinaryIO, answers: int, stdin: RewoundInput) -> None:
-    """One forked process per job. Answers with its number, then with its exit code (negative for a
-    signal), when nothing of it is left.
-    """
-    for line in jobs:
-        job = msgspec.json.decode(line, type=Job)
+def serve(child: Child, server: JobServer[Job], stdin: RewoundInput) -> None:
+    """One forked process per job, of which nothing is left when the client is told its end."""
+    server.tell_started()
+    while (job := server.peek()) is not None:
         stdin.rewind()
-        pid = fork()
-        if pid == 0:
-            jobs.close()
-            os.close(answers)
-            if job.is_quiet:
-                nothing = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nothing, 1)
-                os.dup2(nothing, 2)
-            child.begin(job)
-            leave(run_program(child, list(job.argv)))
-        os.write(answers, ANSWER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        for name in end_children():
-            if not job.is_quiet:
-                print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
-        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
+        if server.fork(partial(_end_leftovers, job)) is None:
+            continue
+        if job.is_quiet:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+        child.begin(job)
+        leave(run_program(child, list(job.argv)))
+
+
+def _end_leftovers(job: Job) -> None:
+    for name in end_children():
+        if not job.is_quiet:
+            print(f"racegate: ended {name}, which the program had left behind", file=sys.stderr)
 
 
 def main() -> None:
     """Serves one program at a time."""
-    die_with_parent()
+    stdin = RewoundInput(sys.argv[1])
+    server = JobServer.of_arguments(sys.argv[2:4], Job)
     adopt_orphans()
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
-    job_end, answer_end = (int(text) for text in sys.argv[1:3])
-    stdin = RewoundInput(sys.argv[3])
-    os.set_inheritable(job_end, False)
-    os.set_inheritable(answer_end, False)
-    child = Child(library, kind=DeviceKind(os.environ.pop(DEVICE)))
-    with os.fdopen(job_end, "rb") as jobs:
-        serve(child, jobs, answer_end, stdin)
+    serve(Child(library, kind=DeviceKind(os.environ.pop(DEVICE))), server, stdin)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from racegate.history.finding import Race
 from racegate.interpose.outcome import Observation
-from racegate.order.findings import Finding
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Run:
     suppressed: signatures that tests pass over
     """
 
-    findings: Callable[[], list[Finding]]
+    findings: Callable[[], list[Race]]
     read: Callable[[object], tuple[bytes, str]]
     observations: list[Observation] = field(default_factory=list)
     suppressed: frozenset[str] = frozenset()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from enum import StrEnum
 
 import msgspec
 
-from racegate.order.findings import Finding
+from racegate.history.finding import Race
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
-ANSWER = struct.Struct("<q")  # the device's answers: a process, then its exit code
 
 
 class Ending(StrEnum):
@@ -99,7 +97,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int = 0
     message: str = ""
     events: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Race, ...] = ()
     observations: tuple[Observation, ...] = ()
     not_seen: dict[str, int] = {}
     realised: dict[str, int] = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from racegate.history.finding import Race
 from racegate.interpose.current import Run, get_run
 from racegate.interpose.errors import BadInput
-from racegate.order.findings import Finding
 
 
 class Recording:
@@ -16,10 +16,10 @@ class Recording:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._before = {finding.signature: finding.count for finding in run.findings()}
-        self._found: tuple[Finding, ...] | None = None
+        self._found: tuple[Race, ...] | None = None
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Race, ...]:
         """Conflicts whose second access came inside the `with`: so far, or when it has ended."""
         return self._found if self._found is not None else self._now()
 
@@ -27,7 +27,7 @@ class Recording:
         """What comes after is no part of it."""
         self._found = self._now()
 
-    def _now(self) -> tuple[Finding, ...]:
+    def _now(self) -> tuple[Race, ...]:
         before = self._before
         found = self._run.findings()
         return tuple(one for one in found if one.count > before.get(one.signature, 0))

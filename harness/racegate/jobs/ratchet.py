@@ -14,10 +14,10 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import write_whole
-from racegate.scenario.outside.reading import ReadError, read_json
-from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_json
+from racegate.scenario.untrusted.reading import ReadError, read_json
+from racegate.scenario.untrusted.text import quoted
 
 SCHEMA = "racegate.baseline/1"
 FILE_BYTES_MAX = 1 << 20
@@ -113,5 +113,4 @@ def load_baseline(path: Path) -> tuple[KnownFinding, ...]:
 def save_baseline(path: Path, known: Iterable[KnownFinding]) -> None:
     """Writes the file whole or not at all."""
     file = BaselineFile(schema=SCHEMA, known=tuple(sorted(known)))
-    text = msgspec.json.format(msgspec.json.encode(file), indent=1).decode()
-    write_whole(path, printable_json(text + "\n").encode())
+    write_json(path, file)

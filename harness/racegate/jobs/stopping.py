@@ -1,6 +1,7 @@
-"""Being told to stop: by Ctrl-C, or by SIGTERM as a scheduler or a CI service sends it.
+"""Being told to stop: by Ctrl-C, by SIGTERM as a scheduler or a CI service sends it, by SIGHUP when
+a terminal is closed, or by SIGQUIT.
 
-Both are a KeyboardInterrupt, which ends workers as it goes up; a job adds what it has done.
+Each is a KeyboardInterrupt, which ends workers as it goes up; a job adds what it has done.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TypeVar
 
-from racegate.history.exit_code import INTERRUPTED, TERMINATED
+from racegate.history.exit_code import INTERRUPTED, code_of_signal
+from racegate.scenario.untrusted.signals import TERMINATING
 
 T = TypeVar("T")
 
@@ -19,7 +21,11 @@ ANEW = "the same command begins anew"
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM came."""
+    """The process was told to end. number: of the signal that told it"""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__()
+        self.number = number
 
 
 class StoppedError(KeyboardInterrupt):
@@ -50,27 +56,30 @@ def known_result(stop: StoppedError, kind: type[T]) -> T:
     return result
 
 
-def listen_for_sigterm() -> None:
-    """From now on SIGTERM ends this process as Ctrl-C does. Where it is ignored it stays so."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+def listen_for_stops() -> None:
+    """From now on SIGTERM, SIGHUP and SIGQUIT end this process as Ctrl-C does. One that is ignored,
+    as SIGHUP is under nohup, stays so.
+    """
+    for number in TERMINATING:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     # Once: a second one ends what takes too long to end.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise TerminatedError
+    signal.signal(number, signal.SIG_DFL)
+    raise TerminatedError(number)
 
 
 def code_of(stop: KeyboardInterrupt) -> int:
     """What a command that was stopped ends with, as shells have it."""
     by = stop.by if isinstance(stop, StoppedError) else stop
-    return TERMINATED if isinstance(by, TerminatedError) else INTERRUPTED
+    return code_of_signal(by.number) if isinstance(by, TerminatedError) else INTERRUPTED
 
 
 def words_of(stop: KeyboardInterrupt) -> str:
     """What a person is told."""
-    how = "terminated" if code_of(stop) == TERMINATED else "interrupted"
+    how = "interrupted" if code_of(stop) == INTERRUPTED else "terminated"
     if not isinstance(stop, StoppedError):
         return how
     return f"{how}: {stop.done}; to go on: {stop.go_on}"

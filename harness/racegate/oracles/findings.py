@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from racegate.history.edge import Edge
-from racegate.history.finding import Finding, FindingKind
+from racegate.history.finding import Finding, FindingKind, Hazard, hazard_of
 from racegate.history.observe import Boundary
 from racegate.history.run import Run
 from racegate.history.trace import Misowned
@@ -63,6 +63,7 @@ def _from_conflict(
         kind=FindingKind.CONFLICT,
         signature=found,
         message=message,
+        hazard=hazard_of(first_writes=conflict.first_writes, second_writes=conflict.second_writes),
         buffer=conflict.buffer,
         op=first.name,
         other=second.name,
@@ -83,6 +84,7 @@ def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
         findings[found] = Finding(
             kind=FindingKind.OWNERSHIP,
             signature=found,
+            hazard=Hazard.VALUE_OF_ANOTHER,
             message=f"{seen.name} reads {seen.buffer} row {seen.row} for {_owner(seen.expected)} "
             f"and finds {actual}",
             buffer=seen.buffer,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from racegate.order.interface import Frame, Stack
+from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, place_of
@@ -15,57 +13,14 @@ from racegate.order.recorder import Conflict, place_of
 PARTS_MAX = 6  # of a graph, named for the search
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two operations of a finding.
-
-    operation: its kind; label: kind, file, function and count, as holds name it
-    lane: the stream or thread; is_host: it is an access of a thread; is_write: it writes
-    stack: the program's frames (file, line, function), innermost first
-    """
-
-    operation: str
-    label: str
-    lane: str
-    is_host: bool
-    is_write: bool
-    stack: tuple[Frame, ...]
-
-    @property
-    def place(self) -> str:
-        return place_name(self.stack)
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Two places that touch the same bytes without an order.
-
-    signature: the same in every run, and when lines move; buffer: what holds the bytes
-    nbytes: of the first example; count: how many pairs; first, second: the two of the first example
-    edge: what would order them; pairs: their labels, for the search
-    """
-
-    signature: str
-    buffer: str
-    nbytes: int
-    count: int
-    first: Side
-    second: Side
-    edge: str
-    pairs: tuple[tuple[str, str], ...]
-
-
-def place_name(stack: Stack) -> str:
-    """file:line of the innermost program frame."""
-    return f"{stack[0][0].rpartition('/')[2]}:{stack[0][1]}" if stack else "an unknown place"
-
-
-def finding_of(
+def race_of(
     conflict: Conflict,
     lanes: Lanes,
     *,
     buffer: str,
     parts: Mapping[str, Sequence[str]] | None = None,
     reborn: Stack | None = None,
-) -> Finding:
+) -> Race:
     """reborn: where the memory was handed out again between the two, if it was.
     parts: by the label of a graph's replay its operations, which can be held one by one
     """
@@ -79,8 +34,11 @@ def finding_of(
     text = "\n".join(
         (place_of(first.label), str(first.is_write), place_of(second.label), str(second.is_write))
     )
-    return Finding(
+    return Race(
         signature=hashlib.sha256(text.encode()).hexdigest()[:12],
+        hazard=hazard_of(
+            first_writes=first.is_write, second_writes=second.is_write, is_reuse=reborn is not None
+        ),
         buffer=buffer,
         nbytes=conflict.nbytes,
         count=conflict.count,

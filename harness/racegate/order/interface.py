@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from racegate.history.finding import Stack as Stack
+
 Ranges = tuple[tuple[int, int], ...]  # (first byte, one past the last), sorted, not touching
-Frame = tuple[str, int, str]  # file, line, qualified name of the function
-Stack = tuple[Frame, ...]  # innermost first
 RawAccess = tuple[int, int, int, str, Stack]  # index, lane, number, label, stack
 # The earlier access, whether it writes, first byte, one past the last, whether the present one does
 RawRace = tuple[RawAccess, bool, int, int, bool]

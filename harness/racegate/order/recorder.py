@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from racegate.history.finding import Frame
+from racegate.history.finding import Stack as Stack
 from racegate.order.clocks import Clock, knows
 from racegate.order.compiled import compiled_order
-from racegate.order.interface import Frame, Order, Ranges, RawAccess, RawRace
-from racegate.order.interface import Stack as Stack
+from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, Memory
 

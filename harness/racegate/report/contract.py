@@ -36,7 +36,6 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
-from racegate.order.findings import Finding as ProgramFinding
 from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     DashboardView,
@@ -52,7 +51,7 @@ from racegate.report.objects import (
 )
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.judge import Judgement
 from racegate.targets.program.judge import Verdicts
@@ -98,7 +97,7 @@ class Printed:
 
 CONTRACT = (
     Printed(what="gate", struct=GateResult),
-    Printed(what="run", struct=RunResult, is_headed=True),
+    Printed(what="run", struct=RunResult),
     Printed(what="replay", struct=Replay),
     Printed(what="replay, of several witnesses", struct=ReplaysObject),
     Printed(what="explain", struct=Explanation, is_headed=True),
@@ -135,9 +134,6 @@ CONTRACT = (
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
     Printed(what="files of --baseline", struct=BaselineFile),
 )
-
-# Two rooms have a Finding; a section has a name of its own.
-_NAMES: dict[type, str] = {ProgramFinding: "ProgramFinding"}
 
 _WORDS: dict[type[types.Type], str] = {
     types.IntType: "integer",
@@ -197,7 +193,7 @@ def everywhere() -> dict[str, str]:
 
 def name_of(kind: type) -> str:
     """What the section of a Struct or an enumeration is called."""
-    return _NAMES.get(kind, kind.__name__)
+    return kind.__name__
 
 
 def object_section(struct: type[msgspec.Struct]) -> Section:
@@ -231,7 +227,7 @@ def enum_section(kind: type[Enum]) -> Section:
 def words_of(info: types.Type) -> str:
     """A type in words, with links to sections."""
     match info:
-        case types.StructType(cls=cls) if cls is Scenario:
+        case types.StructType(cls=cls) if cls is OwnScenario:
             return "scenario, as in its file"
         case types.StructType(cls=cls) | types.EnumType(cls=cls):
             return f"[{name_of(cls)}](#{name_of(cls).lower()})"
@@ -253,7 +249,7 @@ def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
 
 def _kinds(info: types.Type) -> Iterator[type]:
     match info:
-        case types.StructType(cls=cls, fields=fields) if cls is not Scenario:
+        case types.StructType(cls=cls, fields=fields) if cls is not OwnScenario:
             yield cls
             for field in fields:
                 yield from _kinds(field.type)

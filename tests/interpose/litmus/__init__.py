@@ -1,6 +1,5 @@
 """Litmus programs in plain torch: small CUDA programs, racy and repaired in pairs.
 
-Each module is a theme. `registry.load()` imports them all; `table` writes the README; `on_gpu` runs
-them on a real GPU. Nothing here knows the interposer: a driver binds `registry.observe` and calls
-the programs.
+Each module is a theme. `registry.load()` imports them all; `table` writes the README. Nothing here
+knows the interposer: a driver binds `registry.observe` and calls the programs.
 """

@@ -109,7 +109,7 @@ def _registering(pair: str, expected: Expected, *, observable: bool) -> Callable
 
 
 # Modules of this package that hold no programs.
-TOOLS = ("registry", "table", "on_gpu")
+TOOLS = ("registry", "table")
 
 
 def load() -> dict[str, Program]:

@@ -23,7 +23,7 @@ one pair differ in what repairs the race. *racy*: one run holds a pair of confli
 without an order. *observable*: some order of operations (kernels, copies or halves of them, nodes
 of a graph, host accesses) that the program's own edges allow changes an observation.
 
-`python3 -m litmus.on_gpu` (in `tests/interpose`) runs them on a real GPU and under PyTorch's own
+`python reports/interposer/litmus_gpu.py` runs them on a real GPU and under PyTorch's own
 stream sanitizer.
 """
 

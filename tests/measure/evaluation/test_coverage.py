@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from script_features import HAPPENING_NAMES, happenings, script_features
 
 from racegate.check.checker import Checker
 from racegate.explore.features import prefixes
@@ -22,8 +23,7 @@ from racegate.explore.features.table import (
 )
 from racegate.explore.generate import generate, seeded
 from racegate.measure.evaluation.coverage import COVERAGE_SCHEMA, Coverage, measure_coverage
-from racegate.scenario.spec import CacheMode
-from script_features import HAPPENING_NAMES, happenings, script_features
+from racegate.scenario.settings import CacheMode
 from support import NAMES as SCRIPTS
 
 REPORTS = Path(__file__).parents[3] / "reports" / "search"
@@ -34,7 +34,7 @@ SAMPLE = 130
 PAIRS_LEAST = 6400
 RUNS_LEAST = 1
 GONE_THROUGH: dict[str, list[str]] = msgspec.json.decode(
-    Path(__file__).with_name("script_features.json").read_bytes()
+    (REPORTS / "script_features.json").read_bytes()
 )
 
 
@@ -93,7 +93,7 @@ def test_every_feature_is_in_a_script(feature: str) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_goes_through_what_it_did(name: str) -> None:
-    """Whoever changes a script writes it down again: tests/helpers/script_features.py."""
+    """Whoever changes a script writes it down again: reports/search/script_features.py."""
     assert happenings(name) == GONE_THROUGH[name]
     assert set().union(*GONE_THROUGH.values()) == HAPPENING_NAMES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.targets.common.environment import Environment, read_wanted
 from racegate.targets.sglang.environment import environment_of, is_left_out, set_up
-from racegate.targets.vllm.environment import Environment, read_wanted
 
 METADATA = """Metadata-Version: 2.4
 Name: sglang

@@ -10,13 +10,13 @@ from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
+from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.report import print_engine_verdict
+from racegate.targets.common.search import Effect
+from racegate.targets.common.wire import Told
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain
 from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
-from racegate.targets.vllm.judge import EngineVerdict, judge, judge_under
-from racegate.targets.vllm.report import print_engine_verdict
-from racegate.targets.vllm.search import Effect
-from racegate.targets.vllm.wire import Told
 from small_scheduler import TRUE, Copied, SmallScheduler
 
 CELL = SchedulerCell(release="1.0", model=Model.HYBRID, without=(Repair.WAR_BARRIER,))

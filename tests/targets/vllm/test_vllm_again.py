@@ -7,8 +7,8 @@ from test_vllm_search import CELL, SCENARIO
 
 from racegate.check.repro.minimise import smallest_scenario
 from racegate.scenario.spec import Request
+from racegate.targets.common.judge import judge
 from racegate.targets.vllm.again import shown_again
-from racegate.targets.vllm.judge import judge
 from racegate.targets.vllm.witness import EngineWitness, witnesses_of
 from small_engine import Served, SmallEngine, Wait
 

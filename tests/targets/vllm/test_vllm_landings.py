@@ -13,10 +13,10 @@ from test_vllm_search import SCENARIO
 
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.vllm.client import landings_beside
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.inside.trunk import Landings
-from racegate.targets.vllm.wire import Task, Told
+from racegate.targets.common.client import landings_beside
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.trunk import Landings
+from racegate.targets.common.wire import Task, Told
 from small_engine import SmallEngine, Wait
 
 SIDE = 7  # a stream

@@ -8,7 +8,7 @@ from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.outcome import Plan
 from racegate.interpose.program.hostmode import HostMode
 from racegate.interpose.program.install import watching
-from racegate.targets.vllm.inside.session import EngineRecorder, EngineSession
+from racegate.targets.common.inside.session import EngineRecorder, EngineSession
 from racegate.targets.vllm.inside.watch import name_of
 from small_engine import SmallEngine, Wait
 

@@ -8,15 +8,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import msgspec
-from releases.cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
-from releases.page import public, version, write_page
-from releases.run_all import RELEASES, scenario_report
+from run_all import RELEASES, scenario_report
 from test_vllm_search import SCENARIO
+from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell, write_cell
+from vllm_page import public, version, write_page
 
-from racegate.targets.vllm.judge import Cell, judge
-from racegate.targets.vllm.search import Effect
-from racegate.targets.vllm.sensitivity import Pulse
-from racegate.targets.vllm.wire import Observed, Runner, StateMode
+from racegate.targets.common.judge import judge
+from racegate.targets.common.search import Effect
+from racegate.targets.common.sensitivity import Pulse
+from racegate.targets.common.wire import Observed
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import Runner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
 COPY = "d2h input_batch.num_accepted_tokens_cpu_tensor@step"

@@ -18,10 +18,10 @@ from racegate.interpose.device.library import Touch
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
-from racegate.targets.vllm.client import Engine
-from racegate.targets.vllm.inside.rejoin import PIECE, Heard, Memory
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import NOTHING_HELD, Course, Task, Told
+from racegate.targets.common.client import Engine
+from racegate.targets.common.inside.rejoin import PIECE, Heard, Memory
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import NOTHING_HELD, Course, Task, Told
 
 SIZE = 64
 HELD = "d2h counts@take#1"
@@ -210,7 +210,7 @@ class Asked(Engine):
     """The client's engine, whose answers are given. tasks: what it was asked"""
 
     def __init__(self, base: Told, guide: Told, held: Told) -> None:
-        super().__init__(-1, -1, None)  # type: ignore[arg-type]  # nothing is sent
+        super().__init__(None)  # type: ignore[arg-type]  # nothing is sent
         self._answers_of = {Course.GUIDE: guide, Course.JOINING: held, Course.WHOLE: held}
         self._recorded = base
         self.tasks: list[Task] = []

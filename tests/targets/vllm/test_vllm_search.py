@@ -12,10 +12,12 @@ from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.vllm.judge import Cell, EngineVerdict, judge, judge_under
-from racegate.targets.vllm.report import print_engine_verdict, replay_command
-from racegate.targets.vllm.search import Effect, search
-from racegate.targets.vllm.wire import Runner, StateMode, Told
+from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.report import print_engine_verdict, replay_command
+from racegate.targets.common.search import Effect, search
+from racegate.targets.common.wire import Told
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import Runner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
 CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)

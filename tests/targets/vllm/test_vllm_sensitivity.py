@@ -9,9 +9,12 @@ from test_vllm_search import SCENARIO
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.judge import Cell, judge
-from racegate.targets.vllm.sensitivity import Pulse, absent, dead, sensitivity_of
-from racegate.targets.vllm.wire import Observed, Runner, StateMode, Told
+from racegate.targets.common.judge import judge
+from racegate.targets.common.sensitivity import Pulse, absent, dead
+from racegate.targets.common.wire import Observed, Told
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.sensitivity import sensitivity_of
+from racegate.targets.vllm.wire import Runner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
 CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)

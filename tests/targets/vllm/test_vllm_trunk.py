@@ -13,9 +13,9 @@ import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Outcome, Plan
-from racegate.targets.vllm.inside.trunk import Pause, Trunk
-from racegate.targets.vllm.search import search
-from racegate.targets.vllm.wire import NOTHING_HELD, Task, Told
+from racegate.targets.common.inside.trunk import Pause, Trunk
+from racegate.targets.common.search import search
+from racegate.targets.common.wire import NOTHING_HELD, Task, Told
 from small_engine import SmallEngine, Wait
 
 TURNS = 5
@@ -25,8 +25,8 @@ ENGINE = """
 import os, sys, time
 from racegate.interpose.program.leftovers import live_with_client
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.inside.trunk import Trunk
-from racegate.targets.vllm.wire import NOTHING_HELD, Task
+from racegate.targets.common.inside.trunk import Trunk
+from racegate.targets.common.wire import NOTHING_HELD, Task
 
 def run(task, pause):
     pause.before(1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.inside.watch import Watch, find_wrong
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.vllm.inside.watch import RunnerWatch, find_wrong
 
 
-def watch(used: int, *, length: int, block: int) -> Watch:
+def watch(used: int, *, length: int, block: int) -> RunnerWatch:
     """One request in one row, whose last step accepted two tokens; four are run now."""
-    found = Watch(EngineSession())
+    found = RunnerWatch(EngineSession())
     found.state_block = block
     found.accepted[1] = {"A": 2}
     values: dict[str, object] = {

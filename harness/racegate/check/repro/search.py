@@ -9,7 +9,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.forking import ForkedRuns
-from racegate.check.judge import Judged
+from racegate.check.judge import Judged, facts_of
 from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.memo import OpMemo
@@ -17,11 +17,12 @@ from racegate.explore.canonical import canonical_holds, symbolic
 from racegate.explore.ladder import Attempt, Climb, climb
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage, Caught
-from racegate.history.finding import FindingKind, Verdict, signature_of
+from racegate.history.finding import FindingKind, signature_of
 from racegate.history.observe import Boundary, Observation
 from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
+from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of
 from racegate.oracles.ordering import has_unordered_query
 from racegate.oracles.recall import Recall
 from racegate.scenario.errors import BrokenHarnessError
@@ -137,7 +138,9 @@ def search(
 def _broken_off(first: RunResult, breakage: Breakage) -> RunResult:
     """What the eager run found, and that nothing more can be said."""
     return msgspec.structs.replace(
-        first, verdict=Verdict.BROKEN_HARNESS, breakages=(*first.breakages, breakage)
+        first,
+        verdict=verdict_of(Facts(is_broken=True)),
+        breakages=(*first.breakages, breakage),
     )
 
 
@@ -153,24 +156,29 @@ def _searched(
     climbed = climb(subject, lanes=checker.lanes, budget=budget, seed=seed)
     if climbed.wrong is None:
         result = climbed.first.value.result
-        verdict = _verdict_without_divergence(climbed, result)
     else:
         result = as_holds(checker, climbed.wrong, fault)
-        verdict = result.verdict
+    tried = _tried(climbed)
+    facts = facts_of(result.findings, result.unmet, result.breakages, tried)
     seconds = time.perf_counter() - started
     return msgspec.structs.replace(
         result,
-        verdict=verdict,
+        verdict=verdict_of(facts),
+        tried=tried,
         stats=msgspec.structs.replace(result.stats, schedules=climbed.schedules, seconds=seconds),
         search=_summary(climbed, seconds, shared=subject.shared),
     )
 
 
-def _verdict_without_divergence(climbed: Climb[Judged], eager: RunResult) -> Verdict:
-    """Every class of schedules of a run that was cut off, or showed too little, is no pass."""
-    if eager.verdict is not Verdict.CONFLICT or not climbed.is_complete:
-        return eager.verdict
-    return Verdict.INCONCLUSIVE if eager.unmet else Verdict.BENIGN
+def _tried(climbed: Climb[Judged]) -> Tried:
+    """What the ladder tried besides the eager run."""
+    progress = climbed.progress
+    if climbed.schedules == 1:
+        return NOTHING_TRIED
+    if climbed.is_complete:
+        classes = climbed.schedules if progress is None else progress.classes
+        return Tried(reach=Reach.CLASSES, number=classes, known=classes)
+    return Tried(reach=Reach.SOME, number=climbed.schedules - 1)
 
 
 def _summary(climbed: Climb[Judged], seconds: float, *, shared: int) -> SearchSummary:

@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from racegate.check.checker import Checker
-from racegate.check.judge import unrealised
 from racegate.check.repro.operations import (
     OperationEntry,
     Operations,
@@ -19,8 +18,9 @@ from racegate.check.repro.operations import (
 from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import FORCED, Hold, parse_hold, step_alias, with_step
-from racegate.scenario.outside.near import near_it
-from racegate.scenario.outside.text import quoted
+from racegate.history.verdict import unrealised_text
+from racegate.scenario.untrusted.near import near_it
+from racegate.scenario.untrusted.text import quoted
 
 
 def with_reasons(checker: Checker, result: RunResult, fault: Fault | None) -> RunResult:
@@ -31,7 +31,9 @@ def with_reasons(checker: Checker, result: RunResult, fault: Fault | None) -> Ru
     if not texts:
         return result
     operations = list_operations(checker.subject, fault)
-    reasons = {unrealised(text): why_unrealised(parse_hold(text), operations) for text in texts}
+    reasons = {
+        unrealised_text(text): why_unrealised(parse_hold(text), operations) for text in texts
+    }
     unmet = [f"{text}: {reasons[text]}" if text in reasons else text for text in result.unmet]
     return msgspec.structs.replace(result, unmet=tuple(unmet))
 

@@ -16,6 +16,9 @@ from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
+    StrictOption,
+    benign_of,
+    loaded_scripts,
     progress_bar,
     stdout_console,
     write_json,
@@ -30,7 +33,7 @@ from racegate.report.adapter import (
     print_judgement,
 )
 from racegate.report.ci.failing import checked_adapter
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
     CheckOutcome,
@@ -137,6 +140,7 @@ def run(
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
     *,
     limits: Limits,
     json: JsonOption = None,
@@ -161,7 +165,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_judgement(stdout_console(), judged)
-    raise typer.Exit(exit_code([judged.result.verdict]))
+    raise typer.Exit(exit_code([judged.result.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -171,6 +175,7 @@ def gate(
     scenarios: ScenariosOption = Path("scenarios"),
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
     *,
     limits: Limits,
     junit: JunitOption = None,
@@ -178,7 +183,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
-    loaded = load_all(scenario_paths(scenarios))
+    loaded = loaded_scripts(scenarios)
     judged: list[Judgement] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
@@ -196,12 +201,13 @@ def gate(
                 progress.advance(task)
     found = AdapterGateObject.of(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
-    write_checked(checked_adapter(found, files), junit, sarif)
+    benign = benign_of(strict)
+    write_checked(checked_adapter(found, files, benign), junit, sarif)
     if json is not None:
         write_json(json, found)
     if json != "-":
         print_adapter_gate(stdout_console(), found)
-    raise typer.Exit(exit_code([found.verdict]))
+    raise typer.Exit(found.exit_code(benign))
 
 
 def _command(scenario: Path, command: list[str]) -> AdapterCommand:

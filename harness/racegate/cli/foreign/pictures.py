@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from racegate.cli.options import write_text
-from racegate.targets.vllm.judge import EngineVerdict
-from racegate.targets.vllm.report import change_lines, replay_command, wrong_lines
-from racegate.targets.vllm.search import Effect
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.report import change_lines, replay_command, wrong_lines
+from racegate.targets.common.search import Effect
 
 if TYPE_CHECKING:
     from racegate.report.timeline.several import PicturedFinding

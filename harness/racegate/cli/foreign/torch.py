@@ -25,11 +25,12 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.interpose.outcome import DeviceKind
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
+from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.explore import Told
 from racegate.targets.program.judge import Verdicts, judge, replay_holds
-from racegate.targets.program.launch import PrintPlace, Program
+from racegate.targets.program.launch import Program
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.report import checked_program, render
 from racegate.targets.program.workflow.suppressions import load_suppressions

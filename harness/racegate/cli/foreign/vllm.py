@@ -16,8 +16,11 @@ from racegate.cli.foreign.pictures import write_engine_page
 from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
+    StrictOption,
+    benign_of,
     folder_of_scripts,
     folder_to_fill,
+    loaded_scripts_for,
     place_to_write,
     say,
     stdout_console,
@@ -29,19 +32,22 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load, load_all, scenario_paths
+from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
+from racegate.targets.common.client import Engine
+from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.search import RUNS_MAX, Holds
+from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign, seed_line
-from racegate.targets.vllm.client import Engine, open_engine
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import open_engine
 from racegate.targets.vllm.environment import environment_of, set_up
-from racegate.targets.vllm.judge import Cell, judge, judge_under
 from racegate.targets.vllm.replay import judge_again
-from racegate.targets.vllm.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.vllm.search import RUNS_MAX, Holds
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Fidelity, Runner, StateMode
+from racegate.targets.vllm.wire import Runner, StateMode
 from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
 
 SCENARIOS_MAX = 300
@@ -135,13 +141,14 @@ def run(
         Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
     ] = Fidelity.HOLLOW,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("vLLM", scenario)
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
     with started(release, path, cell, log) as engine:
         if hold is None:
@@ -159,7 +166,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
-    raise typer.Exit(exit_code([judged.verdict]))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -170,6 +177,7 @@ def gate(
     cache_mode: ModeOption = StateMode.NONE,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
     junit: JunitOption = None,
@@ -178,7 +186,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = load_all(scenario_paths(folder_of_scripts(scenarios, "vllm")))
+    loaded = loaded_scripts_for("vLLM", folder_of_scripts(scenarios, "vllm"))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:
@@ -193,7 +201,8 @@ def gate(
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     verdicts = [found for _, found in judged]
-    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    judged_verdicts = [found.verdict for found in verdicts if not found.refused]
+    code = exit_code(judged_verdicts, benign=benign_of(strict))
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:
@@ -212,6 +221,7 @@ def search(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many scenarios.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     witness: WitnessesOption = None,
     log: LogOption = None,
     json: JsonOption = None,
@@ -234,7 +244,7 @@ def search(
         write_json(json, found)
     if json != "-":
         print_campaign(stdout_console(), found)
-    raise typer.Exit(exit_code([one.verdict for one in found.seeds]))
+    raise typer.Exit(exit_code([one.verdict for one in found.seeds], benign=benign_of(strict)))
 
 
 @app.command()

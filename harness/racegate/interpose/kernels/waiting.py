@@ -1,6 +1,6 @@
 """Inside which operators the host waits for the current stream, because torch reads a result back.
 
-`waiting.json` says it per version of torch, measured by `tests/interpose/waiting_table.py` with
+`waiting.json` says it per version of torch, measured by `reports/interposer/waiting_table.py` with
 torch's own CUDA kernels on the virtual runtime: of how many calls, how many waited.
 """
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from racegate.history.finding import place_name
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import is_plain, parts_of
-from racegate.order.findings import place_name
 
 _DEPTH_MAX = 4
 _LOOKED_AT_MAX = 4000

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.untrusted.signals import TERMINATING
 
 if TYPE_CHECKING:
     import ray
@@ -160,7 +161,7 @@ def _join(address: str | None, workers: int) -> None:
         raise ClusterError(NEEDED) from None
     if address is not None:
         _reach(address)
-    stopped_by = signal.getsignal(signal.SIGTERM)
+    stopped_by = {number: signal.getsignal(number) for number in TERMINATING}
     size = {"num_cpus": workers} if address is None else {}
     try:
         ray.init(
@@ -175,8 +176,9 @@ def _join(address: str | None, workers: int) -> None:
         where = "here" if address is None else f"at {address}"
         raise ClusterError(f"no Ray cluster {where}: {str(error)[:500]}") from error
     finally:
-        # Ray has its own idea of what SIGTERM does.
-        signal.signal(signal.SIGTERM, stopped_by)
+        # Ray has its own idea of what they do.
+        for number, handler in stopped_by.items():
+            signal.signal(number, handler)
 
 
 def _reach(address: str) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Side, Verdict
 from racegate.history.trace import HOST
-from racegate.order.findings import Finding, Side
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
@@ -43,7 +42,7 @@ def program_page(verdicts: Verdicts, command: str) -> str:
 
 
 def pictured_conflict(
-    finding: Finding, holds: Holds, *, name: str, outcome: str, impact: str, replay: str
+    finding: Race, holds: Holds, *, name: str, outcome: str, impact: str, replay: str
 ) -> PicturedFinding:
     """A conflict with its two places and what orders them. impact: what another landing changes"""
     facts = [
@@ -68,7 +67,7 @@ def _stack(side: Side) -> str:
     return " from ".join(frames) or "at an unknown place"
 
 
-def conflict_timeline(finding: Finding, holds: Holds = ()) -> Timeline:
+def conflict_timeline(finding: Race, holds: Holds = ()) -> Timeline:
     """The first place, then the second; under a hold the first lands behind the second."""
     sides = (finding.first, finding.second)
     hosts = [side.lane for side in sides if side.is_host]
@@ -85,7 +84,7 @@ def conflict_timeline(finding: Finding, holds: Holds = ()) -> Timeline:
         rows=(),
         noun="byte",
         relation=Relation.UNORDERED,
-        seats=(),
+        step_rows=(),
     )
 
 
@@ -104,6 +103,6 @@ def _bar(side: Side, role: Role, at: int, lane: int, holds: Holds) -> Bar:
     )
 
 
-def _touching(bar: Bar, side: Side, finding: Finding) -> Bar:
+def _touching(bar: Bar, side: Side, finding: Race) -> Bar:
     verb = "writes" if side.is_write else "reads"
     return msgspec.structs.replace(bar, touches=f"{verb} {finding.nbytes} bytes, {side.place}")

@@ -13,12 +13,11 @@ from math import prod
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Verdict
 from racegate.history.schedule import FORCED, Half
 from racegate.interpose.device.copies import COPIES, WORD, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.order.findings import Finding
 from racegate.targets.program.launch import Device, Program
 
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
@@ -144,7 +143,7 @@ class Found(msgspec.Struct, frozen=True):
 class _Looking:
     """One search as it goes on. divergent: by signature, what shows the finding"""
 
-    def __init__(self, runs: Runs, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, runs: Runs, findings: tuple[Race, ...]) -> None:
         self.runs = runs
         self.findings = findings
         self.landings = _landings(findings)
@@ -180,7 +179,7 @@ class _Looking:
         tried = sum(bool(holds) for holds, _ in self.runs.tried)
         return min(LEFT_MAX, max(0, (every + len(torn)) * len(self.runs.bases) - tried))
 
-    def _torn(self, finding: Finding) -> Iterator[Holds]:
+    def _torn(self, finding: Race) -> Iterator[Holds]:
         """One copy of the finding in two halves, each of them late as long as it may be."""
         if not self.runs.tears or finding.nbytes <= WORD:
             return
@@ -296,7 +295,7 @@ def search(
     )
 
 
-def _landings(findings: tuple[Finding, ...]) -> dict[str, tuple[str, ...]]:
+def _landings(findings: tuple[Race, ...]) -> dict[str, tuple[str, ...]]:
     """Per operation that can be held, before which accesses it may land, latest last."""
     landings: dict[str, list[str]] = {}
     hosts: set[str] = set()
@@ -311,14 +310,14 @@ def _landings(findings: tuple[Finding, ...]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _alone(finding: Finding, landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
+def _alone(finding: Race, landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
     """One operation of the finding held, as long as it may be."""
     for first in _held_alone(finding):
         for until in reversed(landings.get(first, ())):
             yield ((first, until),)
 
 
-def _held_alone(finding: Finding) -> list[str]:
+def _held_alone(finding: Race) -> list[str]:
     return list(dict.fromkeys(first for first, _ in finding.pairs))[:PAIRS_MAX]
 
 
@@ -330,14 +329,14 @@ def combined(landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
                 yield tuple(zip(operations, untils, strict=True))
 
 
-def _has_more_orders(finding: Finding) -> bool:
+def _has_more_orders(finding: Race) -> bool:
     """Whether holding the first operation back is not all that could happen: a thread goes on when
     another waits for it, and the parts of a graph run at times of their own.
     """
     return finding.first.is_host or "graph" in (finding.first.operation, finding.second.operation)
 
 
-def _judge(finding: Finding, looking: _Looking, *, is_complete: bool) -> Judged:
+def _judge(finding: Race, looking: _Looking, *, is_complete: bool) -> Judged:
     found = looking.divergent.get(finding.signature)
     base = looking.runs.bases[0]
     if found is None:

@@ -6,13 +6,13 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Verdict
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_hold
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
-from racegate.order.findings import Finding
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
     QUERIES,
@@ -22,7 +22,7 @@ from racegate.targets.program.explore import (
     changed,
     search,
 )
-from racegate.targets.program.launch import Device, PrintPlace, Program, open_device
+from racegate.targets.program.launch import Device, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
@@ -62,7 +62,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(changed(self.outcome.observations, polled.observations)))
 
     @property
-    def open_findings(self) -> tuple[Finding, ...]:
+    def open_findings(self) -> tuple[Race, ...]:
         """Conflicts that are neither suppressed nor known to be benign."""
         done = {suppression.signature for suppression in self.suppressed}
         if self.search is not None:

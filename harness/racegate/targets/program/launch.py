@@ -7,9 +7,7 @@ many schedules imports torch once. Each run has a process of its own.
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -17,32 +15,21 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 import msgspec
 
-from racegate.interpose.build import Toolkit, build_forward, build_library, find_toolkit
+from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
-from racegate.interpose.gpu.presence import why_no_gpu
-from racegate.interpose.outcome import (
-    ANSWER,
-    DEVICE,
-    DeviceKind,
-    Ending,
-    Job,
-    Outcome,
-    Plan,
-)
-from racegate.interpose.program.stdin import StandardInput, open_stdin
-from racegate.interpose.program.timeouts import STACKS_SIGNAL, where_it_stood
-from racegate.scenario.outside.signals import stops_later
+from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.program.stdin import open_stdin
+from racegate.interpose.program.timeouts import where_it_stood
+from racegate.scenario.untrusted.signals import stops_later
+from racegate.targets.common.server import ForkServer, PrintPlace, open_server
+from racegate.targets.common.variables import environment_for
 
 GRACE_S = 10.0  # for a program that is told to stop
-STACKS_S = 0.5  # for a program that is asked where it stands
-
-_NOT_STARTED = "the virtual device did not start; its message is above"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,27 +86,12 @@ def _check_script(path: Path) -> None:
         raise BadInput(f"{path} is not a Python script: {error}") from None
 
 
-class PrintPlace(Enum):
-    """Where the program prints to: PLAIN where it would, STDERR if standard output is taken."""
-
-    PLAIN = "plain"
-    STDERR = "stderr"
-
-
 class Device:
-    """The process that holds a device, and the pipes to it."""
+    """A fork server that holds a device."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        jobs: int,
-        answers: int,
-        kind: DeviceKind = DeviceKind.VIRTUAL,
-    ) -> None:
+    def __init__(self, server: ForkServer, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
         self.kind = kind
-        self._process = process
-        self._jobs = jobs
-        self._answers = answers
+        self._server = server
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """One run under one plan. is_quiet: the program's own output is not shown.
@@ -139,8 +111,8 @@ class Device:
             )
             try:
                 with stops_later():
-                    pid = self._begin(job)
-                code = self._wait(pid, program.timeout_s)
+                    pid = self._server.begin(job)
+                code = self._server.wait(pid, program.timeout_s)
             except KeyboardInterrupt:
                 self._interrupt(pid, is_quiet=is_quiet)
                 return _interrupted(result)
@@ -152,43 +124,16 @@ class Device:
                 return _lost(code)
             return msgspec.json.decode(result.read_bytes(), type=Outcome)
 
-    def _begin(self, job: Job) -> int:
-        """Hands out a job; the process that it runs in."""
-        try:
-            os.write(self._jobs, msgspec.json.encode(job) + b"\n")
-        except BrokenPipeError:
-            raise BadInput(_NOT_STARTED) from None
-        return self._answer()
-
-    def _wait(self, pid: int, timeout_s: float) -> int | None:
-        """Exit code of the run, negative for a signal; None if it had to be ended."""
-        ready, _, _ = select.select([self._answers], [], [], timeout_s or None)
-        if ready:
-            return self._answer()
-        os.kill(pid, STACKS_SIGNAL)
-        select.select([self._answers], [], [], STACKS_S)
-        os.kill(pid, signal.SIGKILL)
-        self._answer()
-        return None
-
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
         """Ends a run: at once, or as Ctrl-C would. A second Ctrl-C ends it at once."""
         if is_quiet:
-            os.kill(pid, signal.SIGKILL)
-            self._answer()
+            self._server.kill(pid)
             raise KeyboardInterrupt
         os.kill(pid, signal.SIGINT)
         try:
-            self._wait(pid, GRACE_S)
+            self._server.wait(pid, GRACE_S)
         except KeyboardInterrupt:
-            os.kill(pid, signal.SIGKILL)
-            self._answer()
-
-    def _answer(self) -> int:
-        answer = os.read(self._answers, ANSWER.size)
-        if len(answer) < ANSWER.size:
-            raise BadInput(_NOT_STARTED)
-        return int(ANSWER.unpack(answer)[0])
+            self._server.kill(pid)
 
 
 @contextmanager
@@ -196,40 +141,13 @@ def open_device(
     kind: DeviceKind = DeviceKind.VIRTUAL, *, stdout: PrintPlace = PrintPlace.PLAIN
 ) -> Iterator[Device]:
     """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
-    toolkit = find_toolkit()
-    environment = environment_for(toolkit, kind)
-    job_end, jobs = os.pipe()
-    answers, answer_end = os.pipe()
+    environment = environment_for(find_toolkit(), kind)
     with open_stdin() as stdin:
-        process = _start(environment, stdin, stdout, (job_end, answer_end))
-        os.close(job_end)
-        os.close(answer_end)
-        try:
-            yield Device(process, jobs, answers, kind)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        finally:
-            os.close(jobs)
-            process.wait()
-            os.close(answers)
-
-
-def _start(
-    environment: dict[str, str],
-    stdin: StandardInput,
-    stdout: PrintPlace,
-    ends: tuple[int, int],
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "racegate.interpose.child", *map(str, ends), stdin.copy]
-    return subprocess.Popen(
-        command,
-        env=environment,
-        pass_fds=ends,
-        process_group=0,
-        stdin=stdin.file,
-        stdout=sys.stderr if stdout is PrintPlace.STDERR else None,
-    )
+        command = [sys.executable, "-m", "racegate.interpose.child", stdin.copy]
+        with open_server(
+            command, environment, what=f"the {kind} device", stdin=stdin.file, stdout=stdout
+        ) as server:
+            yield Device(server, kind)
 
 
 def _lost(code: int) -> Outcome:
@@ -247,29 +165,3 @@ def _interrupted(result: Path) -> Outcome:
     if result.exists():
         found = msgspec.json.decode(result.read_bytes(), type=Outcome)
     return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)
-
-
-def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
-    """What a process with a device is started with. Raises BadInput if there is no GPU."""
-    common = {
-        **os.environ,
-        DEVICE: kind.value,
-        "TORCHDYNAMO_DISABLE": "1",  # compiled regions run as the Python they were compiled from
-    }
-    if kind is DeviceKind.VIRTUAL:
-        return {
-            **common,
-            "LD_PRELOAD": str(build_library(toolkit)),
-            "TRITON_INTERPRET": "1",
-            "CUDA_VISIBLE_DEVICES": "0",
-        }
-    if missing := why_no_gpu():
-        raise BadInput(missing)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-    return {
-        **common,
-        "LD_PRELOAD": str(build_forward(toolkit)),
-        "RACEGATE_CUDART": str(toolkit.runtime),
-        "CUDA_VISIBLE_DEVICES": visible,
-        "CUDA_DEVICE_MAX_CONNECTIONS": "32",  # or streams share a queue, and wait for each other
-    }

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from racegate.history.finding import FindingKind, Verdict
+from racegate.history.finding import FindingKind, Race, Side, Verdict
 from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.order.findings import Finding, Side
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Verdicts
 
@@ -75,7 +74,7 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
     return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
 
 
-def _failing(finding: Finding, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
+def _failing(finding: Race, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
     stack = finding.first.stack
     diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
     replay = "" if judged is None else replay_of(judged, command)
@@ -103,7 +102,7 @@ def _from_here(path: str) -> str:
     return path.removeprefix(here)
 
 
-def render_findings(findings: Iterable[Finding]) -> str:
+def render_findings(findings: Iterable[Race]) -> str:
     """Findings that no search was made for."""
     return "\n".join(
         line for index, one in enumerate(findings, 1) for line in _finding(index, one, None, "")
@@ -141,12 +140,12 @@ def _search(search: Search, outcome: Outcome) -> list[str]:
     return lines
 
 
-def _suppressed(finding: Finding, reason: str) -> list[str]:
+def _suppressed(finding: Race, reason: str) -> list[str]:
     where = f"{finding.first.place} and {finding.second.place}"
     return [f"suppressed [{finding.signature}] {finding.buffer}, {where}: {reason}", ""]
 
 
-def _finding(index: int, finding: Finding, judged: Judged | None, command: str) -> list[str]:
+def _finding(index: int, finding: Race, judged: Judged | None, command: str) -> list[str]:
     times = f", {finding.count} times" if finding.count > 1 else ""
     verdict = judged.verdict if judged is not None else Verdict.CONFLICT
     return [

@@ -11,11 +11,11 @@ import msgspec
 from racegate.interpose.outcome import Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.common.cell import Runs
+from racegate.targets.common.client import Engine, open_process
+from racegate.targets.common.environment import Environment
+from racegate.targets.common.wire import Told
 from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.vllm.client import Engine, open_process
-from racegate.targets.vllm.environment import Environment
-from racegate.targets.vllm.judge import Runs
-from racegate.targets.vllm.wire import Told
 
 SERVE = "racegate.targets.sglang.inside.serve"
 
@@ -59,5 +59,5 @@ def open_scheduler(
     stderr.
     """
     without = ",".join(repair.value for repair in cell.without)
-    with open_process(environment, SERVE, (cell.model.value, without), log=log) as engine:
-        yield engine
+    with open_process(environment, SERVE, (cell.model.value, without), log=log) as server:
+        yield Engine(server)

@@ -7,25 +7,27 @@ Compiled kernels are not installed: none is called. What serves models over a ne
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
-from racegate.targets.vllm.environment import (
+from racegate.targets.common.environment import (
+    DONE,
     Environment,
     Run,
     Say,
     Wanted,
+    cache_folder,
     fetch_wheel,
     install_release,
     install_torch,
     metadata_of,
     read_wanted,
     run_pip,
+    torch_folder,
 )
-from racegate.targets.vllm.environment import cache_folder as torch_folder
 
+ENGINE = "sglang"
 PACKAGES = ("sglang",)
 # Nothing that a step of the scheduler calls.
 LEFT_OUT = frozenset({
@@ -39,7 +41,6 @@ LEFT_OUT = frozenset({
 # number of an array of one element, as the interpreter of Triton 3.6 asks it to.
 ADDED = ("dill", "numpy<2.4")
 LEFT_OUT_FAMILIES = ("nvidia-", "flashinfer", "sglang-", "sgl-")
-DONE = "racegate-done"
 
 
 def is_left_out(name: str) -> bool:
@@ -47,18 +48,12 @@ def is_left_out(name: str) -> bool:
     return name in LEFT_OUT or name.startswith(LEFT_OUT_FAMILIES)
 
 
-def cache_folder() -> Path:
-    """Where environments are kept: the user's cache directory."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "racegate" / "sglang"
-
-
 def environment_of(release: str, *, checkout: Path | None = None) -> Environment:
     """An environment that was set up. Raises BadInput with the command to set it up if not."""
     python = None if checkout is None else checkout / "python"
     if python is not None and not (python / "sglang" / "__init__.py").is_file():
         raise BadInput(f"{checkout} holds no SGLang: a checkout has python/sglang/__init__.py")
-    found = Environment(release, cache_folder() / release, python)
+    found = Environment(release, cache_folder(ENGINE) / release, python)
     if not found.is_ready:
         raise BadInput(
             f"SGLang {release} is not set up here: racegate sglang setup --release {release}"
@@ -69,15 +64,15 @@ def environment_of(release: str, *, checkout: Path | None = None) -> Environment
 def set_up(release: str, say: Say, *, run: Run | None = None) -> Environment:
     """Installs what is missing of a release; what is there already is kept. Raises BadInput."""
     run = run_pip if run is None else run
-    environment = Environment(release, cache_folder() / release)
+    environment = Environment(release, cache_folder(ENGINE) / release)
     if environment.is_ready:
         say(f"SGLang {release} is set up in {environment.folder}")
         return environment
     say(f"1/4 the wheel of SGLang {release}")
-    wheel = fetch_wheel(cache_folder() / "wheels", PACKAGES, release, run)
+    wheel = fetch_wheel(cache_folder(ENGINE) / "wheels", PACKAGES, release, run)
     read = read_wanted(metadata_of(wheel), is_left_out)
     wanted = Wanted(read.torch, (*read.requirements, *ADDED))
-    base = torch_folder() / f"torch-{wanted.torch}"
+    base = torch_folder(wanted.torch)
     say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
     install_torch(base, wanted.torch, run)
     say(f"3/4 {len(wanted.requirements)} requirements of SGLang")

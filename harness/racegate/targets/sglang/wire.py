@@ -1,5 +1,5 @@
 """What the launcher and the engine's process agree on, beside the tasks of
-`racegate.targets.vllm.wire`.
+`racegate.targets.common.wire`.
 """
 
 from __future__ import annotations

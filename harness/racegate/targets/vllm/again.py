@@ -12,10 +12,10 @@ from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.vllm.judge import Runs
-from racegate.targets.vllm.report import wrong_lines
-from racegate.targets.vllm.search import Effect, Holds, is_wrong, racing_operations
-from racegate.targets.vllm.wire import Told
+from racegate.targets.common.cell import Runs
+from racegate.targets.common.report import wrong_lines
+from racegate.targets.common.search import Effect, Holds, is_wrong, racing_operations
+from racegate.targets.common.wire import Told
 from racegate.targets.vllm.witness import EngineWitness
 
 

@@ -9,10 +9,12 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.order.recorder import place_of
+from racegate.targets.common.cell import Runs
+from racegate.targets.common.judge import EngineVerdict, judge
+from racegate.targets.common.report import wrong_lines
+from racegate.targets.common.sensitivity import Sensitivity
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.generate import scenario_of
-from racegate.targets.vllm.judge import Cell, EngineVerdict, Runs, judge
-from racegate.targets.vllm.report import wrong_lines
-from racegate.targets.vllm.sensitivity import Sensitivity
 from racegate.targets.vllm.witness import EngineWitness, witnesses_of
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
-from racegate.targets.vllm.client import FreshEngines, open_engine
+from racegate.targets.common.judge import EngineVerdict, judge_under
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import FreshEngines, open_engine
 from racegate.targets.vllm.environment import environment_of
-from racegate.targets.vllm.judge import Cell, EngineVerdict, judge_under
 from racegate.targets.vllm.witness import EngineWitness
 
 

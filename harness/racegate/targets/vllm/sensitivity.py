@@ -6,14 +6,14 @@ judged by it would always be fine.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.vllm.wire import Observed, Told
+from racegate.targets.common.sensitivity import Pulse, Sensitivity
+from racegate.targets.common.wire import Observed, Told
 
 # Everything decodes, with rejections, when the value is planted.
 PROBE = Scenario(
@@ -39,17 +39,6 @@ _FIELDS = {
 }
 
 
-class Pulse(StrEnum):
-    """ALIVE: a planted wrong value changes it. DEAD: it does not. ABSENT: it is not there at all"""
-
-    ALIVE = "alive"
-    DEAD = "dead"
-    ABSENT = "absent"
-
-
-Sensitivity = dict[Observed, Pulse]
-
-
 class Plants(Protocol):
     """An engine that can be told to plant a wrong value."""
 
@@ -66,24 +55,6 @@ def sensitivity_of(engine: Plants) -> Sensitivity:
         observed: _pulse(observed, base, engine.run(PROBE, plan, plant=observed))
         for observed in Observed
     }
-
-
-def dead(sensitivity: Sensitivity) -> tuple[str, ...]:
-    """What makes a verdict inconclusive."""
-    return tuple(
-        f"observation of {observed} is dead: a planted wrong value did not change it"
-        for observed, pulse in sensitivity.items()
-        if pulse is Pulse.DEAD
-    )
-
-
-def absent(sensitivity: Sensitivity) -> tuple[str, ...]:
-    """What a verdict does not cover."""
-    return tuple(
-        f"{observed}: not there to be observed in this release and mode"
-        for observed, pulse in sensitivity.items()
-        if pulse is Pulse.ABSENT
-    )
 
 
 def _pulse(observed: Observed, base: Told, planted: Told) -> Pulse:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.history.finding import Race, Side
 from racegate.history.schedule import ScheduleError, parse_hold
 from racegate.history.witness import (
     WitnessError,
@@ -19,9 +20,8 @@ from racegate.history.witness import (
     versions,
 )
 from racegate.interpose.outcome import Observation
-from racegate.order.findings import Finding, Side
-from racegate.scenario.outside.files import write_whole
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_whole
 from racegate.targets.program.explore import Judged
 from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.launch import Program
@@ -82,7 +82,7 @@ def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Pa
     return paths
 
 
-def witness_of(finding: Finding, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
+def witness_of(finding: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
     """torch: version of the torch it was found with."""
     witness = ProgramWitness(
         schema=SCHEMA,
@@ -132,7 +132,7 @@ def _numbered(path: Path, number: int) -> Path:
     return path if number == 1 else path.with_name(f"{stem}-{number}{dot}{rest}")
 
 
-def _title(finding: Finding) -> str:
+def _title(finding: Race) -> str:
     first, second = finding.first, finding.second
     return (
         f"{finding.buffer}: {first.operation} on {first.lane}, {second.operation} on {second.lane}"

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.sglang.inside.model import config, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
 from racegate.targets.sglang.inside.watch import SchedulerWatch, watch_forward, watch_states
 from racegate.targets.sglang.wire import VOCAB, Model
-from racegate.targets.vllm.inside.session import EngineSession
 
 CHUNK = 64  # tokens of a prefill that one step takes at most
 TRACKED = 64  # tokens between states that are kept for prefixes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from racegate.targets.vllm.inside.naming import named_buffers as buffers_under
+from racegate.targets.common.inside.naming import named_buffers as buffers_under
 
 
 def named_buffers(scheduler: Any) -> list[tuple[int, int, str]]:

@@ -16,16 +16,17 @@ import msgspec
 import torch
 
 from racegate.interpose.child import Child
+from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.interpose.program.install import enter, watching
-from racegate.interpose.program.leftovers import live_with_client
+from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Task, Told
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
 from racegate.targets.sglang.wire import Model, Repair
-from racegate.targets.vllm.inside.serve import Failure, observations, serve
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.wire import Task, Told
 
 
 class Host:
@@ -57,6 +58,7 @@ class Host:
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
         session, driver = self._session, self._driver
         result = Path(task.result)
+        write_stacks_on_signal(result.parent)
         self._child.arm(task.plan, result)
         session.begin()
         if task.plan.is_recording:
@@ -86,17 +88,14 @@ class Host:
 def main() -> None:
     """Makes the scheduler and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD"))
-    folder, model, without, job_end, answer_end = sys.argv[1:6]
-    live_with_client(int(job_end))
-    for end in (job_end, answer_end):
-        os.set_inheritable(int(end), False)
+    folder, model, without, *ends = sys.argv[1:6]
+    server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     repairs = tuple(Repair(name) for name in without.split(",") if name)
     host = Host(library, Path(folder), Model(model), repairs)
     gc.collect()
     gc.freeze()
-    with os.fdopen(int(job_end), "rb") as jobs:
-        serve(host, jobs, int(answer_end))
+    serve(host, server)
 
 
 if __name__ == "__main__":

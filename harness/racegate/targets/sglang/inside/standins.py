@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
+from racegate.targets.common.inside.triton import answer_for_triton
 from racegate.targets.sglang.inside.missing import OPERATORS, MissingPackages, Refuse
-from racegate.targets.vllm.inside.standins import answer_for_triton
 
 SETTINGS = {
     "HF_HUB_OFFLINE": "1",

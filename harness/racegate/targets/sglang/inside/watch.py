@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from racegate.interpose.kernels.aliases import alias_of
-from racegate.targets.vllm.inside.session import EngineSession, Tensor
-from racegate.targets.vllm.inside.watch import Values, Watch
+from racegate.targets.common.inside.session import EngineSession, Tensor
+from racegate.targets.common.inside.watch import Values, Watch
 
 _GIVEN = ("input_ids", "req_pool_indices", "seq_lens", "positions", "out_cache_loc")
 

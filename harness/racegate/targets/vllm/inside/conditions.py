@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DraftLimit, Request, Scenario
+from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.model import VOCAB
-from racegate.targets.vllm.inside.watch import Watch, name_of
-from racegate.targets.vllm.wire import PENALISED
+from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
 
 # They leave the scripted token, ten ahead of the others, the only likely one at a low temperature.
 PENALTIES = {"presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1}
@@ -50,11 +50,11 @@ def params_of(request: Request) -> Any:
 
 def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
     """The pool has as many free blocks as the scenario says, if it says fewer than there are: the
-    others are taken, as another tenant of the memory would.
+    others are taken, as another user of the memory would.
     """
-    if scenario.engine.blocks < EngineSpec().blocks:
+    if scenario.free_blocks is not None:
         pool = scheduler.kv_cache_manager.block_pool
-        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.engine.blocks))
+        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.free_blocks))
 
 
 def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:
@@ -73,7 +73,7 @@ def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: boo
             request.spec_token_ids = list(request.spec_token_ids)[:drafts]
 
 
-def watch_conditions(watch: Watch, scheduled: Any, prompts: dict[str, int]) -> None:
+def watch_conditions(watch: RunnerWatch, scheduled: Any, prompts: dict[str, int]) -> None:
     """Counts, as a step begins, what it exercises. prompts: lengths by request"""
     counters, drafts = watch.counters, scheduled.scheduled_spec_decode_tokens
     new = scheduled.scheduled_new_reqs
@@ -84,7 +84,7 @@ def watch_conditions(watch: Watch, scheduled: Any, prompts: dict[str, int]) -> N
         counters["zero_draft_rows"] += is_decode and not drafts.get(identity)
 
 
-def watch_penalties(watch: Watch) -> None:
+def watch_penalties(watch: RunnerWatch) -> None:
     """Counts how often logits are changed by penalties."""
 
     def counted(plain: Any) -> Any:
@@ -103,7 +103,7 @@ def watch_penalties(watch: Watch) -> None:
 class ModulusGrammar:
     """Forbids tokens that are congruent to the one before them."""
 
-    def __init__(self, watch: Watch, modulus: int) -> None:
+    def __init__(self, watch: RunnerWatch, modulus: int) -> None:
         self._watch = watch
         self._modulus = modulus
         self._tokens: list[int] = []
@@ -153,7 +153,7 @@ class ModulusGrammar:
 class ModulusGrammars:
     """The backend of vLLM's manager of grammars, for an engine without a tokenizer."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: RunnerWatch) -> None:
         self._watch = watch
 
     def compile_grammar(
@@ -170,7 +170,7 @@ class ModulusGrammars:
         """Nothing is kept."""
 
 
-def use_grammars(core: Any, watch: Watch) -> None:
+def use_grammars(core: Any, watch: RunnerWatch) -> None:
     """Grammars without a tokenizer. core: vLLM's engine core"""
     from vllm import SamplingParams
     from vllm.v1.structured_output.backend_types import StructuredOutputGrammar

@@ -11,6 +11,10 @@ from typing import Any
 
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.targets.common.inside.naming import named_buffers
+from racegate.targets.common.inside.serve import NotTaken
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.wire import Fidelity, Observed
 from racegate.targets.vllm.inside import plants
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.conditions import (
@@ -23,18 +27,16 @@ from racegate.targets.vllm.inside.conditions import (
 )
 from racegate.targets.vllm.inside.hollow import Hollow
 from racegate.targets.vllm.inside.model import VOCAB, Script, config
-from racegate.targets.vllm.inside.naming import named_buffers
-from racegate.targets.vllm.inside.session import EngineSession
 from racegate.targets.vllm.inside.watch import (
     DRAFT_LEN,
-    Watch,
+    RunnerWatch,
     name_of,
     watch_metadata,
     watch_rows,
     watch_scheduler,
     watch_zeroing,
 )
-from racegate.targets.vllm.wire import Fidelity, Observed, Runner, StateMode
+from racegate.targets.vllm.wire import Runner, StateMode
 
 BLOCKS_BYTES = 32 << 20
 
@@ -120,10 +122,6 @@ def _kernels() -> dict[str, Any] | None:
     return {"ir_op_priority": {field.name: ["native"] for field in dataclasses.fields(priority)}}
 
 
-class NotTaken(Exception):
-    """The release says that it cannot do what a request asks for: nothing is known of it."""
-
-
 class Driver:
     """Runs scenarios on a started engine."""
 
@@ -131,12 +129,12 @@ class Driver:
         self._engine = engine
         self._core = engine.engine_core.engine_core
         self.runner = runner_of(engine)
-        self.watch = Watch(session)
-        self.watch.state_block = state_block_of(self._core.scheduler)
+        state_block = state_block_of(self._core.scheduler)
+        self.watch = RunnerWatch(session, state_block=state_block)
         self._session = session
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
-        session.name_buffers(named_buffers(self.runner))
+        session.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
         self._replace_models(session, fidelity)
         self._watch()

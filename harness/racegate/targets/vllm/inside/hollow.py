@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from racegate.targets.vllm.inside.session import EngineSession, Tensor
+from racegate.targets.common.inside.session import EngineSession, Tensor
 
 Says = Callable[[Tensor, Tensor], Tensor]  # tokens, positions -> tokens
 

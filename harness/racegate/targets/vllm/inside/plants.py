@@ -13,9 +13,10 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of
-from racegate.targets.vllm.inside.naming import shared_tensors
-from racegate.targets.vllm.wire import Observed
+from racegate.targets.common.inside.naming import shared_tensors
+from racegate.targets.common.wire import Observed
 
+PACKAGE = "vllm.v1"  # whose objects are looked into for tensors
 STEP = 5  # of the probe: everything decodes
 # Where runners keep a value, by the last names of the path.
 _KEPT = {
@@ -37,7 +38,7 @@ def plant(session: Session, runner: Any, scheduled: Any, what: Observed) -> int:
     pattern = _KEPT.get(what)
     if pattern is None:
         return 0
-    tensors = [t for path, t in shared_tensors(runner) if pattern.search(path)]
+    tensors = [t for path, t in shared_tensors(runner, PACKAGE) if pattern.search(path)]
     with session.own(), torch.no_grad():
         kept = [t for t in tensors if t.dtype in _INTEGERS]
         for tensor in kept:

@@ -11,38 +11,37 @@ import gc
 import hashlib
 import importlib
 import os
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Protocol
 
 import msgspec
 import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.errors import ExitCode
+from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
-from racegate.interpose.outcome import ANSWER, DEVICE, DeviceKind, Ending, Observation, Outcome
+from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import Installed, enter, watching
-from racegate.interpose.program.leftovers import fork, live_with_client
+from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
+from racegate.targets.common.inside.rejoin import Heard, Joined, Memory
+from racegate.targets.common.inside.serve import Failure, observations, serve
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.trunk import Landings, Pause, Trunk
+from racegate.targets.common.wire import FAILED, Course, Fidelity, Task, Told
 from racegate.targets.vllm.inside import standins
-from racegate.targets.vllm.inside.engine import Driver, NotTaken, check_started, start
-from racegate.targets.vllm.inside.rejoin import Heard, Joined, Memory
-from racegate.targets.vllm.inside.session import EngineSession
-from racegate.targets.vllm.inside.trunk import Landings, Pause, Trunk
-from racegate.targets.vllm.inside.watch import Watch, find_wrong
-from racegate.targets.vllm.wire import FAILED, Course, Fidelity, Runner, StateMode, Task, Told
+from racegate.targets.vllm.inside.engine import Driver, check_started, start
+from racegate.targets.vllm.inside.watch import find_wrong
+from racegate.targets.vllm.wire import Runner, StateMode
 
+_OWN = Path(__file__).parents[1]
 JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
 
 
@@ -57,31 +56,6 @@ class Lesson(msgspec.Struct, frozen=True, array_like=True):
     modules: list[str] = []
 
 
-class Failure:
-    """A context: the engine's own error is a result, its traceback goes to standard error."""
-
-    def __init__(self) -> None:
-        self.message = ""
-        self.ending = Ending.FINISHED
-
-    def __enter__(self) -> Failure:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        traceback.print_exception(error)
-        is_refused = isinstance(error, NotTaken)
-        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
-        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
-        return True
-
-
 class Host:
     """A started engine, and the runs that it is forked for."""
 
@@ -93,7 +67,7 @@ class Host:
         kind: DeviceKind,
     ) -> None:
         runner, mode, fidelity = cell
-        self._session = EngineSession(kind)
+        self._session = EngineSession(kind, own=(_OWN,))
         self._child = Child(library, self._session, kind=kind)
         self._child.name_buffer = self._session.buffer_at
         self._session.is_recording = False
@@ -159,6 +133,7 @@ class Host:
     def _take(self, task: Task) -> None:
         """This process is the task's."""
         self._result = Path(task.result)
+        write_stacks_on_signal(self._result.parent)
         self._child.arm(task.plan, self._result)
         landings = Landings(self._result, self._land)
         self._session.on_gap = landings.at if task.lands else None
@@ -288,79 +263,27 @@ class Host:
             self._modules = frozenset(sys.modules)
 
 
-def observations(watch: Watch) -> tuple[Observation, ...]:
-    """What was seen at boundaries, in order."""
-    found = []
-    for step, name, values in watch.seen:
-        text = msgspec.json.encode(values)
-        digest = hashlib.sha256(text).hexdigest()[:16]
-        found.append(Observation(f"step {step} {name}", digest, text.decode()))
-    return tuple(found)
-
-
-class Runs(Protocol):
-    """A started engine."""
-
-    def run(self, task: Task) -> None:
-        """In the forked process."""
-        ...
-
-    def learn(self) -> None:
-        """In the process that forks, behind each run: what the next one need not do again."""
-        ...
-
-
-def serve_one(host: Host, jobs: BinaryIO, answers: int) -> None:
+def serve_one(host: Host, server: JobServer[Task]) -> None:
     """One task, in this process: a GPU that was set up does not survive a fork. Answers as `serve`
     does.
     """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in islice(jobs, 1):
-        os.write(answers, ANSWER.pack(os.getpid()))
-        task = msgspec.json.decode(line, type=Task)
-        host.rehearse(task)
-        host.run(task)
-        os.write(answers, ANSWER.pack(ExitCode.CLEAN))
+    server.tell_started()
+    if (task := server.peek()) is not None:
+        server.lend(os.getpid(), partial(_run_here, host, task))
 
 
-def serve(host: Runs, jobs: BinaryIO, answers: int, trunk: Trunk | None = None) -> None:
-    """One forked process per task; answers with its number, then with its exit code.
-
-    trunk: what tasks are forked from that have a turn
-    """
-    os.write(answers, ANSWER.pack(0))  # started
-    for line in jobs:
-        task = msgspec.json.decode(line, type=Task)
-        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
-            os.write(answers, ANSWER.pack(pid))
-            code = trunk.answer()
-            host.learn()
-            os.write(answers, ANSWER.pack(-signal.SIGKILL if code is None else code))
-            continue
-        pid = fork()
-        if pid == 0:
-            jobs.close()
-            os.close(answers)
-            host.run(task)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(ExitCode.CLEAN)
-        os.write(answers, ANSWER.pack(pid))
-        _, status = os.waitpid(pid, 0)
-        host.learn()
-        os.write(answers, ANSWER.pack(os.waitstatus_to_exitcode(status)))
-    if trunk is not None:
-        trunk.close()
+def _run_here(host: Host, task: Task) -> int:
+    host.rehearse(task)
+    host.run(task)
+    return ExitCode.CLEAN
 
 
 def main() -> None:
     """Starts the engine and serves tasks until there are no more."""
     library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     kind = DeviceKind(os.environ.pop(DEVICE))
-    folder, runner, mode, fidelity, job_end, answer_end = sys.argv[1:7]
-    live_with_client(int(job_end))
-    for end in (job_end, answer_end):
-        os.set_inheritable(int(end), False)
+    folder, runner, mode, fidelity, *ends = sys.argv[1:7]
+    server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
         cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
@@ -370,12 +293,11 @@ def main() -> None:
         sys.exit(1)
     gc.collect()
     gc.freeze()
-    with os.fdopen(int(job_end), "rb") as jobs:
-        if kind is DeviceKind.VIRTUAL:
-            gather(but=host.memory)
-            serve(host, jobs, int(answer_end), Trunk(host.run, partial(host.learn, is_last=False)))
-        else:
-            serve_one(host, jobs, int(answer_end))
+    if kind is DeviceKind.VIRTUAL:
+        gather(but=host.memory)
+        serve(host, server, Trunk(host.run, partial(host.learn, is_last=False)))
+    else:
+        serve_one(host, server)
 
 
 if __name__ == "__main__":

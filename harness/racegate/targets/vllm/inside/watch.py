@@ -1,72 +1,38 @@
-"""What is observed of an engine at its boundaries, in the order of the device's own work.
-
-An observation of device memory is an operation on the current stream that touches nothing: it sees
-what a kernel in its place would see, and adds no order.
-"""
+"""What is observed of vLLM's runners at their boundaries, and which of it is not true."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from racegate.targets.vllm.inside.session import EngineSession, Tensor
-from racegate.targets.vllm.wire import Observed, Wrong
+from racegate.targets.common.inside.session import EngineSession
+from racegate.targets.common.inside.watch import Values, Watch
+from racegate.targets.common.wire import Observed, Wrong
 
-Values = dict[str, object]
 DRAFT_LEN = 3
 _SUFFIX = re.compile(r"-[0-9a-f]{8}$")
 
 
-class Watch:
+class RunnerWatch(Watch):
     """Observations of one run.
 
     state_block: how many tokens a block of recurrent states is for, 0 if that is not known
     """
 
-    def __init__(self, session: EngineSession) -> None:
-        self._session = session
-        self.state_block = 0
-        self._unread: list[tuple[Values, dict[str, Tensor]]] = []
-        self.begin()
+    def __init__(self, session: EngineSession, *, state_block: int = 0) -> None:
+        self.state_block = state_block
+        super().__init__(session)
 
     def begin(self) -> None:
-        """A run begins; what was observed before is another's."""
-        self.step = 0
-        self.seen: list[tuple[int, str, Values]] = []
+        super().begin()
         self.accepted: dict[int, dict[str, int]] = {}
-        self.counters: Counter[str] = Counter()
         self.plant: Observed | None = None
 
     def planted_blocks(self, block_ids: list[int]) -> list[int]:
         """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
         return [block - 1 for block in block_ids] if self.plant is Observed.ZEROED else block_ids
-
-    def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
-        """Values of device tensors, as of this place on the current stream."""
-        session = self._session
-        values: Values = dict(known)
-        self.seen.append((self.step, name, values))
-        with session.own():
-            given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
-
-        def work(*_: object) -> None:
-            copies = {key: memory.clone() for key, memory in given.items()}
-            self._unread.append((values, copies))
-
-        session.launch(f"observe {name}", [], [], work)
-
-    def read(self) -> None:
-        """Fetches what was observed on the device: when the run is over, or it would be a wait."""
-        for values, copies in self._unread:
-            values.update({key: copy.tolist() for key, copy in copies.items()})
-        self._unread.clear()
-
-    def on_host(self, name: str, **values: object) -> None:
-        """Values that the host knows without touching memory that the device uses."""
-        self.seen.append((self.step, name, dict(values)))
 
 
 def name_of(request_id: str) -> str:
@@ -74,7 +40,7 @@ def name_of(request_id: str) -> str:
     return _SUFFIX.sub("", request_id)
 
 
-def watch_metadata(watch: Watch, rows: Callable[[], list[str]]) -> None:
+def watch_metadata(watch: RunnerWatch, rows: Callable[[], list[str]]) -> None:
     """The metadata of recurrent layers: which count, lengths and slots each row is run with."""
     from vllm.v1.attention.backends.gdn_attn import GDNAttentionMetadataBuilder as Builder
 
@@ -109,7 +75,7 @@ def watch_metadata(watch: Watch, rows: Callable[[], list[str]]) -> None:
     Builder.build = build
 
 
-def watch_scheduler(watch: Watch, scheduler: Any) -> None:
+def watch_scheduler(watch: RunnerWatch, scheduler: Any) -> None:
     """What the verification gave each request, as the scheduler gets it."""
     plain = scheduler.update_from_output
 
@@ -132,7 +98,7 @@ def watch_scheduler(watch: Watch, scheduler: Any) -> None:
     scheduler.update_from_output = update
 
 
-def watch_rows(watch: Watch, batch: Any) -> None:
+def watch_rows(watch: RunnerWatch, batch: Any) -> None:
     """Row moves of a persistent batch. batch: the class, or an instance."""
     for name, counter in (("swap_states", "reorder_moves"), ("condense", "")):
         plain = getattr(batch, name, None)
@@ -140,7 +106,7 @@ def watch_rows(watch: Watch, batch: Any) -> None:
             setattr(batch, name, _counted(watch, plain, counter))
 
 
-def _counted(watch: Watch, plain: Any, counter: str) -> Any:
+def _counted(watch: RunnerWatch, plain: Any, counter: str) -> Any:
     def moved(*args: Any, **kwargs: Any) -> Any:
         if counter:
             watch.counters[counter] += 1
@@ -155,7 +121,7 @@ def _counted(watch: Watch, plain: Any, counter: str) -> Any:
     return moved
 
 
-def watch_zeroing(watch: Watch) -> None:
+def watch_zeroing(watch: RunnerWatch) -> None:
     """Fresh blocks: which ones the device zeroes, and which the scheduler asked for."""
     import vllm.v1.worker.utils as utils
 
@@ -184,7 +150,7 @@ def watch_zeroing(watch: Watch) -> None:
     utils._zero_kv_blocks_kernel = Launches()
 
 
-def find_wrong(watch: Watch) -> list[Wrong]:
+def find_wrong(watch: RunnerWatch) -> list[Wrong]:
     """Values that are not true: counts of rows with drafts, lists of blocks to zero."""
     found: list[Wrong] = []
     for step, name, values in watch.seen:
@@ -197,7 +163,7 @@ def find_wrong(watch: Watch) -> list[Wrong]:
     return found
 
 
-def _wrong_counts(step: int, values: Values, watch: Watch) -> list[Wrong]:
+def _wrong_counts(step: int, values: Values, watch: RunnerWatch) -> list[Wrong]:
     """Rows with drafts that are run with another count than the step before accepted."""
     counts, rows, drafted = values.get("accepted"), values["rows"], values["drafted"]
     if not isinstance(counts, list):

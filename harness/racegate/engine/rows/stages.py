@@ -1,0 +1,223 @@
+"""What a step goes through on its way from the plan to its copies, and what each layout of the
+batch has to bring: rows that move are here, slots that do not in `engine/slots`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from racegate.device.protocol import DeviceBuffer
+from racegate.engine.cache.align_cache import Columns
+from racegate.engine.cache.fresh_blocks import BlockZeroing
+from racegate.engine.cache.pools import Pools
+from racegate.engine.cache.store import NoStore, PrefixStore
+from racegate.engine.decode.draft_weights import DraftWeights
+from racegate.engine.decode.drafter import Drafter
+from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
+from racegate.engine.decode.sampling import Sampling
+from racegate.engine.model.cascade import CommonPrefix
+from racegate.engine.model.graphs import ForwardPass
+from racegate.engine.model.model import Model
+from racegate.engine.rows.accepted_counts import AcceptedCounts, CountAnswer
+from racegate.engine.rows.input_prep import Sources
+from racegate.engine.state.buffers import StepOutputs
+from racegate.engine.state.plan import StepPlan
+from racegate.engine.state.request_state import RequestState
+from racegate.engine.state.setup import Setup
+from racegate.engine.state.view import PrevStep, StepView
+
+
+class Batch(Protocol):
+    """Who stands where. row_of, states: see BatchRows; unmet_events: rotations without effect"""
+
+    unmet_events: list[str]
+
+    @property
+    def row_of(self) -> Mapping[str, int]:
+        """The row of each request in the step's batch."""
+        ...
+
+    @property
+    def states(self) -> Mapping[str, RequestState]:
+        """The host's mirrors."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """Requests by row."""
+        ...
+
+    def tables(self) -> Mapping[str, np.ndarray]:
+        """[R, C] int32 each: the host's block tables by row, where it has them."""
+        ...
+
+    def slots(self) -> tuple[int, ...]:
+        """The slot of each row, where there are slots."""
+        ...
+
+    def clear_tables(self) -> None:
+        """Before the first request enters."""
+        ...
+
+    def update(self, plan: StepPlan, prev: PrevStep) -> None:
+        """Requests leave and enter."""
+        ...
+
+    def move(self, plan: StepPlan) -> None:
+        """The step's rows get their order."""
+        ...
+
+
+class Prep(Protocol):
+    """The inputs of a step, from the host's side to what kernels read. See InputPrep."""
+
+    def backup_tokens(self, view: StepView) -> np.ndarray:
+        """[R] int32"""
+        ...
+
+    def stage(
+        self, view: StepView, prev: PrevStep, answer: CountAnswer, *, backup: np.ndarray
+    ) -> Sources:
+        """Host side. backup: [R] int32"""
+        ...
+
+    def stage_drafting(self, view: StepView, prev: PrevStep, *, targets: np.ndarray) -> None:
+        """Host side of the drafter. targets: [R] int32"""
+        ...
+
+    def send_tables(self, view: StepView) -> None:
+        """Tables of requests."""
+        ...
+
+    def stage_padding(self, view: StepView) -> None:
+        """Host side of an idle step."""
+        ...
+
+    def derive(
+        self, view: StepView, prev: PrevStep, outputs: StepOutputs, sources: Sources
+    ) -> None:
+        """Device side."""
+        ...
+
+
+class Guard(Protocol):
+    """What keeps the host from rewriting what the device still reads."""
+
+    def wait(self, plan: StepPlan) -> None:
+        """The host is about to write a step's inputs."""
+        ...
+
+    def staged(self, step: int) -> None:
+        """The uploads of a step's inputs are issued."""
+        ...
+
+    def staged_idle(self) -> None:
+        """Those of an idle step are."""
+        ...
+
+    def issued(self) -> None:
+        """Everything that a step reads its inputs with is issued."""
+        ...
+
+
+class Correction(Protocol):
+    """How the host learns what its optimism was worth."""
+
+    def send(self, view: StepView, outputs: StepOutputs) -> None:
+        """A step's counts are issued."""
+        ...
+
+    def correct(self, step: int, prev: PrevStep) -> None:
+        """The host's mirrors become exact."""
+        ...
+
+    def release(self, step: int) -> None:
+        """The last step's outputs are about to be given back."""
+        ...
+
+
+class Carry(Protocol):
+    """How the results of a step come to the next one."""
+
+    def note(self, accepted: DeviceBuffer) -> None:
+        """The counts to hand on are issued. accepted: [R] int32"""
+        ...
+
+    def keep(self, view: StepView, outputs: StepOutputs) -> None:
+        """They are issued, drafts included."""
+        ...
+
+
+class NoCarry:
+    """They stay where they are, in the step's own row order."""
+
+    def note(self, accepted: DeviceBuffer) -> None:
+        """Counts have a path of their own. accepted: [R] int32"""
+
+    def keep(self, view: StepView, outputs: StepOutputs) -> None:
+        """The next step reaches them through the previous rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutStages:
+    """Who stands where, and what that asks of the host and the device."""
+
+    batch: Batch
+    guard: Guard
+    correction: Correction
+    carry: Carry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages(LayoutStages):
+    """What a step goes through on its way from the plan to its copies."""
+
+    count_path: AcceptedCounts
+    columns: Columns
+    prefix: CommonPrefix
+    fresh: BlockZeroing
+    store: PrefixStore | NoStore
+    prep: Prep
+    forward: ForwardPass
+    model: Model
+    sampling: Sampling
+    grammar_masks: GrammarMasks | NoGrammarMasks
+    draft_weights: DraftWeights
+    drafter: Drafter
+
+
+class Layout(Protocol):
+    """How a batch is laid out: makes what depends on that."""
+
+    setup: Setup
+
+    def prep(self) -> Prep:
+        """The inputs of steps."""
+        ...
+
+    def count_path(self) -> AcceptedCounts:
+        """The way of accepted counts."""
+        ...
+
+    def columns(self, model: Model) -> Columns:
+        """Where states stand."""
+        ...
+
+    def device_windows(self) -> DeviceBuffer | None:
+        """[R, 1 + K] int32, the running windows where only the device knows them."""
+        ...
+
+    def zeroing(self, pools: Pools) -> BlockZeroing:
+        """Who zeroes new blocks."""
+        ...
+
+    def draft_weights(self) -> DraftWeights:
+        """The way of drawn drafts' weights."""
+        ...
+
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStages:
+        """Who stands where."""
+        ...

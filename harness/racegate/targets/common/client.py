@@ -1,0 +1,198 @@
+"""An engine in an environment of its own: started once, asked for one run at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from racegate.history.schedule import FORCED
+from racegate.interpose.device.queue import Hold
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.interpose.program.timeouts import where_it_stood
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.environment import Environment
+from racegate.targets.common.server import ForkServer, open_server
+from racegate.targets.common.wire import (
+    DRAFTED_BEHIND,
+    FAILED,
+    NOTHING_HELD,
+    Course,
+    Fidelity,
+    Observed,
+    Task,
+    Told,
+)
+
+RUN_S = 300.0
+UNSEEN = "pinned memory"  # what is touched or may be, and is not followed, by its kind
+
+
+class Engine:
+    """A started engine. runs: how many were made; cpu_s: of the processes of all runs
+    fidelity: whether the model computes
+    """
+
+    def __init__(self, server: ForkServer, *, fidelity: Fidelity = Fidelity.HOLLOW) -> None:
+        self._server = server
+        self.fidelity = fidelity
+        self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
+        self.runs = 0
+        self.cpu_s = 0.0
+        self._base: tuple[Scenario, Told] | None = None  # the last recorded run
+        self._has_guide: bool | None = None  # to that run; None if it is not known
+        self._landed: dict[str, Told] = {}  # by its hold: runs forked from the last held one
+
+    @property
+    def start_s(self) -> float:
+        """How long it took to start."""
+        return self._server.start_s
+
+    def run(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        *,
+        plant: Observed | None = None,
+        timeout_s: float = RUN_S,
+    ) -> Told:
+        """One run in a process of its own. plant: what is made wrong behind the runner's back"""
+        self.runs += 1
+        base = self._base[1] if self._base is not None and self._base[0] == scenario else None
+        if base is None or plan.is_recording or not plan.holds or plant is not None:
+            told = self._ask(Task(scenario=scenario, plan=plan, result="", plant=plant), timeout_s)
+        else:
+            told = self._held(Task(scenario=scenario, plan=plan, result=""), base, timeout_s)
+        if plan.is_recording:
+            self._base, self._has_guide, self._landed = (scenario, told), None, {}
+        return told
+
+    def _held(self, task: Task, base: Told, timeout_s: float) -> Told:
+        """A run under holds, of which the same scenario was recorded just before."""
+        if self._has_guide is None:
+            self._has_guide = self._make_guide(task.scenario, base, timeout_s)
+        turn = min(base.turns.get(operation, 0) for operation, _ in task.plan.holds)
+        course = Course.JOINING if self._has_guide else Course.WHOLE
+        task = msgspec.structs.replace(task, turn=turn, course=course)
+        told = self._landing(task)
+        if told is None and self._has_landings(task.plan):
+            told = self._ask(msgspec.structs.replace(task, lands=True), timeout_s)
+        if told is None or told.outcome.ending in (Ending.TIMED_OUT, Ending.LOST):
+            told = self._ask(task, timeout_s)
+        return joined(told, base) if told.has_joined else told
+
+    def _has_landings(self, plan: Plan) -> bool:
+        """Whether it comes to all gaps of one operation. What computes takes too long for all."""
+        is_longest = [until for _, until in plan.holds] == [FORCED]
+        return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
+
+    def _landing(self, task: Task) -> Told | None:
+        """A run that was made together with the one that holds the operation longest."""
+        hold, *others = (str(Hold(operation, until)) for operation, until in task.plan.holds)
+        return None if others or not _only_holds(task.plan) else self._landed.pop(hold, None)
+
+    def _make_guide(self, scenario: Scenario, base: Told, timeout_s: float) -> bool:
+        """Whether runs may end where they have become the one without holds: not if the host reads
+        what nobody sees.
+        """
+        if not base.turns or any(UNSEEN in kind for kind in base.outcome.not_seen):
+            return False
+        task = Task(scenario=scenario, plan=NOTHING_HELD, result="", course=Course.GUIDE)
+        return self._ask(task, timeout_s).seen == base.seen
+
+    def _said(self, scenario: Scenario, timeout_s: float) -> dict[str, tuple[int, ...]]:
+        """What an engine that computes says in plain decoding, which it is asked for first."""
+        if self._plain is None or self._plain[0] != scenario:
+            plain = plain_of(scenario)
+            task = Task(scenario=plain, plan=NOTHING_HELD, result="", course=Course.PLAIN)
+            self._plain = scenario, self._ask(task, timeout_s).delivered
+        return self._plain[1]
+
+    def _ask(self, task: Task, timeout_s: float) -> Told:
+        """One task, in a process of its own."""
+        if self.fidelity is Fidelity.FULL and task.course is not Course.PLAIN:
+            said = self._said(task.scenario, timeout_s)
+            task = msgspec.structs.replace(task, plain=said)
+        with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
+            result = Path(folder) / "result.json"
+            task = msgspec.structs.replace(task, result=str(result))
+            code = self._server.run(task, timeout_s)
+            if code is None:
+                text = f"the run did not end within {timeout_s:g} s{where_it_stood(result.parent)}"
+                return Told(outcome=Outcome(ending=Ending.TIMED_OUT, message=text))
+            if not result.exists():
+                text = f"the run's process ended with exit code {code}; its message is above"
+                return Told(outcome=Outcome(ending=Ending.LOST, exit_code=code, message=text))
+            data = result.read_bytes()
+            if task.lands:
+                self._landed = landings_beside(result)
+                self.cpu_s += sum(told.cpu_s for told in self._landed.values())
+        if code == ExitCode.NOT_MODELLED:
+            return Told(outcome=msgspec.json.decode(data, type=Outcome))
+        told = msgspec.json.decode(data, type=Told)
+        self.cpu_s += told.cpu_s
+        return told
+
+
+def plain_of(scenario: Scenario) -> Scenario:
+    """What is decoded plainly: the requests of a scenario with all that can be drafted of them."""
+    longer = [
+        msgspec.structs.replace(request, max_tokens=request.max_tokens + DRAFTED_BEHIND)
+        for request in scenario.requests
+    ]
+    steps = sum(request.arrive + len(request.prompt) + request.max_tokens for request in longer)
+    return msgspec.structs.replace(
+        scenario, requests=tuple(longer), events=(), steps_max=max(scenario.steps_max, steps)
+    )
+
+
+def _only_holds(plan: Plan) -> bool:
+    return plan == Plan(holds=plan.holds, is_recording=False)
+
+
+def landings_beside(result: Path) -> dict[str, Told]:
+    """The results of the runs that were forked from one, by their only hold."""
+    found = {}
+    for path in result.parent.glob(f"{result.name}.*"):
+        told = msgspec.json.decode(path.read_bytes(), type=Told)
+        found.update(dict.fromkeys(told.outcome.realised, told))
+    return found
+
+
+def joined(told: Told, base: Told) -> Told:
+    """A run under holds that has become the one without, as if it had gone on to its end."""
+    outcome = msgspec.structs.replace(
+        base.outcome,
+        events=told.outcome.events,
+        findings=(),
+        not_seen=told.outcome.not_seen,
+        realised=told.outcome.realised,
+    )
+    return msgspec.structs.replace(
+        base, outcome=outcome, gaps=told.gaps, turns={}, has_joined=True, cpu_s=told.cpu_s
+    )
+
+
+@contextmanager
+def open_process(
+    environment: Environment,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    log: Path | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
+) -> Iterator[ForkServer]:
+    """Starts an engine on a device. module: what runs in its environment; it is given a folder, the
+    arguments and two pipes.
+    """
+    with tempfile.TemporaryDirectory(prefix="racegate-engine-") as folder:
+        command = [str(environment.python), "-m", module, folder, *arguments]
+        failed = Path(folder) / FAILED
+        with open_server(
+            command, environment.variables(kind), what="the engine", failed=failed, log=log
+        ) as server:
+            yield server

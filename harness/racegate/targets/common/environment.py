@@ -1,0 +1,209 @@
+"""An environment per release, in the user's cache directory: the release's Python as the package
+index has it, and a CUDA build of the torch that it wants, shared between releases.
+
+Compiled kernels are not installed: none is called. What serves models over a network is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import DeviceKind
+
+# Extras that bring what is left out.
+EXTRAS_LEFT_OUT = ("[image]",)
+_REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
+DONE = "racegate-done"
+_TORCH = "racegate_torch.pth"  # where an environment's torch is
+# Requirements with all that they depend on: nothing is to be resolved, built or compiled for them.
+_AS_LISTED = ("--no-deps", "--no-compile", "--only-binary", ":all:")
+Say = Callable[[str], None]
+Run = Callable[[Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a release asks for. torch: its version; requirements: without what is left out
+    is_whole: with all that these depend on
+    """
+
+    torch: str
+    requirements: tuple[str, ...]
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An installed release. checkout: a folder whose vLLM takes the place of the release's own"""
+
+    release: str
+    folder: Path
+    checkout: Path | None = None
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was set up to its end, and the torch that it was put on is still there."""
+        if not (self.folder / DONE).exists():
+            return False
+        link = _site_packages(self.folder) / _TORCH
+        return not link.exists() or Path(link.read_text().strip()).exists()
+
+    def variables(self, kind: DeviceKind = DeviceKind.VIRTUAL) -> dict[str, str]:
+        """The environment of the engine's process, with its device. Raises BadInput."""
+        paths = [str(Path(__file__).parents[3])]
+        if self.checkout is not None:
+            paths.insert(0, str(self.checkout))
+        return {
+            **{key: value for key, value in os.environ.items() if key != "PYTHONHOME"},
+            **self.device(kind),
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONFAULTHANDLER": "1",  # a run that a signal ends says where it was
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def device(self, kind: DeviceKind) -> dict[str, str]:
+        """What puts a device under this environment's torch: variables. Raises BadInput."""
+        command = [str(self.python), "-m", "racegate.targets.common.variables", kind.value]
+        variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+        done = subprocess.run(command, capture_output=True, text=True, env=variables)
+        if done.returncode:
+            raise BadInput(done.stderr.strip())
+        return msgspec.json.decode(done.stdout, type=dict[str, str])
+
+
+def read_listed(path: Path) -> tuple[str, ...]:
+    """The requirements of a file, one a line. Raises BadInput if it cannot be read."""
+    try:
+        lines = [line.partition("#")[0].strip() for line in path.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as a list of requirements: {error}") from error
+    return tuple(line for line in lines if line)
+
+
+def cache_folder(engine: str) -> Path:
+    """Where environments of an engine's releases are kept: the user's cache directory."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "racegate" / engine
+
+
+def torch_folder(version: str) -> Path:
+    """Where a torch is kept, which releases of all engines share: that of vLLM's."""
+    return cache_folder("vllm") / f"torch-{version}"
+
+
+def torch_version_of(folder: Path) -> str:
+    """The version of a virtual environment's torch. Raises BadInput if it has none."""
+    found = sorted(_site_packages(folder).glob("torch-*.dist-info"))
+    if not found:
+        raise BadInput(f"no torch in {folder}: --torch names a virtual environment that has one")
+    return found[-1].name.removeprefix("torch-").removesuffix(".dist-info").partition("+")[0]
+
+
+def run_pip(command: Sequence[str]) -> None:
+    """Runs a command of an installation. Raises BadInput with the end of what it said."""
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        said = "\n  ".join(done.stderr.strip().splitlines()[-8:])
+        raise BadInput(f"{' '.join(command[:6])} ... failed:\n  {said}")
+
+
+def read_wanted(metadata: str, left_out: Callable[[str], bool]) -> Wanted:
+    """What a wheel's METADATA asks for. Raises BadInput if it names no torch.
+
+    left_out: whether a package is not installed, by its name in lower case
+    """
+    torch = ""
+    requirements = []
+    for line in metadata.splitlines():
+        found = _REQUIREMENT.match(line)
+        if found is None or "extra ==" in (found[4] or ""):
+            continue
+        name, versions, marker = found[1].lower(), found[3].strip(), found[4] or ""
+        extras = "" if found[2] in EXTRAS_LEFT_OUT else found[2] or ""
+        if name == "torch" and not torch:
+            torch = versions.strip("()").removeprefix("==").partition("+")[0]
+        if not left_out(name):
+            requirements.append(f"{found[1]}{extras}{versions}{marker}")
+    if not torch:
+        raise BadInput("the wheel does not say which torch it wants")
+    return Wanted(torch, tuple(requirements))
+
+
+def metadata_of(wheel: Path) -> str:
+    """The METADATA of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        return archive.read(names[0]).decode()
+
+
+def fetch_wheel(folder: Path, packages: Sequence[str], release: str, run: Run) -> Path:
+    """The wheel of the first of the packages that has this release. Raises BadInput."""
+    failures = []
+    for package in packages:
+        pattern = f"{package.replace('-', '_')}-{release}-*.whl"
+        if not list(folder.glob(pattern)):
+            folder.mkdir(parents=True, exist_ok=True)
+            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+            try:
+                run([*pip, "--dest", str(folder), f"{package}=={release}"])
+            except BadInput as error:
+                failures.append(str(error))
+        if found := sorted(folder.glob(pattern)):
+            return found[0]
+    raise BadInput("\n".join(failures))
+
+
+def install_torch(base: Path, version: str, run: Run) -> None:
+    """A CUDA build of torch in a folder that releases share. Raises BadInput."""
+    if (base / DONE).exists():
+        return
+    run([sys.executable, "-m", "venv", str(base)])
+    pip = [str(base / "bin" / "python"), "-m", "pip", "install"]
+    # A local build counts as newer: an index that has one without CUDA would give that.
+    run([*pip, f"torch=={version},!={version}+cpu", "numpy>=2.2", "msgspec", "ml_dtypes"])
+    Environment(f"torch {version}", base).device(DeviceKind.VIRTUAL)  # says so if it has no CUDA
+    (base / DONE).write_text(f"{version}\n")
+
+
+def install_release(
+    environment: Environment, base: Path, wanted: Wanted, wheel: Path, run: Run
+) -> None:
+    """A release with what it imports. base: where its torch is"""
+    folder = environment.folder
+    run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    site = _site_packages(folder)
+    (site / _TORCH).write_text(f"{_site_packages(base)}\n")
+    listed = folder / "requirements.txt"
+    torch = () if wanted.is_whole else (f"torch=={wanted.torch}",)
+    listed.write_text("\n".join([*wanted.requirements, *torch, ""]))
+    pip = [sys.executable, "-m", "pip", "--python", str(environment.python), "install"]
+    run([*pip, *(_AS_LISTED if wanted.is_whole else ()), "-r", str(listed)])
+    _unpack(wheel, site)
+
+
+def _unpack(wheel: Path, site: Path) -> None:
+    """A wheel's Python; its compiled libraries are hundreds of megabytes that are never loaded."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not re.search(r"\.so(\.|$)", name)]
+        archive.extractall(site, names)
+
+
+def _site_packages(folder: Path) -> Path:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / "lib" / version / "site-packages"

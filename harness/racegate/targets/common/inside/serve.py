@@ -1,0 +1,93 @@
+"""The process of an engine: one that has started is forked for each task."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import traceback
+from functools import partial
+from types import TracebackType
+from typing import Protocol
+
+import msgspec
+
+from racegate.interpose.errors import ExitCode
+from racegate.interpose.forkserver import JobServer
+from racegate.interpose.outcome import Ending, Observation
+from racegate.targets.common.inside.trunk import Trunk
+from racegate.targets.common.inside.watch import Watch
+from racegate.targets.common.wire import Task
+
+
+class NotTaken(Exception):
+    """The release says that it cannot do what a request asks for: nothing is known of it."""
+
+
+class Failure:
+    """A context: the engine's own error is a result, its traceback goes to standard error."""
+
+    def __init__(self) -> None:
+        self.message = ""
+        self.ending = Ending.FINISHED
+
+    def __enter__(self) -> Failure:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        traceback.print_exception(error)
+        is_refused = isinstance(error, NotTaken)
+        self.ending = Ending.NOT_MODELLED if is_refused else Ending.FAILED
+        self.message = str(error) if is_refused else f"{type(error).__name__}: {error}"
+        return True
+
+
+def observations(watch: Watch) -> tuple[Observation, ...]:
+    """What was seen at boundaries, in order."""
+    found = []
+    for step, name, values in watch.seen:
+        text = msgspec.json.encode(values)
+        digest = hashlib.sha256(text).hexdigest()[:16]
+        found.append(Observation(f"step {step} {name}", digest, text.decode()))
+    return tuple(found)
+
+
+class Runs(Protocol):
+    """A started engine."""
+
+    def run(self, task: Task) -> None:
+        """In the forked process."""
+        ...
+
+    def learn(self) -> None:
+        """In the process that forks, behind each run: what the next one need not do again."""
+        ...
+
+
+def serve(host: Runs, server: JobServer[Task], trunk: Trunk | None = None) -> None:
+    """One forked process per task. trunk: what tasks are forked from that have a turn"""
+    server.tell_started()
+    while (task := server.peek()) is not None:
+        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
+            server.lend(pid, partial(_code_of, trunk), host.learn)
+        elif server.fork(host.learn) is not None:
+            host.run(task)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ExitCode.CLEAN)
+    if trunk is not None:
+        trunk.close()
+
+
+def _code_of(trunk: Trunk) -> int:
+    """Of a task's process; one of which nobody can say how it ended counts as killed."""
+    code = trunk.answer()
+    return -signal.SIGKILL if code is None else code

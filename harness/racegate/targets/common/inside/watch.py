@@ -1,0 +1,52 @@
+"""What is observed of an engine at its boundaries, in the order of the device's own work.
+
+An observation of device memory is an operation on the current stream that touches nothing: it sees
+what a kernel in its place would see, and adds no order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from racegate.targets.common.inside.session import EngineSession, Tensor
+
+Values = dict[str, object]
+
+
+class Watch:
+    """Observations of one run."""
+
+    def __init__(self, session: EngineSession) -> None:
+        self._session = session
+        self._unread: list[tuple[Values, dict[str, Tensor]]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """A run begins; what was observed before is another's."""
+        self.step = 0
+        self.seen: list[tuple[int, str, Values]] = []
+        self.counters: Counter[str] = Counter()
+
+    def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
+        """Values of device tensors, as of this place on the current stream."""
+        session = self._session
+        values: Values = dict(known)
+        self.seen.append((self.step, name, values))
+        with session.own():
+            given = {key: session.memory_of(tensor) for key, tensor in tensors.items()}
+
+        def work(*_: object) -> None:
+            copies = {key: memory.clone() for key, memory in given.items()}
+            self._unread.append((values, copies))
+
+        session.launch(f"observe {name}", [], [], work)
+
+    def read(self) -> None:
+        """Fetches what was observed on the device: when the run is over, or it would be a wait."""
+        for values, copies in self._unread:
+            values.update({key: copy.tolist() for key, copy in copies.items()})
+        self._unread.clear()
+
+    def on_host(self, name: str, **values: object) -> None:
+        """Values that the host knows without touching memory that the device uses."""
+        self.seen.append((self.step, name, dict(values)))

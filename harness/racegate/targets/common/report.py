@@ -1,0 +1,208 @@
+"""Verdicts on an engine in the terminal: conflicts, their landings, how to run one again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Verdict
+from racegate.history.finding import exit_code as code_of
+from racegate.history.outcome import Checked, CheckedCase, Failing
+from racegate.interpose.outcome import Observation
+from racegate.scenario.untrusted.console import line, lines
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.search import Effect, Holds, JudgedConflict, Landing, Search
+from racegate.targets.common.wire import Told
+
+_STYLES = {
+    Verdict.PROVED: "bold green",
+    Verdict.BENIGN: "bold green",
+    Verdict.INCONCLUSIVE: "bold yellow",
+}
+_EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
+_SHOWN_MAX = 160
+
+
+def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str) -> None:
+    """scenario: as it was given on the command line."""
+    console.print(f"{judged.scenario} on {judged.cell.title}")
+    for operation, until in judged.holds:
+        console.print(f"hold {operation} until {until}")
+    _print_wrong(console, judged.told)
+    if judged.search is not None:
+        for group in _groups(judged.search.conflicts):
+            _print_conflicts(console, group, judged, scenario)
+    for reason in judged.unmet:
+        console.print(line(("no pass", "yellow"), f": {reason}"))
+    for reason in judged.not_seen:
+        console.print(line(("not seen", "yellow"), f": {reason}"))
+    if judged.message:
+        console.print(lines(judged.message.split("\n")))
+    console.print(_last_line(judged))
+
+
+def print_engine_gate(console: Console, judged: Sequence[EngineVerdict]) -> None:
+    """One line per scenario, those that were not run last."""
+    table = Table("scenario", "verdict", "conflicts", "runs under holds")
+    for found in sorted(judged, key=lambda found: bool(found.refused)):
+        word = "not run" if found.refused else str(found.verdict)
+        runs = "" if found.search is None else str(found.search.runs)
+        conflicts = "" if found.refused else str(len(found.told.outcome.findings))
+        table.add_row(found.scenario, word, conflicts, runs)
+    console.print(table)
+
+
+def checked_engine(judged: Sequence[tuple[Path, EngineVerdict]], *, exit_code: int) -> Checked:
+    """For a CI service: a case for each scenario, with its file; what cannot be run is skipped."""
+    cases = tuple(
+        CheckedCase(
+            group="scenarios",
+            name=found.scenario,
+            seconds=found.told.cpu_s,
+            said=_last_line(found).plain,
+            skipped=found.refused,
+            failing=() if found.refused else tuple(_failing(found, str(path))),
+        )
+        for path, found in judged
+    )
+    return Checked(cases=cases, exit_code=exit_code)
+
+
+def _failing(judged: EngineVerdict, file: str) -> Iterator[Failing]:
+    """What is wrong when nothing is held, what landings do, or why it is no pass."""
+    make = partial(Failing, name=judged.scenario, file=file)
+    code = code_of([judged.verdict])
+    if code is ExitCode.CLEAN:
+        return
+    if wrong := wrong_lines(judged.told):
+        replay = replay_command(judged, file, judged.holds)
+        message = "\n".join(wrong)
+        yield make(kind="divergence", signature="wrong/held", message=message, replay=replay)
+    for conflicts in _groups(judged.search.conflicts if judged.search is not None else ()):
+        found = conflicts[0]
+        if found.effect is not Effect.BENIGN:
+            yield _of_conflict(found, judged, make, file)
+    if code is ExitCode.INCONCLUSIVE:
+        text = "\n".join(filter(None, (*judged.unmet, judged.message)))
+        yield make(kind="inconclusive", signature="inconclusive", message=text)
+
+
+def _of_conflict(
+    found: JudgedConflict, judged: EngineVerdict, make: Callable[..., Failing], file: str
+) -> Failing:
+    landing = found.landing
+    first, second = found.finding.first, found.finding.second
+    lines = [f"{first.label} {_verb(first.is_write)}, {second.label} {_verb(second.is_write)}"]
+    lines += [] if landing is None else change_lines(judged.told, landing)
+    return make(
+        kind="conflict" if found.effect is Effect.UNKNOWN else "divergence",
+        signature=f"{found.effect}/{found.finding.signature}",
+        message="\n".join(lines),
+        replay="" if landing is None else replay_command(judged, file, landing.holds),
+    )
+
+
+def _groups(conflicts: Sequence[JudgedConflict]) -> list[list[JudgedConflict]]:
+    """Conflicts of one operation with one effect and landing belong together."""
+    groups: dict[tuple[str, Effect, Holds], list[JudgedConflict]] = {}
+    for found in conflicts:
+        holds = found.landing.holds if found.landing is not None else ()
+        groups.setdefault((found.finding.first.label, found.effect, holds), []).append(found)
+    return list(groups.values())
+
+
+def _print_conflicts(
+    console: Console, group: list[JudgedConflict], judged: EngineVerdict, scenario: str
+) -> None:
+    found = group[0]
+    first = found.finding.first
+    style = _EFFECTS.get(found.effect, "bold red")
+    tried = f"{found.landings} landings tried"
+    what = f" {first.label} {_verb(first.is_write)}; {tried}"
+    console.print(line((found.effect.upper(), style), what))
+    for other in group:
+        second, count = other.finding.second, other.finding.count
+        often = f"{count} times" if count > 1 else "once"
+        console.print(
+            f"  {second.label} {_verb(second.is_write)} "
+            f"{other.finding.nbytes} common bytes, {often}"
+        )
+    if found.landing is not None:
+        for change in change_lines(judged.told, found.landing):
+            console.print(f"  {change}")
+        command = replay_command(judged, scenario, found.landing.holds)
+        console.print(f"  replay: {command}", soft_wrap=True)  # to be copied
+
+
+def _print_wrong(console: Console, told: Told) -> None:
+    for wrong in wrong_lines(told):
+        console.print(line(("WRONG", "bold red"), f" {wrong}"))
+
+
+def wrong_lines(told: Told) -> list[str]:
+    """What is wrong in a run by itself."""
+    lines = [
+        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
+        for wrong in told.wrong
+    ]
+    for name, tokens in told.delivered.items():
+        plain = told.plain.get(name, ())
+        if tokens != plain:
+            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
+    return lines
+
+
+def change_lines(base: Told, landing: Landing) -> list[str]:
+    """What is other in a landing than in the run in which nothing was held."""
+    held = landing.told
+    lines = wrong_lines(held)
+    change = _first_change(base.outcome.observations, held.outcome.observations)
+    if change and not lines:
+        lines.append(change)
+    if held.outcome.message:
+        lines.append(held.outcome.message)
+    return lines[:4]
+
+
+def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
+    for mine, its in zip(base, held, strict=False):
+        if mine != its:
+            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
+    return ""
+
+
+def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
+    """The command that runs a landing again."""
+    command, *options = judged.cell.command
+    parts = [f"racegate {command}", scenario, *options]
+    parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
+    return " ".join(parts)
+
+
+def _last_line(judged: EngineVerdict) -> Text:
+    told, search = judged.told, judged.search
+    style = _STYLES.get(judged.verdict, "bold red")
+    tried = _tried(search)
+    return line(
+        (judged.verdict, style),
+        f": {told.steps} steps, {told.outcome.events} events, "
+        f"{len(told.outcome.findings)} conflicts{tried}",
+    )
+
+
+def _tried(search: Search | None) -> str:
+    if search is None:
+        return ""
+    text = f", {search.runs} runs under holds"
+    return text if search.is_complete else f"{text} (not every landing was tried: {search.untried})"
+
+
+def _verb(is_write: bool) -> str:  # noqa: FBT001
+    return "writes" if is_write else "reads"

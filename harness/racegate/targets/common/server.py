@@ -1,0 +1,134 @@
+"""Starts a fork server in a process of its own and asks it for one job at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from racegate.interpose.errors import BadInput
+from racegate.interpose.forkserver import JobClient, ServerEndedError, pipe_ends
+from racegate.interpose.program.timeouts import STACKS_SIGNAL
+
+START_S = 600.0
+STACKS_S = 0.5  # for a process that is asked where it stands
+
+
+class PrintPlace(Enum):
+    """Where a job prints to: PLAIN where it would, STDERR if standard output is taken."""
+
+    PLAIN = "plain"
+    STDERR = "stderr"
+
+
+class ForkServer:
+    """A fork server, as its client has it.
+
+    what: its name in errors; failed: a file in which it says why it did not start, if it does
+    """
+
+    def __init__(self, pipes: JobClient, *, what: str, failed: Path | None = None) -> None:
+        self._pipes = pipes
+        self._what = what
+        self._failed = failed
+        self.start_s = 0.0
+
+    def wait_until_started(self, within_s: float) -> None:
+        """Raises BadInput with the reason if it does not start within so many seconds."""
+        begun = time.perf_counter()
+        if not self._pipes.wait(within_s):
+            raise BadInput(f"{self._what} did not start within {within_s:g} s")
+        self._read()
+        self.start_s = time.perf_counter() - begun
+
+    def run(self, job: msgspec.Struct, timeout_s: float = 0.0) -> int | None:
+        """The exit code of a job's process, as `wait` returns it. Raises BadInput."""
+        return self.wait(self.begin(job), timeout_s)
+
+    def begin(self, job: msgspec.Struct) -> int:
+        """Hands out a job; the number of its process. Raises BadInput if the server has ended."""
+        try:
+            return self._pipes.begin(job)
+        except ServerEndedError:
+            raise BadInput(self._why_not()) from None
+
+    def wait(self, pid: int, timeout_s: float = 0.0) -> int | None:
+        """The exit code of a job's process, negative for a signal; None if it was ended because it
+        took longer than `timeout_s` seconds, 0 for no limit. It is asked for its stacks then.
+        """
+        if self._pipes.wait(timeout_s or None):
+            return self._read()
+        os.kill(pid, STACKS_SIGNAL)
+        self._pipes.wait(STACKS_S)
+        self.kill(pid)
+        return None
+
+    def kill(self, pid: int) -> None:
+        """Ends a job's process at once."""
+        os.kill(pid, signal.SIGKILL)
+        self._read()
+
+    def _read(self) -> int:
+        try:
+            return self._pipes.read()
+        except ServerEndedError:
+            raise BadInput(self._why_not()) from None
+
+    def _why_not(self) -> str:
+        if self._failed is not None and self._failed.exists():
+            return f"{self._what} did not start: {self._failed.read_text()}"
+        return f"{self._what} did not start, or its process ended; its message is above"
+
+
+@contextmanager
+def open_server(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    what: str,
+    failed: Path | None = None,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    stdout: PrintPlace = PrintPlace.PLAIN,
+    log: Path | None = None,
+) -> Iterator[ForkServer]:
+    """Starts a fork server, waits until it has started, and ends it with all that it forked.
+
+    command: what starts it; the numbers of its pipes are added to it
+    log: a file for its standard error, in the place of this process's
+    Raises BadInput with the reason if it does not start.
+    """
+    pipes, ends = pipe_ends()
+    errors = None if log is None else log.open("wb")
+    process = subprocess.Popen(
+        [*command, *map(str, ends)],
+        env=environment,
+        pass_fds=ends,
+        process_group=0,
+        stdin=stdin,
+        stdout=sys.stderr if stdout is PrintPlace.STDERR else None,
+        stderr=errors,
+    )
+    for end in ends:
+        os.close(end)
+    try:
+        server = ForkServer(pipes, what=what, failed=failed)
+        server.wait_until_started(START_S)
+        yield server
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        pipes.end_jobs()
+        process.wait()
+        pipes.close()
+        if errors is not None:
+            errors.close()

@@ -1,0 +1,113 @@
+"""What the launcher and the process of an engine say to each other: one task at a time, as JSON."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from racegate.history.schedule import FORCED
+from racegate.interpose.outcome import Outcome, Plan
+from racegate.scenario.spec import Scenario
+
+DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may accept
+PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
+FAILED = "failed.txt"  # in the engine's folder: why it did not start
+
+
+class Fidelity(StrEnum):
+    """HOLLOW: the model is scripted, nothing is computed. FULL: the target computes what it says;
+    only its drafter is scripted, after plain decoding
+    """
+
+    HOLLOW = "hollow"
+    FULL = "full"
+
+
+class Observed(StrEnum):
+    """What is observed at boundaries, and can be planted wrong."""
+
+    ACCEPTED = "accepted counts"
+    LENGTHS = "lengths"
+    SLOTS = "state slots"
+    ZEROED = "blocks to zero"
+    TOKENS = "tokens"
+
+
+class Course(StrEnum):
+    """How far a run goes.
+
+    WHOLE: to its end; PLAIN: to its end, and nothing is drafted in it
+    GUIDE: to its end, and what it was before each turn is kept
+    JOINING: until it is before a turn what the guide was, from where on it is the guide
+    """
+
+    WHOLE = "whole"
+    PLAIN = "plain"
+    GUIDE = "guide"
+    JOINING = "joining"
+
+
+# Operations are counted as in a run that holds something, and nothing has this name.
+NOTHING_HELD = Plan(holds=(("nothing", FORCED),), is_recording=False)
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """Run this scenario under this plan, and write what came of it there.
+
+    plant: what is made wrong behind the runner's back, in one step
+    turn: of the engine's loop; before it the run is as one in which nothing is held
+    plain: what the model says in plain decoding, by request, if it computes that
+    lands: the run, which holds one operation as long as it can, is forked at each gap that it comes
+        to but the first, and lands it there: what comes of that is written beside the result
+    """
+
+    scenario: Scenario
+    plan: Plan
+    result: str
+    plant: Observed | None = None
+    turn: int = 0
+    course: Course = Course.WHOLE
+    plain: dict[str, tuple[int, ...]] = {}
+    lands: bool = False
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of the engine that is not the true one. what: in words, with request and row"""
+
+    step: int
+    what: str
+    used: int | list[int]
+    true: int | list[int]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of an engine.
+
+    outcome: what the interposer saw; its observations are those at the engine's boundaries
+    delivered, plain: tokens by request, and those of plain decoding
+    wrong: values that are not true by themselves, whatever the schedule
+    counters: what was exercised, by the names of a scenario's `expect`
+    gaps: per held operation, the accesses to its bytes that came while it was held
+    turns: of a recorded run: the turn of the engine's loop in which an operation that races is
+        issued
+    has_joined: it ended where it had become the run without holds, and only its outcome's holds,
+        gaps and cpu_s are its own
+    cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
+    """
+
+    outcome: Outcome
+    steps: int = 0
+    delivered: dict[str, tuple[int, ...]] = {}
+    plain: dict[str, tuple[int, ...]] = {}
+    wrong: tuple[Wrong, ...] = ()
+    counters: dict[str, int] = {}
+    gaps: dict[str, tuple[str, ...]] = {}
+    turns: dict[str, int] = {}
+    has_joined: bool = False
+    cpu_s: float = 0.0
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What must be the same under every schedule."""
+        return (self.outcome.seen, self.delivered, self.wrong)

@@ -1,1 +1,0 @@
-"""The history of vLLM releases: what is run, what is kept of it, and the page."""
