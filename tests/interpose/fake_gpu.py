@@ -6,11 +6,9 @@ It shows what the recorder makes of a program; what real streams and latches do 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -78,15 +76,15 @@ def open_fake_gpu() -> Iterator[launch.Device]:
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
 
-    popen = subprocess.Popen
+    open_server = launch.open_server
 
-    def start(command: list[str], **kwargs: Any) -> Any:
+    def start(command: list[str], *args: Any, **kwargs: Any) -> Any:
         at = command.index("racegate.interpose.child")
-        return popen([*command[: at - 1], __file__, *command[at + 1 :]], **kwargs)
+        return open_server([*command[: at - 1], __file__, *command[at + 1 :]], *args, **kwargs)
 
     with (
         mock.patch.object(launch, "environment_for", faked),
-        mock.patch.object(launch, "subprocess", SimpleNamespace(Popen=start)),
+        mock.patch.object(launch, "open_server", start),
         launch.open_device(DeviceKind.CUDA) as device,
     ):
         yield device

@@ -16,7 +16,7 @@ class ClockError(Exception):
     """Something that no program can have known: says what."""
 
 
-class History:
+class ForeignClocks:
     """What each lane knows, by the lines of a history. lanes: their names, the host first"""
 
     def __init__(self, lanes: tuple[str, ...]) -> None:
