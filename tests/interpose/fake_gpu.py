@@ -19,7 +19,7 @@ from racegate.interpose.gpu.kernels import GpuKernels
 from racegate.interpose.kernels.aliases import alias_of
 from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.kernels.run import Kernels
-from racegate.interpose.outcome import DeviceKind
+from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.targets.program import launch
 
 # Of these torch's own CUDA body runs here too: it calls another operator, which is computed.
@@ -69,7 +69,7 @@ def open_fake_gpu() -> Iterator[launch.Device]:
         runtime = build_library(toolkit)
         return {
             **environment(toolkit, DeviceKind.VIRTUAL),
-            launch.DEVICE: kind.value,
+            DEVICE: kind.value,
             "TRITON_INTERPRET": "0",
             "LD_PRELOAD": f"{build_forward(toolkit)}:{runtime}",
             "RACEGATE_CUDART": str(runtime),
