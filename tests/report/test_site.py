@@ -117,10 +117,12 @@ def test_figures_are_those_of_the_files(site: Path) -> None:
     page = (site / "index.html").read_text()
     matrix = json.loads((REPORTS / "faults" / "matrix.json").read_text())
     mutants = json.loads((REPORTS / "faults" / "mutants.json").read_text())["mutants"]
-    campaigns = [json.loads(f.read_text()) for f in (REPORTS / "search").glob("campaign*.json")]
+    campaigns = [json.loads(f.read_text()) for f in (REPORTS / "search").glob("campaign_*.json")]
+    replaced = json.loads((REPORTS / "search" / "campaigns.json").read_text())
     killed = sum(one["fate"] == "killed" for one in mutants)
     matter = sum(one["fate"] != "equivalent" for one in mutants)
     schedules = sum(one["campaign"]["schedules"] for one in campaigns)
+    schedules += sum(one["schedules"] for one in replaced)
     for shown in (
         f">{matrix['totals']['faults']} of {matrix['totals']['faults']}<",
         f">{killed} of {matter}<",
@@ -147,7 +149,7 @@ def test_every_file_of_figures_says_what_made_it() -> None:
     known = {one.file: one for one in reports.evidence}
     assert known["faults/matrix.json"].command == "make matrix"
     assert known["faults/matrix.json"].kind is CommitKind.COMMITTED
-    assert known["search/campaign_4.json"].kind is CommitKind.MEASURED
+    assert known["search/campaign_7.json"].kind is CommitKind.MEASURED
     assert "H200" in known["gpu/bench.json"].machine
     assert sum(bool(one.command) for one in reports.evidence) > 50
 
@@ -245,6 +247,7 @@ def test_a_place_that_is_no_site_is_left_alone(folder: Path, tmp_path: Path) -> 
         ("faults/mutants.json", '{"schema": "x"}', "not what its page is made from"),
         ("sources.toml", "[[source]]\nfile = 1\n", "sources.toml"),
         ("search/campaign.json", '{"campaign": 3}', "not what its page is made from"),
+        ("search/campaigns.json", '[{"name": "one"}]', "not what its page is made from"),
     ],
 )
 def test_a_bad_file_is_named_before_anything_is_written(

@@ -14,6 +14,8 @@ from racegate.version import __version__
 
 # For a copy of the tree without its history.
 COMMIT_VARIABLE = "RACEGATE_COMMIT"
+# At the top of a checkout: commits that changed how files are laid out and nothing that they say.
+LAYOUT_COMMITS = ".git-blame-ignore-revs"
 
 
 def environment() -> dict[str, str]:
@@ -61,20 +63,29 @@ def environment_of(device: str) -> dict[str, str]:
 
 
 def last_commits(folder: Path) -> dict[str, str]:
-    """File of a folder -> the last commit that changed it; nothing without the history."""
+    """File of a folder -> the last commit that changed what it says; nothing without the history.
+
+    Commits that the checkout lists in `.git-blame-ignore-revs` changed only how it is laid out.
+    """
     git = ("git", "-C", str(folder))
-    log = ("log", "--format=%x01%h", "--name-only", "--relative", "--", ".")
+    log = ("log", "--format=%x01%H %h", "--name-only", "--relative", "--", ".")
     try:
         shallow = _said((*git, "rev-parse", "--is-shallow-repository"))
         history = _said((*git, "-c", "core.quotePath=false", *log))
+        ignored = _lines(Path(_said((*git, "rev-parse", "--show-toplevel"))) / LAYOUT_COMMITS)
     except OSError:
         return {}
     found: dict[str, str] = {}
     for part in history.split("\x01") if shallow == "false" else ():
         commit, *names = part.split("\n")
-        for name in filter(None, names):
-            found.setdefault(name, commit)
+        whole, _, short = commit.partition(" ")
+        for name in filter(None, names if whole not in ignored else ()):
+            found.setdefault(name, short)
     return found
+
+
+def _lines(path: Path) -> set[str]:
+    return set(path.read_text().splitlines()) if path.is_file() else set()
 
 
 def _said(command: tuple[str, ...]) -> str:

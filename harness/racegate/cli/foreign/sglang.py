@@ -23,6 +23,8 @@ from racegate.cli.foreign.vllm import (
 from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
+    StrictOption,
+    benign_of,
     folder_of_scripts,
     loaded_scripts,
     stdout_console,
@@ -75,6 +77,7 @@ def run(
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
     ] = None,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
     json: JsonOption = None,
@@ -92,7 +95,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
-    raise typer.Exit(exit_code([judged.verdict]))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -103,6 +106,7 @@ def gate(
     without: WithoutOption = None,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     log: LogOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
@@ -120,7 +124,8 @@ def gate(
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     verdicts = [found for _, found in judged]
-    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    judged_verdicts = [found.verdict for found in verdicts if not found.refused]
+    code = exit_code(judged_verdicts, benign=benign_of(strict))
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:

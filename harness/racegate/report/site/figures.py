@@ -21,11 +21,11 @@ from racegate.measure.evaluation.source.results import SourceReport, SourceResul
 from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
 from racegate.report.matrix import LOOKS, STRATEGIES
 from racegate.report.objects import EffortObject, MutationObject, SourceMutationObject
+from racegate.report.site.campaigns import CAMPAIGNS, campaigns_grid, named_campaigns
 from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
-from racegate.report.site.grids import Grid, campaigns_grid, cells_grid, limits_grid, programs_grid
+from racegate.report.site.grids import Grid, cells_grid, limits_grid, programs_grid
 from racegate.report.site.reports import Reports
 from racegate.report.site.shapes import (
-    CampaignFile,
     CellFile,
     LitmusVirtual,
     ProgramFile,
@@ -34,7 +34,7 @@ from racegate.report.site.shapes import (
 
 MATRIX, MUTANTS = "faults/matrix.json", "faults/mutants.json"
 SOURCE_MUTANTS = "faults/source_*.json"
-CAMPAIGNS, FEATURES = "search/campaign*.json", "search/features.json"
+FEATURES = "search/features.json"
 EFFORT, BENCH = "search/effort.json", "search/bench.json"
 GPU = "gpu/replay.json"
 LITMUS, SANITIZER = "interposer/litmus_virtual.json", "interposer/litmus_gpu.json"
@@ -102,14 +102,14 @@ def _boards(reports: Reports) -> Iterator[Board]:
 
 
 def _campaigns(reports: Reports) -> Iterator[Board]:
-    files = [(file, reports.read(file, CampaignFile)) for file in reports.matching(CAMPAIGNS)]
-    if not files:
+    named = list(named_campaigns(reports))
+    if not named:
         return
-    page, named = "search/index.html", [(file.rpartition("/")[2], one) for file, one in files]
-    schedules = sum(one.campaign.schedules for _, one in files)
-    findings = sum(one.findings for _, one in files)
-    scenarios = sum(one.campaign.scenarios for _, one in files)
-    proved = sum(one.campaign.verdicts.get(Verdict.PROVED, 0) for _, one in files)
+    page, files = "search/index.html", [one for _, one in named]
+    schedules = sum(one.campaign.schedules for one in files)
+    findings = sum(one.findings for one in files)
+    scenarios = sum(one.campaign.scenarios for one in files)
+    proved = sum(one.campaign.verdicts.get(Verdict.PROVED, 0) for one in files)
     figures = (
         Figure(
             value=f"{proved:,} of {scenarios:,}",
@@ -124,7 +124,7 @@ def _campaigns(reports: Reports) -> Iterator[Board]:
             file=CAMPAIGNS,
         ),
     )
-    grid = campaigns_grid(named, CAMPAIGNS)
+    grid = campaigns_grid(named)
     yield Board(proved=figures, grids={page: (grid,)})
 
 

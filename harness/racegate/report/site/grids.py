@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.report.gpu import Target
 from racegate.report.site.charts import Tone
-from racegate.report.site.shapes import CampaignFile, CellFile, Judged, ProgramFile
+from racegate.report.site.shapes import CellFile, Judged, ProgramFile
 
 _TONES = {
     "PROVED": Tone.GOOD,
@@ -128,49 +128,3 @@ def limits_grid(targets: Iterable[Target], file: str) -> Grid:
 def _limit(target: Target) -> GridCell:
     tone, word = (Tone.GOOD, "met") if target.is_met else (Tone.BAD, "missed")
     return GridCell(text=f"{tone.symbol} {word}", tone=tone)
-
-
-def campaigns_grid(campaigns: Iterable[tuple[str, CampaignFile]], file: str) -> Grid:
-    """Campaigns without a fault: what was looked at, and what was found."""
-    return Grid(
-        title="Campaigns of generated scenarios, without a fault",
-        note="A finding here would be a defect of the engine or of an oracle.",
-        file=file,
-        columns=(
-            "file",
-            "seed",
-            "scenarios",
-            "verdicts",
-            "schedules",
-            "schedules/s",
-            "findings",
-            "canaries",
-            "runs made twice",
-        ),
-        rows=tuple(_campaign(name, one) for name, one in campaigns),
-    )
-
-
-def _campaign(name: str, one: CampaignFile) -> tuple[GridCell, ...]:
-    campaign, checks = one.campaign, one.campaign.selfcheck
-    tone = Tone.BAD if one.findings else Tone.GOOD
-    verdicts = ", ".join(f"{count:,} {word}" for word, count in campaign.verdicts.items())
-    texts = [
-        name,
-        str(campaign.seed),
-        f"{campaign.scenarios:,}",
-        verdicts,
-        f"{campaign.schedules:,}",
-        f"{campaign.per_second:,.0f}",
-    ]
-    told = ["not kept", "not kept"]
-    if checks is not None:
-        told = [
-            f"{checks.canaries_found} of {checks.canaries} found",
-            f"{checks.double_runs:,}, {checks.mismatches} differed",
-        ]
-    return (
-        *(GridCell(text=text) for text in texts),
-        GridCell(text=f"{tone.symbol} {one.findings}", tone=tone),
-        *(GridCell(text=text) for text in told),
-    )

@@ -55,6 +55,44 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     wrong: tuple[str, ...] = ()
 
 
+class ReplacedCampaign(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a campaign that a later one replaced. A campaign that did not check itself
+    has no `canaries` and no `double_runs`.
+    """
+
+    name: str
+    seed: int
+    scenarios: int
+    proved: int
+    schedules: int
+    findings: int
+    seconds: float
+    canaries: int = 0
+    canaries_found: int = 0
+    double_runs: int = 0
+    mismatches: int = 0
+
+    @property
+    def file(self) -> CampaignFile:
+        """The same as the file of a campaign has it."""
+        others = self.scenarios - self.proved
+        verdicts = {"PROVED": self.proved} | ({"INCONCLUSIVE": others} if others else {})
+        checks = Checks(
+            canaries=self.canaries,
+            canaries_found=self.canaries_found,
+            double_runs=self.double_runs,
+            mismatches=self.mismatches,
+        )
+        figures = CampaignFigures(
+            seed=self.seed,
+            schedules=self.schedules,
+            verdicts=verdicts,
+            seconds=self.seconds,
+            selfcheck=checks if self.canaries or self.double_runs else None,
+        )
+        return CampaignFile(campaign=figures, known=("",) * self.findings)
+
+
 class CellFile(msgspec.Struct, frozen=True, kw_only=True):
     """A release of an engine, one way to run it. cannot: why it cannot be run so, if it cannot"""
 
