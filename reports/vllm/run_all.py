@@ -25,7 +25,7 @@ from vllm_page import write_page
 
 import racegate
 from racegate.interpose.errors import BadInput
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.environment import Environment, cache_folder
@@ -152,7 +152,7 @@ def main() -> int:
     cells.mkdir(parents=True, exist_ok=True)
     scenarios = [
         scenario
-        for _, scenario in load_all(scenario_paths(SCENARIOS))
+        for _, scenario in load_all_for("vLLM", scenario_paths(SCENARIOS))
         if scenario.name in (options.scenario or [scenario.name])
     ]
     for release in () if options.page else options.releases or RELEASES:

@@ -10,7 +10,7 @@ import numpy as np
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import ScenarioBase
 
 UNFINISHED_SHOWN_MAX = 4
 STARVED_STEPS_MIN = 4  # passed over for fewer, a request only waits its turn
@@ -125,7 +125,7 @@ def vacuous(stats: Stats) -> tuple[str, ...]:
     return ()
 
 
-def cut_off(scenario: Scenario, run: Run) -> tuple[str, ...]:
+def cut_off(scenario: ScenarioBase, run: Run) -> tuple[str, ...]:
     """Why a run did not come to its end, if it did not: what is behind it nobody has seen."""
     result = run.result
     if result is None:
@@ -161,7 +161,7 @@ def _starved_since(run: Run) -> dict[str, str]:
     }
 
 
-def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:
+def unmet_expectations(scenario: ScenarioBase, stats: Stats) -> tuple[str, ...]:
     """What the scenario says it exercises and this run did not."""
     return unmet_counts(msgspec.structs.asdict(scenario.expect), stats.exercised)
 

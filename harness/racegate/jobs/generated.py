@@ -24,7 +24,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import Witness
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 LADDER_BUDGET = 24
 # A drawn scenario may be one in which every request is aborted before it starts.
@@ -125,7 +125,7 @@ class ScenarioWorker:
         return plant_canaries(look)
 
 
-def drawn(seed: int, index: int) -> Scenario:
+def drawn(seed: int, index: int) -> OwnScenario:
     """The scenario of that index. Its name ends with it."""
     return generate(seeded(seed, index), name=f"generated-{seed}-{index}")
 
@@ -199,7 +199,7 @@ def _features(checker: Checker, fault: Fault | None, run: Run) -> tuple[str, ...
     return tuple(sorted(features_of(facts_of(checker.scenario, run))))
 
 
-def _settings_of(scenario: Scenario) -> tuple[str, ...]:
+def _settings_of(scenario: OwnScenario) -> tuple[str, ...]:
     """What the drawn configuration was, for the campaign's distribution."""
     engine = scenario.engine
     return (

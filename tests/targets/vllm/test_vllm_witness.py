@@ -15,7 +15,7 @@ from racegate.cli.foreign import vllm as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
 from racegate.targets.common.judge import EngineVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
@@ -100,6 +100,27 @@ def test_what_is_benign_has_no_witness() -> None:
     assert witnesses_of(judged(Wait.BEFORE), SCENARIO) == []
 
 
+def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path: Path) -> None:
+    """One says `mode`; that it said `cache_mode` of an engine that it does not run misled."""
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    stored = msgspec.json.decode(path.read_bytes())
+    assert stored["mode"] and not {"model", "engine"} & stored["scenario"].keys()
+    assert read_witness(path).scenario == SCENARIO
+
+
+@pytest.mark.parametrize(("blocks", "free"), [(128, None), (14, 14)])
+def test_an_earlier_witness_reads_without_the_settings_that_it_stored(
+    tmp_path: Path, blocks: int, free: int | None
+) -> None:
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    stored = msgspec.json.decode(path.read_bytes())
+    del stored["scenario"]["free_blocks"]
+    engine = {"depth": 2, "cache_mode": "none", "blocks": blocks}
+    stored["scenario"] |= {"model": {"numerics": "exact"}, "engine": engine}
+    path.write_bytes(msgspec.json.encode(stored))
+    assert read_witness(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [({"schema": "racegate.vllm-witness/9"}, "its schema"), ({"extra": 1}, "unknown field")],
@@ -141,7 +162,7 @@ def test_a_release_that_is_not_set_up_says_how(
 
 
 def test_scenarios_of_vllm_can_be_run() -> None:
-    loaded = load_all(scenario_paths(ROOT / "scenarios" / "vllm"))
+    loaded = load_all_for("vLLM", scenario_paths(ROOT / "scenarios" / "vllm"))
     assert len(loaded) >= 2
     assert [cannot_run(scenario) for _, scenario in loaded] == [""] * len(loaded)
 
@@ -171,7 +192,7 @@ def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: 
 
 def test_committed_witnesses_are_of_committed_scenarios() -> None:
     folder = ROOT / "scenarios" / "vllm"
-    scenarios = [scenario for _, scenario in load_all(scenario_paths(folder))]
+    scenarios = [scenario for _, scenario in load_all_for("vLLM", scenario_paths(folder))]
     found = [read_witness(path) for path in sorted((folder / "witnesses").glob("*.json"))]
     assert {witness.release for witness in found} >= {"0.22.1", "0.24.0"}
     for witness in found:

@@ -26,7 +26,7 @@ from racegate.cli.options import (
     StrictOption,
     benign_of,
     folder_of_scripts,
-    loaded_scripts,
+    loaded_scripts_for,
     stdout_console,
     write_json,
 )
@@ -34,7 +34,7 @@ from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load
+from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.search import RUNS_MAX
@@ -83,7 +83,7 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("SGLang", scenario)
     cell = cell_of(release, path, model, without)
     with started(cell, release, path, log) as engine:
         if hold is None:
@@ -114,7 +114,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = loaded_scripts(folder_of_scripts(scenarios, "sglang"))
+    loaded = loaded_scripts_for("SGLang", folder_of_scripts(scenarios, "sglang"))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:

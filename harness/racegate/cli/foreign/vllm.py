@@ -20,7 +20,7 @@ from racegate.cli.options import (
     benign_of,
     folder_of_scripts,
     folder_to_fill,
-    loaded_scripts,
+    loaded_scripts_for,
     place_to_write,
     say,
     stdout_console,
@@ -32,7 +32,7 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load
+from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
@@ -148,16 +148,16 @@ def run(
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("vLLM", scenario)
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
     with started(release, path, cell, log) as engine:
+        pulses = sensitivity_of(engine)
         if hold is None:
-            pulses = sensitivity_of(engine)
             judged = judge(
                 engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
         else:
-            judged = judge_under(engine, loaded, cell, pairs_of(hold))
+            judged = judge_under(engine, loaded, cell, pairs_of(hold), sensitivity=pulses)
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")
@@ -186,7 +186,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
-    loaded = loaded_scripts(folder_of_scripts(scenarios, "vllm"))
+    loaded = loaded_scripts_for("vLLM", folder_of_scripts(scenarios, "vllm"))
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
     judged = []
     with started(release, path, cell, log) as engine:

@@ -16,9 +16,9 @@ from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import quoted
 
 SCHEMA = "racegate.adapter/1"
 
@@ -31,6 +31,7 @@ class Offer(StrEnum):
     HOLDS: keep an operation back until a point
     OWNERS: say whose value it found where it meant to read whose
     CLOCKS: say of every operation and access what it knows to be complete, in place of waits
+    SETTINGS: be configured as the scenario's `model` and `engine` say, as racegate's own engine is
     """
 
     PLAIN = "plain"
@@ -38,6 +39,7 @@ class Offer(StrEnum):
     HOLDS = "holds"
     OWNERS = "owners"
     CLOCKS = "clocks"
+    SETTINGS = "settings"
 
 
 class EventKind(StrEnum):
@@ -111,7 +113,7 @@ class HelloQuestion(_Question, frozen=True, kw_only=True, tag="hello"):
 class RunQuestion(_Question, frozen=True, kw_only=True, tag="run"):
     """Run this. holds: `OP until POINT` (racegate.history.schedule); plant: a fault to plant"""
 
-    scenario: Scenario
+    scenario: OwnScenario
     device: str
     holds: tuple[str, ...] = ()
     plant: Plant | None = None
@@ -120,7 +122,7 @@ class RunQuestion(_Question, frozen=True, kw_only=True, tag="run"):
 class PlainQuestion(_Question, frozen=True, kw_only=True, tag="plain"):
     """Decode this plainly: no drafts, no batching, nothing asynchronous, nothing planted."""
 
-    scenario: Scenario
+    scenario: OwnScenario
 
 
 Question = HelloQuestion | RunQuestion | PlainQuestion

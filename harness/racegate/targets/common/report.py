@@ -16,7 +16,7 @@ from racegate.history.finding import Verdict
 from racegate.history.finding import exit_code as code_of
 from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Observation
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.search import Effect, Holds, JudgedConflict, Landing, Search
 from racegate.targets.common.wire import Told
@@ -191,7 +191,7 @@ def _last_line(judged: EngineVerdict) -> Text:
     style = _STYLES.get(judged.verdict, "bold red")
     tried = _tried(search)
     return line(
-        (judged.verdict, style),
+        (judged.text, style),
         f": {told.steps} steps, {told.outcome.events} events, "
         f"{len(told.outcome.findings)} conflicts{tried}",
     )
