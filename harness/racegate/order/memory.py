@@ -28,20 +28,20 @@ class Access(msgspec.Struct, frozen=True, gc=False):
     stack: Stack
 
 
-class Memory:
+class MemoryShadow:
     """The history of all memory that the device can reach."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
 
     def add(self, low: int, size: int, *, is_watched: bool = False) -> None:
-        """Memory that the runtime allocated or registered; its bytes have no history. is_watched:
+        """MemoryShadow that the runtime allocated or registered; its bytes have no history. is_watched:
         the recorder is to tell of accesses to it.
         """
         self._order.add_memory(low, size, is_watched)
 
     def remove(self, low: int) -> None:
-        """Memory that is no more: what was known of it is forgotten."""
+        """MemoryShadow that is no more: what was known of it is forgotten."""
         self._order.remove_memory(low)
 
     def is_known(self, address: int) -> bool:

@@ -17,7 +17,7 @@ from racegate.order.clocks import Clock, knows
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
-from racegate.order.memory import Access, Memory
+from racegate.order.memory import Access, MemoryShadow
 
 _NO_FRAME: Frame = ("", 0, "")
 
@@ -75,7 +75,7 @@ class Recorder:
     def __init__(self, order: Order | None = None) -> None:
         self._order = compiled_order() if order is None else order
         self.lanes = Lanes(self._order)
-        self.memory = Memory(self._order)
+        self.memory = MemoryShadow(self._order)
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
         self.is_watched = self._order.is_watched
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None

@@ -25,7 +25,7 @@ INDEXED_ROWS_MAX = 64
 Event = TypeVar("Event")
 
 
-class Touch(Generic[Event]):
+class RowTouch(Generic[Event]):
     """An access of a lane to a memory.
 
     event: what made it; number: of what its lane did; place: among the accesses to its memory
@@ -44,7 +44,7 @@ class Touch(Generic[Event]):
         self.place = place
 
 
-class _Write(Touch[Event]):
+class _Write(RowTouch[Event]):
     __slots__ = ()
 
     is_write = True
@@ -60,26 +60,26 @@ class _Last(Generic[Event]):
     __slots__ = ("by_row", "indexed", "listed", "listed_max")
 
     def __init__(self) -> None:
-        self.listed: list[Touch[Event]] = []
-        self.indexed: dict[Touch[Event], None] = {}
-        self.by_row: dict[int, Touch[Event]] = {}
+        self.listed: list[RowTouch[Event]] = []
+        self.indexed: dict[RowTouch[Event], None] = {}
+        self.by_row: dict[int, RowTouch[Event]] = {}
         self.listed_max = LISTED_MAX
 
-    def over(self, rows: int) -> list[Touch[Event]]:
+    def over(self, rows: int) -> list[RowTouch[Event]]:
         """Those that touched any of these rows last."""
         found = [touch for touch in self.listed if touch.rows & rows]
         if self.indexed:
             found += self._indexed_over(rows)
         return found
 
-    def _indexed_over(self, rows: int) -> list[Touch[Event]]:
+    def _indexed_over(self, rows: int) -> list[RowTouch[Event]]:
         # To find a row costs several times what it costs to look at one access.
         if 8 * rows.bit_count() >= len(self.indexed):
             return [touch for touch in self.indexed if touch.rows & rows]
         found = {self.by_row[row]: None for row in rows_of(rows) if row in self.by_row}
         return [touch for touch in found if touch.rows & rows]
 
-    def cover(self, found: list[Touch[Event]], rows: int) -> None:
+    def cover(self, found: list[RowTouch[Event]], rows: int) -> None:
         """A later access stands for those that were found over its rows."""
         is_over = False
         for touch in found:
@@ -92,7 +92,7 @@ class _Last(Generic[Event]):
                     if not touch.rows:
                         self.indexed.pop(touch, None)
 
-    def add(self, touch: Touch[Event]) -> None:
+    def add(self, touch: RowTouch[Event]) -> None:
         """Touches its rows last; who did before is covered."""
         self.listed.append(touch)
         if len(self.listed) > self.listed_max:
@@ -126,13 +126,13 @@ class Shadow(Generic[Event]):
 
     def read(
         self, event: Event, lane: int, number: int, clock: Sequence[int], rows: int
-    ) -> list[tuple[Touch[Event], int]]:
+    ) -> list[tuple[RowTouch[Event], int]]:
         """A lane reads rows. number: of what it did; clock: what it knows, of every lane. Returns
         the accesses remembered that this one is in conflict with, each with the rows that both
         touch, the oldest first.
         """
         self._count += 1
-        touch = Touch(event, lane, number, rows, self._count)
+        touch = RowTouch(event, lane, number, rows, self._count)
         conflicts = _unordered(self._writes.over(rows), lane, clock, rows)
         last = self._reads.get(lane)
         if last is None:
@@ -145,7 +145,7 @@ class Shadow(Generic[Event]):
 
     def write(
         self, event: Event, lane: int, number: int, clock: Sequence[int], rows: int
-    ) -> list[tuple[Touch[Event], int]]:
+    ) -> list[tuple[RowTouch[Event], int]]:
         """A lane writes rows: likewise, writes before reads."""
         self._count += 1
         touch = _Write(event, lane, number, rows, self._count)
@@ -162,8 +162,8 @@ class Shadow(Generic[Event]):
 
 
 def _unordered(
-    earlier: list[Touch[Event]], lane: int, clock: Sequence[int], rows: int
-) -> list[tuple[Touch[Event], int]]:
+    earlier: list[RowTouch[Event]], lane: int, clock: Sequence[int], rows: int
+) -> list[tuple[RowTouch[Event], int]]:
     """Those of other lanes that the clock does not know, the oldest first, with common rows."""
     found = [touch for touch in earlier if touch.lane != lane and clock[touch.lane] < touch.number]
     if not found:
