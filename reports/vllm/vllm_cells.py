@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.scenario.outside.files import write_json
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.search import Effect, Holds
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.vllm.wire import Runner, StateMode

@@ -51,8 +51,8 @@ from racegate.report.objects import (
 )
 from racegate.report.search import print_efforts, render_efforts
 from racegate.scenario.files import load_all, scenario_paths
-from racegate.scenario.outside.console import lines
 from racegate.scenario.spec import OwnScenario
+from racegate.scenario.untrusted.console import lines
 
 MarkdownOption = Annotated[
     Path | None,

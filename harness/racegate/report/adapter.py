@@ -10,7 +10,7 @@ from rich.table import Table
 from racegate.history.finding import FindingKind, Verdict, exit_code
 from racegate.history.outcome import GatedResults, RunResult
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck
 
 _MARK = {
@@ -63,7 +63,7 @@ def _print_verdict(console: Console, result: RunResult) -> None:
 
 def _landings(result: RunResult) -> str:
     """How many of all landings were run."""
-    return f"{result.stats.schedules - 1} of {result.tried.known}"
+    return f"{result.tried.number} of {result.tried.known}"
 
 
 def print_adapter_gate(console: Console, gate: GatedResults) -> None:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from programs.catalogue import CASES, Case, Expected
 from programs.environments import environment_for, version_of
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 RUNS_MAX = 12
 TIMEOUT_S = 300

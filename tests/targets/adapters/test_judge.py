@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.expect import Expect
+from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import Abort, OwnScenario, Request
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import AdapterError
@@ -49,7 +51,7 @@ def judged(
 
 def landings(result: RunResult) -> tuple[int, int]:
     """How many were run, of how many."""
-    return result.stats.schedules - 1, result.tried.known
+    return result.tried.number, result.tried.known
 
 
 def kinds(result: RunResult) -> list[FindingKind]:
@@ -67,6 +69,18 @@ def test_proved_needs_plain_decoding(tmp_path: Path) -> None:
         "whether a missing order does harm",
         "whose value a row has",
     ]
+
+
+def test_settings_that_a_runner_does_not_obey_are_named(tmp_path: Path) -> None:
+    engine = EngineSpec(depth=3, cache_mode=CacheMode.ALIGN)
+    scenario = msgspec.structs.replace(SCENARIO, engine=engine)
+    named = "what the script sets of racegate's own engine: engine.depth, engine.cache_mode"
+    ignored = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain"])
+    assert [reason for reason in ignored.not_seen if reason.startswith(named)]
+    obeyed = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain", "settings"])
+    unset = judged(tmp_path, {"": ORDERED}, offers=["plain"])
+    for judgement in (obeyed, unset):
+        assert not [reason for reason in judgement.not_seen if "own engine" in reason]
 
 
 def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
-from racegate.scenario.spec import OwnScenario
+from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.targets.adapters.landings import Landings, first_change, landings_of
@@ -120,7 +120,7 @@ class AdapterJudge:
         wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
         conflicts = find_conflicts(held.run.trace)
         tried = tried_by_hand(held.run.trace.holds if held.run.stopped is None else ())
-        return self._judged(held.run, schedule, conflicts, wrong, plant, runs=1, tried=tried)
+        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=tried)
 
     def _search(
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
@@ -135,15 +135,16 @@ class AdapterJudge:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
                 continue
             runs += 1
+            landed += bool(tried_by_hand(held.run.trace.holds).number)
+            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
             wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
             if wrong:
                 return self._judged(
-                    held.run, schedule, conflicts, wrong, plant, landings=landings, runs=runs
+                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
                 )
             if held.run.stopped is not None:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
             missing += unrealised(held.run.trace.holds)
-            landed += bool(tried_by_hand(held.run.trace.holds).number)
             if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
                 missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
         if runs < landings.number:
@@ -151,9 +152,7 @@ class AdapterJudge:
         reach = Reach.SOME if missing else Reach.COMBINATIONS
         tried = Tried(reach=reach, number=landed, known=landings.number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
-        return self._judged(
-            eager, EAGER, conflicts, [], plant, landings=landings, runs=runs, tried=tried
-        )
+        return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
         return self._adapter.run(
@@ -208,7 +207,6 @@ class AdapterJudge:
         plant: Plant | None,
         *,
         landings: Landings | None = None,
-        runs: int = 0,
         tried: Tried = NOTHING_TRIED,
     ) -> RunResult:
         missing = () if landings is None else landings.missing
@@ -216,7 +214,7 @@ class AdapterJudge:
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = self._not_seen()
-        if runs and not wrong:
+        if tried.number and not wrong:
             not_seen += (_TORN,)
         if conflicts and not wrong:
             not_seen += missing
@@ -227,7 +225,7 @@ class AdapterJudge:
             tried = msgspec.structs.replace(tried, known=landings.number)
         return msgspec.structs.replace(
             self._result(schedule, plant, verdict_of(facts), unmet),
-            stats=msgspec.structs.replace(stats, schedules=1 + runs),
+            stats=msgspec.structs.replace(stats, schedules=1 + tried.number),
             findings=with_hazards(
                 tuple(msgspec.structs.replace(f, replay=command) for f in findings)
             ),
@@ -251,7 +249,14 @@ class AdapterJudge:
 
     def _not_seen(self) -> tuple[str, ...]:
         unseen = (text for offer, text in _UNSEEN.items() if offer not in self._hello.offers)
-        return (*unseen, *self._hello.not_seen)
+        return (*unseen, *self._ignored_settings(), *self._hello.not_seen)
+
+    def _ignored_settings(self) -> tuple[str, ...]:
+        """What the script sets of racegate's own engine, which the engine does not obey."""
+        names = ", ".join(settings_of(self._scenario))
+        if not names or Offer.SETTINGS in self._hello.offers:
+            return ()
+        return (f"what the script sets of racegate's own engine: {names}; the engine obeys none",)
 
     def _refused(self, reason: str, plant: Plant | None) -> RunResult:
         unmet = (f"the engine does not run this: {reason}",)
