@@ -83,7 +83,7 @@ def test_planted_races_of_the_toy(plant: DropEdge | WrongRow | StaleValue) -> No
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         judge = AdapterJudge(adapter, load(ROOT / "docs" / "examples" / "toy.toml"))
         assert judge.judge().verdict is Verdict.PROVED
-        found = judge.judge(plant=plant).result
+        found = judge.judge(plant=plant)
     assert found.verdict is Verdict.DIVERGENT
     assert [finding.kind for finding in found.findings] == kinds
     assert found.findings[0].edge == edge
