@@ -9,7 +9,7 @@ from pathlib import Path
 
 from racegate.history.outcome import GatedResults
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import Judged, read, shown_of
+from racegate.jobs.fleet.shown import FleetAnswers, read, shown_of
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, VllmTarget
 
 ANSWER = "answer.json"
@@ -17,7 +17,7 @@ ANSWER = "answer.json"
 
 def judge_by_gate(
     target: AdapterTarget | VllmTarget | SglangTarget, *, folder: Path, timeout_s: float
-) -> Judged:
+) -> FleetAnswers:
     """folder: where the scenarios are"""
     asked = ("--scenarios", str(folder), "--json", str(folder / ANSWER))
     if isinstance(target, AdapterTarget):
@@ -30,7 +30,7 @@ def judge_by_gate(
     ended = run_commands([command], folder=folder, place=place, timeout_s=timeout_s)
     gate = read(folder / ANSWER, GatedResults)
     answered = () if gate is None else (one for one in gate.results if not one.is_lost)
-    return Judged(shown={one.scenario: shown_of(one) for one in answered}, why=ended.why)
+    return FleetAnswers(shown={one.scenario: shown_of(one) for one in answered}, why=ended.why)
 
 
 def release_words(target: VllmTarget | SglangTarget) -> Sequence[str]:
