@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from racegate.scenario.spec import CacheMode, EngineSpec
+from racegate.scenario.settings import CacheMode, EngineSpec
 
 NULL_BLOCK = 0
 Key = tuple[Hashable, ...]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.paths import Paths
 
 
-def truth(scenario: Scenario, *, paths: Paths | None = None) -> dict[str, tuple[int, ...]]:
+def truth(scenario: OwnScenario, *, paths: Paths | None = None) -> dict[str, tuple[int, ...]]:
     """Each request's tokens, prompt included, all continued to the same length: as far as a drafter
     can look. paths: where they are looked up, and kept.
     """
@@ -18,7 +18,7 @@ def truth(scenario: Scenario, *, paths: Paths | None = None) -> dict[str, tuple[
     }
 
 
-def _reach(scenario: Scenario) -> int:
+def _reach(scenario: OwnScenario) -> int:
     """How many tokens of a request matter: what it can deliver, what every step in flight adds to
     that in the scheduler's optimism, and the drafts behind it; at most model_len_max and those.
     """
@@ -29,7 +29,7 @@ def _reach(scenario: Scenario) -> int:
 
 
 def plain_decode(
-    scenario: Scenario, request: Request, *, paths: Paths | None = None
+    scenario: OwnScenario, request: Request, *, paths: Paths | None = None
 ) -> tuple[int, ...]:
     """The tokens delivered for a request that is neither aborted nor cut off."""
     first = len(request.prompt)

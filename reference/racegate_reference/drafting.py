@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from racegate.scenario.spec import DrafterKind, EngineSpec
+from racegate.scenario.settings import DrafterKind, EngineSpec
 from racegate_reference.model import Model, attention, empty_cache, head, normed
 from racegate_reference.numbers import GOLDEN, ROTATION, Array, mix, mix_word
 from racegate_reference.paths import Path

@@ -7,7 +7,8 @@ from collections import deque
 import msgspec
 
 from racegate.history.observe import Observation
-from racegate.scenario.spec import Layout, Rotate, Scenario
+from racegate.scenario.settings import Layout
+from racegate.scenario.spec import OwnScenario, Rotate
 from racegate_reference.events import Events
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
@@ -33,7 +34,7 @@ class ReferenceRun(msgspec.Struct, frozen=True):
     unmet_events: tuple[str, ...]
 
 
-def run_reference(scenario: Scenario, *, paths: Paths | None = None) -> ReferenceRun:
+def run_reference(scenario: OwnScenario, *, paths: Paths | None = None) -> ReferenceRun:
     """Runs a valid scenario to its end, or to `steps_max`. paths: where what it computes stays."""
     engine = Engine(scenario, paths)
     while not engine.done and engine.step < scenario.steps_max:
@@ -52,7 +53,7 @@ def run_reference(scenario: Scenario, *, paths: Paths | None = None) -> Referenc
 class Engine:
     """The state of a run between two iterations; `step` is the next one."""
 
-    def __init__(self, scenario: Scenario, paths: Paths | None = None) -> None:
+    def __init__(self, scenario: OwnScenario, paths: Paths | None = None) -> None:
         paths = Paths() if paths is None else paths
         self._depth = scenario.engine.depth
         self.events = Events(scenario.events)

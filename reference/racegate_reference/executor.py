@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from racegate.scenario.spec import DrafterKind, EngineSpec, Request, Scenario
+from racegate.scenario.settings import DrafterKind, EngineSpec
+from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.blocks import cdiv
 from racegate_reference.drafting import Drafter, Drafts, Sampled, make_drafter
 from racegate_reference.frames import Entry, Result
@@ -112,7 +113,7 @@ class RequestExecutor:
         return NO_DRAFTS if self.drafter is None else self.drafter.propose(sampled)
 
 
-def _path_of(scenario: Scenario, request: Request, paths: Paths) -> Path:
+def _path_of(scenario: OwnScenario, request: Request, paths: Paths) -> Path:
     """What is emitted where drawn drafts decide it, else plain decoding."""
     if scenario.engine.draws_drafts and request.temperature > 0.0:
         return paths.emitted_path(scenario.model, request)
@@ -122,7 +123,7 @@ def _path_of(scenario: Scenario, request: Request, paths: Paths) -> Path:
 class Executor:
     """Executes plans, one request after another."""
 
-    def __init__(self, scenario: Scenario, paths: Paths) -> None:
+    def __init__(self, scenario: OwnScenario, paths: Paths) -> None:
         model, engine = paths.model(scenario.model), scenario.engine
         self.requests = {
             request.name: RequestExecutor(

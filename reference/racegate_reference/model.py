@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from racegate.scenario.spec import UNJUDGED, LayerKind, ModelSpec, ScenarioError
-from racegate.scenario.spec import Numerics as NumericsKind
+from racegate.scenario.settings import UNJUDGED, LayerKind, ModelSpec
+from racegate.scenario.settings import Numerics as NumericsKind
+from racegate.scenario.spec import ScenarioError
 from racegate_reference.numbers import Array, Exact, Float, Numerics
 from racegate_reference.parameters import (
     Shapes,

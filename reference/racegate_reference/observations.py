@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import (
-    CacheMode,
-    Cascade,
-    DrafterKind,
-    LayerKind,
-    Numerics,
-    Scenario,
-    Zeroing,
-)
+from racegate.scenario.settings import CacheMode, Cascade, DrafterKind, LayerKind, Numerics, Zeroing
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.executor import Executor
 from racegate_reference.frames import Frame, Result
 from racegate_reference.model import Model
@@ -56,7 +49,7 @@ def processed(frame: Frame, requests: Tracking) -> Observation:
 class StepObserver:
     """Observes executed steps; `results` are in row order everywhere, R rows and T tokens."""
 
-    def __init__(self, scenario: Scenario, model: Model, executor: Executor) -> None:
+    def __init__(self, scenario: OwnScenario, model: Model, executor: Executor) -> None:
         self._engine = scenario.engine
         self._model = model
         self._executor = executor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, StateLife
+from racegate.scenario.settings import LayerKind, ModelPart, ModelSpec, StateLife
 from racegate_reference.numbers import Array, Numerics, bits
 
 Shapes = Mapping[str, tuple[tuple[int, ...], int]]

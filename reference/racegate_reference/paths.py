@@ -11,7 +11,8 @@ from functools import lru_cache
 
 import msgspec
 
-from racegate.scenario.spec import ModelSpec, Request
+from racegate.scenario.settings import ModelSpec
+from racegate.scenario.spec import Request
 from racegate_reference.model import (
     Model,
     ModelState,

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from racegate.scenario.spec import LayerKind
+from racegate.scenario.settings import LayerKind
 from racegate_reference.model import (
     Cache,
     LayerState,

@@ -7,16 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from racegate.scenario.spec import (
-    Abort,
-    Budget,
-    CacheMode,
-    DraftLimit,
-    Dummy,
-    EngineSpec,
-    Preempt,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode, EngineSpec
+from racegate.scenario.spec import Abort, Budget, DraftLimit, Dummy, OwnScenario, Preempt
 from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import is_last, is_stop
 from racegate_reference.events import Events
@@ -50,7 +42,7 @@ class Planning:
 class Scheduler:
     """Requests from arrival to their end."""
 
-    def __init__(self, scenario: Scenario, events: Events) -> None:
+    def __init__(self, scenario: OwnScenario, events: Events) -> None:
         self._engine = scenario.engine
         self._cache_mode = scenario.engine.cache_mode
         self._events = events

@@ -14,8 +14,8 @@ from racegate.check.checker import Checker
 from racegate.check.checkpoint import CheckpointError
 from racegate.check.forking import ForkedRuns, left_the_same
 from racegate.check.judge import Judged
-from racegate.check.known import NotRepeatedError
 from racegate.check.sharing import SharingWarning, agree
+from racegate.check.state_graph import NotRepeatedError
 from racegate.device.stepping import Stepper, Transition
 from racegate.device.virtual.device import VirtualDevice
 from racegate.device.virtual.memo import OpMemo

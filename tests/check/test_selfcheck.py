@@ -42,7 +42,7 @@ from racegate.jobs.gate import GateResult, GateSpec, run_gate
 from racegate.jobs.generated import CampaignSpec, look_at
 from racegate.jobs.stores.folder import STATE_FILE
 from racegate.jobs.stores.records import CampaignState
-from racegate.scenario.spec import Abort, Gap, Request, Scenario
+from racegate.scenario.spec import Abort, Gap, OwnScenario, Request
 from support import SCENARIOS, checker, scenario
 
 FINISH = "finish-and-condense"
@@ -206,9 +206,9 @@ class TestRunsMadeTwice:
 
 
 class TestExercisedNothing:
-    def idle(self) -> Scenario:
+    def idle(self) -> OwnScenario:
         """The only request gives up before it starts."""
-        return Scenario(
+        return OwnScenario(
             name="idle",
             title="nothing happens",
             requests=(Request(name="A", arrive=1, prompt=(1, 2), max_tokens=2),),

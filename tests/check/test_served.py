@@ -11,7 +11,7 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.check.served import ServedEngine
 from racegate.device.protocol import DeadlockError
-from racegate.scenario.spec import Numerics
+from racegate.scenario.settings import Numerics
 from racegate.targets.adapters.wire import (
     BufferLine,
     HistoryLine,

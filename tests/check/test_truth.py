@@ -10,19 +10,20 @@ from racegate.check.checker import Checker
 from racegate.check.findings import digest_of
 from racegate.explore.strategies import scenarios
 from racegate.history.schedule import EAGER, LATE, Schedule
-from racegate.scenario.spec import DrafterKind, Scenario
+from racegate.scenario.settings import DrafterKind
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.decoding import truth
 from racegate_reference.paths import Paths
 from support import IS_NIGHTLY, NAMES, scenario
 
 
-def continued(of: Scenario, paths: Paths) -> dict[str, tuple[int, ...]]:
+def continued(of: OwnScenario, paths: Paths) -> dict[str, tuple[int, ...]]:
     """The truth of all requests, as far as the model reaches."""
     length = of.engine.model_len_max + of.engine.draft_len_max + 2
     return {r.name: paths.path(of.model, r).tokens(0, length) for r in of.requests}
 
 
-def digest_with(of: Scenario, schedule: Schedule, *, is_continued: bool) -> str:
+def digest_with(of: OwnScenario, schedule: Schedule, *, is_continued: bool) -> str:
     checker = Checker(of)
     if is_continued:
         checker.subject.truth = continued(checker.scenario, Paths())
@@ -37,7 +38,7 @@ def test_no_script_looks_behind_the_end_of_the_truth(name: str) -> None:
 
 @settings(max_examples=10_000 if IS_NIGHTLY else 20)
 @given(scenarios())
-def test_no_generated_scenario_does(of: Scenario) -> None:
+def test_no_generated_scenario_does(of: OwnScenario) -> None:
     engine = msgspec.structs.replace(of.engine, drafter=DrafterKind.SCRIPTED)
     scripted = msgspec.structs.replace(of, engine=engine)
     short = digest_with(scripted, EAGER, is_continued=False)

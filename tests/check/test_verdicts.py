@@ -23,14 +23,15 @@ from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.stats import cut_off
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 from support import checker, scenario
 
 FINISH = "finish-and-condense"
 RACE = find_fault("accepted-read-before-copy")
 
 
-def changed(name: str, **fields: Any) -> Scenario:
+def changed(name: str, **fields: Any) -> OwnScenario:
     return msgspec.structs.replace(scenario(name), **fields)
 
 

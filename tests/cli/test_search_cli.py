@@ -24,7 +24,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE
 from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
-from racegate.scenario.spec import Cascade
+from racegate.scenario.settings import Cascade
 from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))

@@ -208,7 +208,7 @@ class TestLatchWords:
         latches.open(late)
         assert late.opened == 0
 
-    def test_what_the_books_say_without_evidence_is_counted_by_hold(
+    def test_what_the_queues_say_without_evidence_is_counted_by_hold(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         _, latches, stream = self.make(4, monkeypatch)

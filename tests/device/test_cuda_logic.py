@@ -1,4 +1,4 @@
-"""CudaDevice on a driver without a GPU: the same books, the same outcomes as the virtual device."""
+"""CudaDevice on a driver without a GPU: the queues and outcomes of the virtual device."""
 
 from __future__ import annotations
 

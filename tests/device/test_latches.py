@@ -203,7 +203,7 @@ def test_without_evidence_of_the_device_no_hold_is_realised(pacing: Pacing) -> N
 
 
 @BOTH
-def test_the_watchdog_ends_a_wait_that_the_books_do_not_know(pacing: Pacing) -> None:
+def test_the_watchdog_ends_a_wait_that_the_queues_do_not_know(pacing: Pacing) -> None:
     # The host is caught in a call that waits for the whole device.
     driver = SyncDriver(may_block=True)
     holds = ("d2h:value@0 until host:look@1", "d2h:value@1 until host:look@1")
@@ -282,8 +282,8 @@ class Idle(Random):
 
 
 def test_what_happens_while_its_cone_is_forced_is_not_taken_for_what_stands_behind() -> None:
-    # The host waits for `last`, which waits for the held `first`. Asked to let go of it, the books
-    # see its point complete, and with it everything up to the event.
+    # The host waits for `last`, which waits for the held `first`. Asked to let go of it, the
+    # pending queues see its point complete, and with it everything up to the event.
     lanes = ("main", "copy", "side")
     hold = parse_schedule(["kernel:first@0 until kernel:point@0"])
     driver = SyncDriver(random=Idle())

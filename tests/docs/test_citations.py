@@ -8,7 +8,7 @@ from pathlib import Path
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.measure.evaluation.truth_table import Motion, motion_scenario
 from racegate.scenario.files import load
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from repository import ROOT, anchors_of, files_of_checkout, named
 
 # A page by its path from the root; links of Markdown files are in test_markdown.

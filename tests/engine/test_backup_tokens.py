@@ -19,16 +19,8 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary, Observation
 from racegate.history.schedule import LATE
-from racegate.scenario.spec import (
-    DrafterKind,
-    DraftLimit,
-    EngineSpec,
-    Event,
-    ModelSpec,
-    Preempt,
-    Request,
-    Scenario,
-)
+from racegate.scenario.settings import DrafterKind, EngineSpec, ModelSpec
+from racegate.scenario.spec import DraftLimit, Event, OwnScenario, Preempt, Request
 from racegate.scenario.validation import validate
 
 # How far behind the chunk each fault looks, by the most drafts of a row in the step.
@@ -100,11 +92,11 @@ SITUATIONS: dict[str, Callable[[], Script]] = {
 }
 
 
-def build(script: Script, drafter: DrafterKind) -> Scenario:
+def build(script: Script, drafter: DrafterKind) -> OwnScenario:
     options, requests, events = script
     engine = EngineSpec(drafter=drafter, draft_len_max=DRAFTERS[drafter], **options)
     return validate(
-        Scenario(
+        OwnScenario(
             name="backup-tokens",
             title="backup tokens",
             model=ModelSpec(vocab_size=VOCAB_SIZE, seed=MODEL_SEED),

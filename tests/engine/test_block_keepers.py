@@ -16,7 +16,8 @@ from racegate.history.observe import Boundary
 from racegate.history.schedule import LATE, parse_schedule
 from racegate.history.trace import OpRecord
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Budget, CacheMode, Dummy, Planning, Scenario, Zeroing
+from racegate.scenario.settings import CacheMode, Planning, Zeroing
+from racegate.scenario.spec import Budget, Dummy, OwnScenario
 from support import NAMES, checker, scenario
 
 OFFLOADED = ("offload-save-and-load", "offload-recycled-blocks", "offload-preempted-save")
@@ -40,12 +41,12 @@ def with_kernel(name: str, kernel: Any) -> Fault:
     return msgspec.structs.replace(base, drops=frozenset(), kernels={name: lambda k: kernel})
 
 
-def with_engine(of: Scenario, **changes: Any) -> Scenario:
+def with_engine(of: OwnScenario, **changes: Any) -> OwnScenario:
     engine = msgspec.structs.replace(of.engine, **changes)
     return msgspec.structs.replace(of, engine=engine, expect=Expect())
 
 
-def boundaries(of: Scenario, *, fields: frozenset[str] = frozenset()) -> list[Any]:
+def boundaries(of: OwnScenario, *, fields: frozenset[str] = frozenset()) -> list[Any]:
     """Everything observed, without some fields, in a form that compares."""
     run = Checker(of).execute()
     return [

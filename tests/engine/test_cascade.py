@@ -12,15 +12,15 @@ from racegate.engine.model.cascade import common_tokens
 from racegate.engine.state.plan import PlanEntry
 from racegate.history.schedule import LATE
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     CacheMode,
     Cascade,
     DrafterKind,
     GraphMode,
     Numerics,
     Planning,
-    Scenario,
 )
+from racegate.scenario.spec import OwnScenario
 from support import checker, scenario
 
 
@@ -67,7 +67,7 @@ def test_a_common_prefix_is_shared_and_computed(
 )
 def test_beside_everything_else(numerics: Numerics, engine: dict[str, Any]) -> None:
     of = scenario("cascade-synchronous")
-    turned: Scenario = msgspec.structs.replace(
+    turned: OwnScenario = msgspec.structs.replace(
         of,
         model=msgspec.structs.replace(of.model, numerics=numerics),
         engine=msgspec.structs.replace(of.engine, **engine),

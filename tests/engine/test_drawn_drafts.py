@@ -11,16 +11,8 @@ from racegate.check.checker import Checker
 from racegate.history.schedule import LATE
 from racegate.scenario.config import resolve
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
-    CacheMode,
-    DrafterKind,
-    DraftSampling,
-    GraphMode,
-    Numerics,
-    Preempt,
-    Scenario,
-    ScenarioError,
-)
+from racegate.scenario.settings import CacheMode, DrafterKind, DraftSampling, GraphMode, Numerics
+from racegate.scenario.spec import OwnScenario, Preempt, ScenarioError
 from racegate.scenario.validation import validate
 from support import scenario
 
@@ -28,13 +20,13 @@ NAME = "drawn-drafts"
 GRAPHS = {"graph_mode": GraphMode.FULL_DECODE}
 
 
-def turned(*, engine: dict[str, Any], **changes: Any) -> Scenario:
+def turned(*, engine: dict[str, Any], **changes: Any) -> OwnScenario:
     of = scenario(NAME)
     other = msgspec.structs.replace(of.engine, **engine)
     return msgspec.structs.replace(of, engine=other, expect=Expect(), **changes)
 
 
-def of_temperature(temperature: float, *, modulus: int = 0) -> Scenario:
+def of_temperature(temperature: float, *, modulus: int = 0) -> OwnScenario:
     return turned(
         engine={},
         requests=tuple(
@@ -54,7 +46,7 @@ def of_temperature(temperature: float, *, modulus: int = 0) -> Scenario:
     ],
     ids=["depth", "align", "graphs-preempted", "grammar"],
 )
-def test_beside_everything_else(of: Scenario) -> None:
+def test_beside_everything_else(of: OwnScenario) -> None:
     result = Checker(of).run(schedule=LATE)
     assert result.findings == ()
     assert result.stats.exercised["drawn_drafts"] > 0

@@ -12,7 +12,7 @@ from racegate.check.checker import Checker
 from racegate.engine.decode.grammar import allowed, packed
 from racegate.history.schedule import LATE
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import DrafterKind
+from racegate.scenario.settings import DrafterKind
 from racegate_kernels.backend import EAGER
 from support import checker, scenario
 

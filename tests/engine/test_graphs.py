@@ -24,14 +24,8 @@ from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.history.trace import OpRecord, Trace, rows_of
 from racegate.oracles.stepwise import find_divergence
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
-    DrafterKind,
-    EngineSpec,
-    GraphMode,
-    LayerKind,
-    Numerics,
-    Scenario,
-)
+from racegate.scenario.settings import DrafterKind, EngineSpec, GraphMode, LayerKind, Numerics
+from racegate.scenario.spec import OwnScenario
 from support import IS_NIGHTLY, NAMES, checker, scenario
 
 GRAPHS = [name for name in NAMES if name.startswith("graph-")]
@@ -47,7 +41,7 @@ WITHOUT = [
 ]
 
 
-def with_graphs(base: Scenario, mode: GraphMode, *sizes: int) -> Scenario:
+def with_graphs(base: OwnScenario, mode: GraphMode, *sizes: int) -> OwnScenario:
     """The scenario with or without graphs, and without a promise of what it exercises."""
     sizes = sizes or base.engine.capture_rows
     engine = msgspec.structs.replace(base.engine, graph_mode=mode, capture_rows=sizes)

@@ -14,17 +14,15 @@ from racegate.check.checker import Checker
 from racegate.engine.rows.mrope import coordinates
 from racegate.history.schedule import LATE
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     CacheMode,
     DrafterKind,
     DraftSampling,
     GraphMode,
-    Image,
     Numerics,
     Planning,
-    Preempt,
-    Request,
 )
+from racegate.scenario.spec import Image, Preempt, Request
 from racegate_reference.places import place_of
 from reference_scenarios import request
 from support import scenario

@@ -10,7 +10,8 @@ import pytest
 from racegate.check.checker import Checker
 from racegate.history.schedule import LATE
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import CacheMode, GraphMode, Preempt
+from racegate.scenario.settings import CacheMode, GraphMode
+from racegate.scenario.spec import Preempt
 from support import scenario
 
 

@@ -11,14 +11,15 @@ from racegate.history.observe import Boundary
 from racegate.history.schedule import LATE, Schedule
 from racegate.history.trace import HostAccess, Waited
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Layout, OutputEvent, Rotate, Scenario, ScenarioError
+from racegate.scenario.settings import Layout, OutputEvent
+from racegate.scenario.spec import OwnScenario, Rotate, ScenarioError
 from racegate.scenario.validation import validate
 from support import checker
 
 SLOTS = "slots-place-per-step"
 
 
-def in_slots(name: str, output_event: OutputEvent) -> Scenario:
+def in_slots(name: str, output_event: OutputEvent) -> OwnScenario:
     """A script of the other layout, but for what only that one has."""
     scenario = checker(name).scenario
     engine = msgspec.structs.replace(

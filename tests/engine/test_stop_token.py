@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from racegate.check.checker import Checker
 from racegate.explore.strategies import scenarios
 from racegate.oracles.losslessness import find_losses
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.decoding import plain_decode
 from racegate_reference.engine import run_reference
 from support import IS_NIGHTLY, checker, scenario
 
 
-def unstopped(of: Scenario) -> dict[str, tuple[int, ...]]:
+def unstopped(of: OwnScenario) -> dict[str, tuple[int, ...]]:
     """What each request would deliver without its stop token."""
     return {
         request.name: plain_decode(of, msgspec.structs.replace(request, stop_token=None))
@@ -29,7 +29,7 @@ def cut(tokens: tuple[int, ...], stop: int | None) -> tuple[int, ...]:
 
 
 @st.composite
-def stopping(draw: st.DrawFn) -> Scenario:
+def stopping(draw: st.DrawFn) -> OwnScenario:
     """A generated scenario in which some requests stop at a token that they would deliver."""
     of = draw(scenarios())
     # A float scenario may take another model seed; then the token stops nothing, which is legal.
@@ -47,7 +47,7 @@ def stopping(draw: st.DrawFn) -> Scenario:
 
 @settings(max_examples=10_000 if IS_NIGHTLY else 40)
 @given(stopping())
-def test_delivery_ends_with_the_first_stop_token(of: Scenario) -> None:
+def test_delivery_ends_with_the_first_stop_token(of: OwnScenario) -> None:
     judge = Checker(of)
     run = judge.execute()
     assert judge.judge(run).findings == ()

@@ -17,13 +17,14 @@ from racegate.check.expected import CheckError
 from racegate.engine.model.weights import make_weights
 from racegate.engine.state.sizes import quantity_of
 from racegate.scenario.files import load
-from racegate.scenario.spec import ModelSpec, Numerics, Scenario, ScenarioError
+from racegate.scenario.settings import ModelSpec, Numerics
+from racegate.scenario.spec import OwnScenario, ScenarioError
 from racegate.scenario.validation import validate
 from racegate_reference.engine import run_reference
 from support import scenario
 
 
-def in_bfloat16() -> Scenario:
+def in_bfloat16() -> OwnScenario:
     known = scenario("two-row-cycle")
     model = msgspec.structs.replace(known.model, numerics=Numerics.BFLOAT16)
     return msgspec.structs.replace(known, model=model)

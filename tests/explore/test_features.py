@@ -25,24 +25,15 @@ from racegate.explore.features.table import (
 from racegate.explore.generate import _with_late_drafters, generate, generate_holds, seeded
 from racegate.explore.strategies import scenarios
 from racegate.explore.swarm import Theme, Themes, draw_themes
-from racegate.scenario.spec import (
-    Abort,
-    EngineSpec,
-    Layout,
-    ModelSpec,
-    Numerics,
-    OutputEvent,
-    Request,
-    Rotate,
-    Scenario,
-)
+from racegate.scenario.settings import EngineSpec, Layout, ModelSpec, Numerics, OutputEvent
+from racegate.scenario.spec import Abort, OwnScenario, Request, Rotate
 from racegate.scenario.validation import validate
 
 DEFAULT_ENGINE = EngineSpec()
 BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
-def drawn(index: int) -> Scenario:
+def drawn(index: int) -> OwnScenario:
     return generate(seeded(3, index), name="drawn")
 
 

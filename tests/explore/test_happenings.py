@@ -10,7 +10,8 @@ import pytest
 from racegate.explore.features import lives, prefixes, steps
 from racegate.explore.features.facts import Facts, SeenEntry, SeenFrame, SeenPreempt, SeenStep
 from racegate.history.run import EngineResult
-from racegate.scenario.spec import CacheMode, EngineSpec, Request, Scenario
+from racegate.scenario.settings import CacheMode, EngineSpec
+from racegate.scenario.spec import OwnScenario, Request
 
 INTERVAL = 4
 
@@ -66,7 +67,7 @@ def facts(*moments: SeenStep | SeenFrame, k: int = 3, **known: Any) -> Facts:
         unmet_events=(),
     )
     return Facts(
-        scenario=Scenario(name="s", title="", requests=requests, engine=engine),
+        scenario=OwnScenario(name="s", title="", requests=requests, engine=engine),
         result=result,
         moments=moments,
         preemptions=known.get("preemptions", ()),

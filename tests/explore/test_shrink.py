@@ -10,22 +10,18 @@ import pytest
 from racegate.explore.shrink import Case, shrink
 from racegate.history.schedule import FORCED, Hold, Schedule
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
-    Abort,
+from racegate.scenario.settings import (
     CacheMode,
     DrafterKind,
     DraftSampling,
     EngineSpec,
-    Gap,
     GraphMode,
     Layout,
     OutputEvent,
     Planning,
-    Request,
-    Rotate,
-    Scenario,
     Zeroing,
 )
+from racegate.scenario.spec import Abort, Gap, OwnScenario, Request, Rotate
 from racegate.scenario.validation import validate
 
 HOLDS = tuple(Hold(op=f"d2h:sampled@{step}", until=FORCED) for step in range(6))
@@ -47,7 +43,7 @@ def request(name: str) -> Request:
 
 
 EVERYTHING = validate(
-    Scenario(
+    OwnScenario(
         name="everything",
         title="",
         steps_max=400,
@@ -111,7 +107,7 @@ def test_what_nothing_needs_is_gone() -> None:
     assert case.scenario.expect == Expect()
 
 
-NEEDED: dict[str, Callable[[Scenario], object]] = {
+NEEDED: dict[str, Callable[[OwnScenario], object]] = {
     "temperature": lambda s: s.requests[0].temperature,
     "stop_after": lambda s: s.requests[0].stop_after,
     "stop_token": lambda s: s.requests[0].stop_token,

@@ -17,7 +17,8 @@ from racegate.history.observe import Observation
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.oracles.paths import Ordered
 from racegate.scenario.files import load
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 from support import NAMES, SCENARIOS, checker, scenario
 
 CONTROLS = sorted((SCENARIOS / "controls").glob("*.toml"))
@@ -162,7 +163,7 @@ class TestFirstHole:
             assert not different_fields(one, two)
 
 
-def in_mode(read: Scenario, cache_mode: CacheMode) -> Scenario:
+def in_mode(read: OwnScenario, cache_mode: CacheMode) -> OwnScenario:
     engine = msgspec.structs.replace(read.engine, cache_mode=cache_mode)
     return msgspec.structs.replace(read, engine=engine)
 

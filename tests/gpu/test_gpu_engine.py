@@ -20,7 +20,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import EAGER, LATE, lane_late
 from racegate.history.witness import load_witness
-from racegate.scenario.spec import Numerics
+from racegate.scenario.settings import Numerics
 from support import NAMES, SCENARIOS, checker
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Seen:
 
     values: dict[str, Any]
     detail: dict[str, Any]
-    scenario: Scenario
+    scenario: OwnScenario
 
     @property
     def k(self) -> int:

@@ -51,7 +51,7 @@ from racegate.scenario.outside.console import PrintableConsole, line
 from racegate.scenario.outside.files import json_text
 from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
 from racegate.scenario.request_log import scenario_file_for
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario, ScenarioBase
 from racegate.targets.adapters.reader import HistoryError, HistoryReader
 from racegate.targets.adapters.wire import (
     SCHEMA,
@@ -318,7 +318,7 @@ def _file(load_path: Callable[[Path], object], name: str, content: bytes, folder
     return load_path(path)
 
 
-def _log(path: Path) -> Scenario:
+def _log(path: Path) -> OwnScenario:
     file = scenario_file_for(path, rows="0:10", scale=32, step_ms=500, seed=1)
     return explicit(file, source=str(path), folder=path.parent)
 
@@ -417,14 +417,14 @@ def feed(loader: Loader, content: bytes, folder: Path) -> bool:
     except REFUSALS as error:
         _check_text(message(f"racegate: {error}"))
         return False
-    found = taken if isinstance(taken, Scenario) else getattr(taken, "scenario", None)
-    if isinstance(found, Scenario):
+    found = taken if isinstance(taken, ScenarioBase) else getattr(taken, "scenario", None)
+    if isinstance(found, ScenarioBase):
         _check_text(json_text({"title": found.title, "origin": found.origin}))
         _check_shown(found)
     return True
 
 
-def _check_shown(scenario: Scenario) -> None:
+def _check_shown(scenario: ScenarioBase) -> None:
     with io.StringIO() as shown:
         console = PrintableConsole(width=110)
         console.file = shown

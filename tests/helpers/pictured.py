@@ -60,7 +60,7 @@ def material(name: str, *, is_swept: bool = False) -> Material:
     """is_swept: with the schedules beside it"""
     witness = load_witness(path_of(name))
     checker = CHECKERS.of(witness.scenario, replay=f"racegate replay {name}")
-    conflict = deciding_conflict(judged(name), found(name).seating)
+    conflict = deciding_conflict(judged(name), found(name).assignment)
     swept = sweep(checker, judged(name), conflict, fault_of(name)) if is_swept and conflict else ()
     return material_of(
         judged(name),
@@ -75,11 +75,13 @@ def renamed(shown: Material, bad: str) -> Material:
     """Material whose every name is another."""
     assert shown.timeline is not None
     bars = tuple(msgspec.structs.replace(b, name=bad, touches=bad) for b in shown.timeline.bars)
-    seats = tuple(
-        msgspec.structs.replace(s, rows=(bad,) * len(s.rows)) for s in shown.timeline.seats
+    step_rows = tuple(
+        msgspec.structs.replace(s, rows=(bad,) * len(s.rows)) for s in shown.timeline.step_rows
     )
     lanes = (bad,) * len(shown.timeline.lanes)
-    drawn = msgspec.structs.replace(shown.timeline, bars=bars, seats=seats, lanes=lanes, buffer=bad)
+    drawn = msgspec.structs.replace(
+        shown.timeline, bars=bars, step_rows=step_rows, lanes=lanes, buffer=bad
+    )
     account = msgspec.structs.replace(shown.account, title=bad, impact=bad, buffer=bad, to_add=bad)
     result = msgspec.structs.replace(shown.result, scenario=bad)
     return msgspec.structs.replace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
+from racegate.scenario.settings import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
 
 Vector = list[Any]
 MODULUS = 2**32

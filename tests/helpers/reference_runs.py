@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import DrafterKind, Scenario
+from racegate.scenario.settings import DrafterKind
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.engine import Engine, ReferenceRun
 
 NO_DRAFTS: dict[str, Any] = {"drafter": DrafterKind.NONE, "draft_len_max": 0}
@@ -24,7 +25,7 @@ def observed(run: ReferenceRun, boundary: Boundary) -> dict[int, Any]:
     return {o.step: o.values for o in run.observations if o.boundary is boundary}
 
 
-def iterations(of: Scenario) -> Iterator[Engine]:
+def iterations(of: OwnScenario) -> Iterator[Engine]:
     """The engine after each of its iterations."""
     engine = Engine(of)
     while not engine.done and engine.step < of.steps_max:

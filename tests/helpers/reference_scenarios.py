@@ -9,26 +9,28 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from racegate.scenario.spec import (
-    Abort,
-    Budget,
+from racegate.scenario.settings import (
     CacheMode,
     DrafterKind,
-    DraftLimit,
-    Dummy,
     EngineSpec,
-    Event,
-    Gap,
     GraphMode,
     LayerKind,
     ModelPart,
     ModelSpec,
     Planning,
+    Zeroing,
+)
+from racegate.scenario.spec import (
+    Abort,
+    Budget,
+    DraftLimit,
+    Dummy,
+    Event,
+    Gap,
+    OwnScenario,
     Preempt,
     Request,
     Rotate,
-    Scenario,
-    Zeroing,
 )
 from racegate.scenario.validation import validate
 from support import JUDGED
@@ -50,10 +52,10 @@ def scenario(
     model: ModelSpec = SMALL,
     steps_max: int = 200,
     **engine: Any,
-) -> Scenario:
+) -> OwnScenario:
     """A valid scenario of these requests; `engine` gives fields of EngineSpec."""
     return validate(
-        Scenario(
+        OwnScenario(
             name="test",
             title="made by a test",
             steps_max=steps_max,
@@ -101,7 +103,7 @@ def _with_groups(spec: ModelSpec) -> ModelSpec:
     return msgspec.structs.replace(spec, groups=spec.key_head_count)
 
 
-def scenarios() -> SearchStrategy[Scenario]:
+def scenarios() -> SearchStrategy[OwnScenario]:
     """Anything that may happen to one to four requests.
 
     Hypothesis favours simple values, of which these many-sided scenarios would rarely be made; so
@@ -110,7 +112,7 @@ def scenarios() -> SearchStrategy[Scenario]:
     return st.integers(0, 2**32 - 1).map(lambda seed: random_scenario(Random(seed)))
 
 
-def random_scenario(random: Random) -> Scenario:
+def random_scenario(random: Random) -> OwnScenario:
     """A scenario in which blocks, rows and budget are scarce now and then."""
     drafter = random.choice(tuple(DrafterKind))
     fixed = {DrafterKind.NONE: 0, DrafterKind.EXTRACT_HIDDEN_STATES: 1}
@@ -126,7 +128,7 @@ def random_scenario(random: Random) -> Scenario:
     base = [random.randrange(model.vocab_size) for _ in range(12)]
     requests = tuple(_random_request(random, name, base, model.vocab_size) for name in names)
     return validate(
-        Scenario(
+        OwnScenario(
             name="random",
             title="random",
             steps_max=150,
@@ -204,7 +206,7 @@ def _random_event(random: Random, names: str) -> Event:
     return random.choice(events)
 
 
-def busy(**engine: Any) -> Scenario:
+def busy(**engine: Any) -> OwnScenario:
     """Three requests, chunked prompts, a gap and a preemption; k = 2 unless given."""
     fields: dict[str, Any] = {"depth": 2, "draft_len_max": 2, "block_size": 2, "state_interval": 4}
     model = engine.pop("model", SMALL)

@@ -9,7 +9,8 @@ from hypothesis import settings
 
 from racegate.check.checker import Checker, Checkers
 from racegate.scenario.files import load
-from racegate.scenario.spec import Numerics, Scenario
+from racegate.scenario.settings import Numerics
+from racegate.scenario.spec import OwnScenario
 
 CHECKERS = Checkers()
 # `make nightly`: new examples, and all of what CI samples.
@@ -21,7 +22,7 @@ NAMES = sorted(path.stem.replace("_", "-") for path in SCENARIOS.glob("*.toml"))
 
 
 @cache
-def scenario(name: str) -> Scenario:
+def scenario(name: str) -> OwnScenario:
     return load(SCENARIOS / f"{name.replace('-', '_')}.toml")
 
 

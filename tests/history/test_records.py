@@ -21,7 +21,7 @@ from racegate.history.stats import _starved_since, cut_off
 from racegate.history.trace import Trace
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.files import check_writable, write_whole
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 def outer_of_two() -> None:
@@ -29,7 +29,7 @@ def outer_of_two() -> None:
     finished = {"A": "unfinished"}
     result = EngineResult(delivered={}, finished=finished, steps=7, counters={}, unmet_events=())
     broken: Any = SimpleNamespace(result=result, observations=None)
-    cut_off(Scenario(name="s", title="", requests=()), broken)
+    cut_off(OwnScenario(name="s", title="", requests=()), broken)
 
 
 class TestBreakages:
@@ -91,7 +91,7 @@ def test_a_few_requests_that_did_not_end_are_named(count: int, more: str) -> Non
         delivered={}, finished=finished, steps=7, counters={}, unmet_events=(), in_flight=0
     )
     trace = Trace(lanes=("host",), events=(), holds=())
-    scenario = Scenario(name="s", title="", requests=())
+    scenario = OwnScenario(name="s", title="", requests=())
     run = Run(trace=trace, observations=(), edges=(), result=result, stopped=None, seconds=0.0)
     (said,) = cut_off(scenario, run)
     assert [f"request R{n} did not end" in said for n in range(count)] == [

@@ -23,9 +23,9 @@ from racegate.history.stats import (
 from racegate.history.trace import Access, HostAccess, OpRecord, Trace
 from racegate.history.witness import file_of, load_witnesses
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
-SCENARIO = Scenario(name="s", title="", requests=())
+SCENARIO = OwnScenario(name="s", title="", requests=())
 
 
 def run_of(
@@ -111,7 +111,7 @@ def test_who_is_passed_over_often_enough_starves(passed_over: int) -> None:
 
 
 def test_what_was_never_exercised_was_seen_never() -> None:
-    asked = Scenario(name="s", title="", requests=(), expect=Expect(condense_moves=1))
+    asked = OwnScenario(name="s", title="", requests=(), expect=Expect(condense_moves=1))
     assert unmet_expectations(asked, Stats()) == (
         "condense_moves: 0, the scenario expects at least 1",
     )

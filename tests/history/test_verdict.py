@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Verdict, exit_code
 from racegate.history.verdict import (
     NOTHING_TRIED,
     RULE,
@@ -111,3 +113,27 @@ def test_reaches_are_ordered_from_weak_to_strong() -> None:
         Reach.COMBINATIONS,
         Reach.CLASSES,
     ]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
+
+
+def test_the_page_has_the_table_of_the_rule() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    said = [row for row in rows if len(row) == 3 and row[2].isdigit()]
+    assert said == [
+        [line.when, str(line.verdict), str(int(exit_code([line.verdict])))] for line in RULE
+    ]
+
+
+def test_the_page_prints_what_a_verdict_does() -> None:
+    printed = [
+        verdict_text(Verdict.CONFLICT, NOTHING_TRIED),
+        verdict_text(Verdict.CONFLICT, BY_HAND),
+        verdict_text(Verdict.BENIGN, EACH),
+        verdict_text(Verdict.BENIGN, Tried(reach=Reach.COMBINATIONS, number=63)),
+        verdict_text(Verdict.BENIGN, Tried(reach=Reach.CLASSES, number=12)),
+    ]
+    text = PAGE.read_text("utf-8")
+    assert len(printed) == len(Reach)
+    assert all(f"| {one} |" in text for one in printed)

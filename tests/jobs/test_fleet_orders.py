@@ -25,7 +25,7 @@ from racegate.jobs.fleet.worker import FleetSpec, FleetWorker
 from racegate.jobs.generated import CampaignSpec, drawn
 from racegate.jobs.pools.choice import Place
 from racegate.jobs.pools.driver import DrivenPool
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from shuffled import Shuffled
 
 SCENARIOS = 9
@@ -43,7 +43,7 @@ class ToldWorker(FleetWorker):
 
     told: Told
 
-    def _asked(self, target: Target, scenarios: Sequence[Scenario]) -> Judged:
+    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> Judged:
         assert target is not CARD or self._gpu is not None
         said = {one.name: self.told[target.name][_index(one)] for one in scenarios}
         shown = {
@@ -59,7 +59,7 @@ class ToldWorker(FleetWorker):
         return Judged(shown=shown, why="it is silent")
 
 
-def _index(scenario: Scenario) -> int:
+def _index(scenario: OwnScenario) -> int:
     return int(scenario.name.rpartition("-")[2])
 
 

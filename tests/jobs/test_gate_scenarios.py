@@ -12,7 +12,7 @@ from racegate.history.finding import Verdict
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.oracles.stepwise import FLOAT_TOLERANCE
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Numerics
+from racegate.scenario.settings import Numerics
 from support import NAMES, SCENARIOS, checker, scenario
 
 SCHEDULES = {

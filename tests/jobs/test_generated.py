@@ -16,7 +16,8 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Verdict
 from racegate.history.schedule import Schedule
 from racegate.jobs.stateful import EngineMachine
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 from support import IS_NIGHTLY
 
 SHARDS = 4
@@ -35,7 +36,7 @@ def test_generated_scenarios_are_proved(shard: int) -> None:
     @seed(shard_seed(shard))
     @settings(max_examples=EXAMPLES)
     @given(held_scenarios())
-    def law(case: tuple[Scenario, Schedule]) -> None:
+    def law(case: tuple[OwnScenario, Schedule]) -> None:
         scenario, schedule = case
         checker = Checker(scenario)
         result = search(checker)
@@ -59,7 +60,7 @@ def _drawn(shard: int) -> set[str]:
     @seed(shard_seed(shard))
     @settings(max_examples=60)
     @given(scenarios())
-    def collect(scenario: Scenario) -> None:
+    def collect(scenario: OwnScenario) -> None:
         drawn.add(repr(scenario))
 
     collect()
@@ -78,7 +79,7 @@ def test_generated_scenarios_find_logic_faults(fault: str) -> None:
     @seed(1)
     @settings(max_examples=60, phases=(Phase.generate,))
     @given(scenarios())
-    def law(scenario: Scenario) -> None:
+    def law(scenario: OwnScenario) -> None:
         assert not Checker(scenario).run(fault=find_fault(fault)).findings
 
     with pytest.raises(AssertionError):

@@ -50,7 +50,7 @@ from damages import (
 from racegate.faults.catalogue import find_fault
 from racegate.history.observe import Boundary, Observation
 from racegate.oracles.invariants import PREDICATES, find_violations
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from support import checker
 
 SCENARIOS = (
@@ -164,7 +164,7 @@ DAMAGES = [
 
 
 @cache
-def observations() -> list[tuple[Scenario, Observation]]:
+def observations() -> list[tuple[OwnScenario, Observation]]:
     """Those of right runs."""
     return [
         (checker(name).scenario, observation)
@@ -173,7 +173,7 @@ def observations() -> list[tuple[Scenario, Observation]]:
     ]
 
 
-def damaged(boundary: Boundary, damage: Damage) -> tuple[Scenario, Observation]:
+def damaged(boundary: Boundary, damage: Damage) -> tuple[OwnScenario, Observation]:
     """The first observation of the boundary that can be damaged so."""
     for scenario, observation in observations():
         if observation.boundary is boundary:

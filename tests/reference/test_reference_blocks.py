@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from racegate.scenario.spec import CacheMode, EngineSpec
+from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate_reference.blocks import NO_HIT, Blocks, Hit, Pool, Tables
 
 NONE = EngineSpec(block_size=2, blocks=8, state_blocks=8, draft_len_max=1, model_len_max=12)

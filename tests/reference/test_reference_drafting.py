@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference_literal as literal
-from racegate.scenario.spec import DrafterKind, EngineSpec, ModelSpec, Numerics
+from racegate.scenario.settings import DrafterKind, EngineSpec, ModelSpec, Numerics
 from racegate_reference import recompute
 from racegate_reference.drafting import Drafter, Sampled, make_drafter
 from racegate_reference.model import Model, build_model, head, normed

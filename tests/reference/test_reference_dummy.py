@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import Budget, Dummy, Gap, Preempt, Scenario
+from racegate.scenario.spec import Budget, Dummy, Gap, OwnScenario, Preempt
 from racegate_reference.engine import Engine, run_reference
 from reference_runs import NO_DRAFTS, assert_same, plans
 from reference_scenarios import request, scenario, scenarios
@@ -83,7 +83,7 @@ def test_a_dummy_step_after_the_end_is_never_run() -> None:
 
 @given(scenarios())
 @settings(max_examples=60)
-def test_a_dummy_step_is_a_step_without_budget(of: Scenario) -> None:
+def test_a_dummy_step_is_a_step_without_budget(of: OwnScenario) -> None:
     dummies = {event.step for event in of.events if isinstance(event, Dummy)}
     # A dummy is added, so that there always is one.
     dummies.add(2)

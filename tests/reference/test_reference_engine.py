@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import DrafterKind, Numerics, Scenario
+from racegate.scenario.settings import DrafterKind, Numerics
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.drafting import Sampled, make_drafter
 from racegate_reference.engine import run_reference
@@ -20,7 +21,7 @@ from reference_scenarios import SMALL, busy, request, scenario, scenarios
 
 @given(scenarios())
 @settings(max_examples=150)
-def test_delivery_is_plain_decoding(of: Scenario) -> None:
+def test_delivery_is_plain_decoding(of: OwnScenario) -> None:
     run = run_reference(of)
     for asked in of.requests:
         plain = plain_decode(of, asked)
@@ -35,7 +36,7 @@ def test_delivery_is_plain_decoding(of: Scenario) -> None:
 
 @given(scenarios())
 @settings(max_examples=40)
-def test_steps_sample_the_truth_and_nothing_else(of: Scenario) -> None:
+def test_steps_sample_the_truth_and_nothing_else(of: OwnScenario) -> None:
     """Of every row: its inputs up to the first rejected draft, and its outputs, are the truth."""
     tokens = truth(of)
     by_boundary = {(o.step, o.boundary): o.values for o in run_reference(of).observations}
@@ -65,7 +66,7 @@ def test_steps_sample_the_truth_and_nothing_else(of: Scenario) -> None:
 
 @given(scenarios())
 @settings(max_examples=40)
-def test_scripted_drafts_reach_their_target(of: Scenario) -> None:
+def test_scripted_drafts_reach_their_target(of: OwnScenario) -> None:
     """What a step accepts is the target of the step that drafted, cut by the drafts scheduled."""
     if of.engine.drafter is not DrafterKind.SCRIPTED:
         return
@@ -86,7 +87,7 @@ def test_scripted_drafts_reach_their_target(of: Scenario) -> None:
 
 
 def test_greedy_does_not_depend_on_the_seed() -> None:
-    def seeded(seed: int) -> Scenario:
+    def seeded(seed: int) -> OwnScenario:
         requests = tuple(msgspec.structs.replace(r, seed=seed) for r in busy().requests)
         return msgspec.structs.replace(busy(), requests=requests)
 

@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import DrafterKind, ModelSpec, Numerics, Scenario
+from racegate.scenario.settings import DrafterKind, ModelSpec, Numerics
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.decoding import truth
 from racegate_reference.engine import run_reference
 from racegate_reference.model import build_model
@@ -113,7 +114,7 @@ def test_path_draws_each_token_behind_the_one_before_it(
 
 @given(scenarios())
 @settings(max_examples=60)
-def test_what_is_delivered_obeys_the_grammar(of: Scenario) -> None:
+def test_what_is_delivered_obeys_the_grammar(of: OwnScenario) -> None:
     # Greedy, for in exact a forbidden token keeps some weight.
     requests = tuple(
         msgspec.structs.replace(asked, temperature=0.0, grammar_modulus=2) for asked in of.requests

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import racegate_reference
 
-ALLOWED = {"racegate.scenario.spec", "racegate.history.observe", "numpy", "msgspec"}
+ALLOWED = {
+    "racegate.scenario.spec",
+    "racegate.scenario.settings",
+    "racegate.history.observe",
+    "numpy",
+    "msgspec",
+}
 SOURCES = sorted(Path(racegate_reference.__file__).parent.rglob("*.py"))
 
 

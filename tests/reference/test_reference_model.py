@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
+from racegate.scenario.settings import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
 from racegate_reference.model import Cache, build_model
 from racegate_reference.paths import Path
 from racegate_reference.recompute import recompute

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from racegate.scenario.spec import Image, ModelSpec, Numerics, Request
+from racegate.scenario.settings import ModelSpec, Numerics
+from racegate.scenario.spec import Image, Request
 from racegate_reference.model import Cache, build_model
 from racegate_reference.numbers import mix_word
 from racegate_reference.paths import Path

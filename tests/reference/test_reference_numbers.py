@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference_literal as literal
-from racegate.scenario.spec import LayerKind, ModelSpec, Numerics
+from racegate.scenario.settings import LayerKind, ModelSpec, Numerics
 from racegate_reference import numbers
 from racegate_reference.model import build_model
 from racegate_reference.parameters import draft_shapes, layer_shapes

@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import (
-    CacheMode,
-    DrafterKind,
-    LayerKind,
-    Numerics,
-    Preempt,
-    Scenario,
-    Zeroing,
-)
+from racegate.scenario.settings import CacheMode, DrafterKind, LayerKind, Numerics, Zeroing
+from racegate.scenario.spec import OwnScenario, Preempt
 from racegate_reference.decoding import truth
 from racegate_reference.engine import run_reference
 from racegate_reference.model import Recurrent, build_model
@@ -111,7 +104,7 @@ def check_plain(value: Any, types: tuple[type, ...]) -> None:
 Arrays = dict[str, tuple[Any, tuple[int, ...]]]
 
 
-def expected_arrays(of: Scenario, *, rows: int, tokens: int) -> dict[Boundary, Arrays]:
+def expected_arrays(of: OwnScenario, *, rows: int, tokens: int) -> dict[Boundary, Arrays]:
     """Boundary -> field -> (dtype, shape) of a step with R rows and T tokens."""
     spec, k = of.model, of.engine.draft_len_max
     numbers = np.dtype(np.uint32 if spec.numerics is Numerics.EXACT else np.float64)
@@ -172,7 +165,7 @@ def loaded_arrays(sampled: Arrays, loaded: int) -> Arrays:
     }
 
 
-def step_values(of: Scenario, step: int) -> dict[Boundary, Any]:
+def step_values(of: OwnScenario, step: int) -> dict[Boundary, Any]:
     run = run_reference(of)
     return {o.boundary: o.values for o in run.observations if o.step == step}
 

@@ -12,19 +12,8 @@ import numpy as np
 import pytest
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import (
-    Abort,
-    CacheMode,
-    DrafterKind,
-    EngineSpec,
-    Event,
-    LayerKind,
-    Numerics,
-    Preempt,
-    Request,
-    Rotate,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode, DrafterKind, EngineSpec, LayerKind, Numerics
+from racegate.scenario.spec import Abort, Event, OwnScenario, Preempt, Request, Rotate
 from racegate_reference.blocks import Blocks, Hit
 from racegate_reference.decoding import truth
 from racegate_reference.engine import Engine, run_reference
@@ -38,13 +27,13 @@ from support import JUDGED
 PROMPT = tuple(range(1, 10))
 
 
-def offload(*requests: Request, events: tuple[Event, ...] = (), **engine: Any) -> Scenario:
+def offload(*requests: Request, events: tuple[Event, ...] = (), **engine: Any) -> OwnScenario:
     """Depth 2, k = 1 unless given otherwise."""
     fields = {"depth": 2, "draft_len_max": 1, "block_size": 2, "state_interval": 4, **engine}
     return scenario(*requests, events=events, cache_mode=CacheMode.OFFLOAD, **fields)
 
 
-def finished(of: Scenario) -> Engine:
+def finished(of: OwnScenario) -> Engine:
     """The engine at the end of its run."""
     *_, engine = iterations(of)
     assert engine.done

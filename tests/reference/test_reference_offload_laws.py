@@ -7,7 +7,8 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 
-from racegate.scenario.spec import Abort, CacheMode, Dummy, Gap, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import Abort, Dummy, Gap, OwnScenario
 from racegate_reference.blocks import NULL_BLOCK
 from racegate_reference.engine import Engine, run_reference
 from racegate_reference.frames import Frame
@@ -19,7 +20,7 @@ from reference_scenarios import random_scenario, scenarios
 class Watched(Scheduler):
     """Compares every admission with a store of its own, which it searches by brute force."""
 
-    def __init__(self, of: Scenario, engine: Engine) -> None:
+    def __init__(self, of: OwnScenario, engine: Engine) -> None:
         super().__init__(of, engine.events)
         self.interval = of.engine.state_interval
         self.saved: set[tuple[int, ...]] = set()
@@ -55,12 +56,12 @@ class Watched(Scheduler):
         assert set(self.store.keys) == self.saved
 
 
-def with_offload(of: Scenario) -> Scenario:
+def with_offload(of: OwnScenario) -> OwnScenario:
     engine = msgspec.structs.replace(of.engine, cache_mode=CacheMode.OFFLOAD)
     return msgspec.structs.replace(of, engine=engine)
 
 
-def watch(of: Scenario) -> Watched:
+def watch(of: OwnScenario) -> Watched:
     """The scheduler of a whole run with offload."""
     of = with_offload(of)
     engine = Engine(of)
@@ -72,7 +73,7 @@ def watch(of: Scenario) -> Watched:
 
 @given(scenarios())
 @settings(max_examples=80)
-def test_hits_are_the_longest_saved_prefixes(of: Scenario) -> None:
+def test_hits_are_the_longest_saved_prefixes(of: OwnScenario) -> None:
     watched = watch(of)
     # A key is a prefix of a whole number of intervals, and the token behind it.
     assert {len(key) % watched.interval for key in watched.saved} <= {1}
@@ -85,7 +86,7 @@ def test_random_scenarios_do_hit() -> None:
 
 @given(scenarios())
 @settings(max_examples=40)
-def test_no_block_is_shared(of: Scenario) -> None:
+def test_no_block_is_shared(of: OwnScenario) -> None:
     for engine in iterations(with_offload(of)):
         requests = engine.scheduler.requests.values()
         for tables in (
@@ -98,7 +99,7 @@ def test_no_block_is_shared(of: Scenario) -> None:
 
 @given(scenarios())
 @settings(max_examples=40)
-def test_without_hits_it_is_align(of: Scenario) -> None:
+def test_without_hits_it_is_align(of: OwnScenario) -> None:
     """One request that never comes back computes in the same steps, columns and blocks."""
     kept = (Gap, Abort, Dummy)
     events = tuple(

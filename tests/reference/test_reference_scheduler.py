@@ -7,15 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import (
-    Abort,
-    Budget,
-    CacheMode,
-    DraftLimit,
-    Gap,
-    Rotate,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import Abort, Budget, DraftLimit, Gap, OwnScenario, Rotate
 from racegate_reference.blocks import NULL_BLOCK, Pool
 from racegate_reference.engine import Engine, run_reference
 from reference_runs import NO_DRAFTS, iterations, observed, plans
@@ -239,7 +232,7 @@ def test_steps_max_leaves_requests_unfinished() -> None:
 
 @given(scenarios())
 @settings(max_examples=60)
-def test_counters_agree_with_the_frames_in_flight(of: Scenario) -> None:
+def test_counters_agree_with_the_frames_in_flight(of: OwnScenario) -> None:
     final: dict[str, int] = {}
     for engine in iterations(of):
         assert len(engine.frames) < of.engine.depth or engine.done
@@ -271,7 +264,7 @@ def test_counters_agree_with_the_frames_in_flight(of: Scenario) -> None:
 
 @given(scenarios())
 @settings(max_examples=60)
-def test_blocks_belong_to_one_request_or_to_a_common_prefix(of: Scenario) -> None:
+def test_blocks_belong_to_one_request_or_to_a_common_prefix(of: OwnScenario) -> None:
     for engine in iterations(of):
         blocks, requests = engine.scheduler.blocks, engine.scheduler.requests.values()
         attention = {t.name: t.tables.attention for t in requests}

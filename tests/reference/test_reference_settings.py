@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from racegate.history.observe import Boundary
-from racegate.scenario.spec import GraphMode, Planning, Scenario, Zeroing
+from racegate.scenario.settings import GraphMode, Planning, Zeroing
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.engine import run_reference
 from reference_runs import assert_same, observed
 from reference_scenarios import request, scenario, scenarios
@@ -28,7 +29,7 @@ OTHERS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def configured(of: Scenario, **engine: Any) -> Scenario:
+def configured(of: OwnScenario, **engine: Any) -> OwnScenario:
     """The scenario with some fields of its engine replaced."""
     return msgspec.structs.replace(of, engine=msgspec.structs.replace(of.engine, **engine))
 
@@ -36,7 +37,7 @@ def configured(of: Scenario, **engine: Any) -> Scenario:
 @pytest.mark.parametrize(("name", "value"), OTHERS)
 @given(of=scenarios())
 @settings(max_examples=25)
-def test_nothing_observed_depends_on_them(of: Scenario, name: str, value: Any) -> None:
+def test_nothing_observed_depends_on_them(of: OwnScenario, name: str, value: Any) -> None:
     plain = run_reference(configured(of, **PLAIN))
     other = run_reference(configured(of, **{**PLAIN, name: value}))
     assert_same(plain, other, besides={"fresh_dirty"})

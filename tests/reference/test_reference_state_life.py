@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from racegate.scenario.spec import LayerKind, ModelSpec, Numerics, StateLife
+from racegate.scenario.settings import LayerKind, ModelSpec, Numerics, StateLife
 from racegate_reference.model import (
     Model,
     ModelState,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics
+from racegate.scenario.settings import LayerKind, ModelPart, ModelSpec, Numerics
 from racegate_reference.model import Layer, Model, build_model, normed
 from racegate_reference.numbers import Array
 from racegate_reference.recompute import recompute

@@ -111,7 +111,7 @@ def assert_is(value: Any, info: types.Type) -> None:
         parts = [part for part in info.types if not isinstance(part, types.NoneType)]
         if len(parts) == 1:
             assert_is(value, parts[0])
-    elif isinstance(info, types.StructType) and info.cls.__name__ != "Scenario":
+    elif isinstance(info, types.StructType) and info.cls.__name__ != "OwnScenario":
         assert list(value) == [field.encode_name for field in info.fields], info.cls
         for field in info.fields:
             assert_is(value[field.encode_name], field.type)

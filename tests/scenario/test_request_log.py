@@ -8,12 +8,12 @@ import pytest
 
 from racegate.scenario.files import explicit
 from racegate.scenario.request_log import scenario_file_for
-from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.scenario.spec import OwnScenario, ScenarioError
 
 LOG = Path(__file__).parents[2] / "scenarios" / "traces" / "azure_conv_2023_200.csv"
 
 
-def build(path: Path, *, rows: str = "0:4", scale: int = 32, step_ms: int = 500) -> Scenario:
+def build(path: Path, *, rows: str = "0:4", scale: int = 32, step_ms: int = 500) -> OwnScenario:
     file = scenario_file_for(path, rows=rows, scale=scale, step_ms=step_ms, seed=1)
     return explicit(file, source=str(path), folder=path.parent)
 

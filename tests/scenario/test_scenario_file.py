@@ -12,18 +12,8 @@ import pytest
 
 from racegate.scenario.config import resolve
 from racegate.scenario.files import FILE_BYTES_MAX, load, parse
-from racegate.scenario.spec import (
-    REQUESTS_MAX,
-    TOKENS_MAX,
-    Cascade,
-    DrafterKind,
-    EngineSpec,
-    LayerKind,
-    ModelSpec,
-    Request,
-    Scenario,
-    ScenarioError,
-)
+from racegate.scenario.settings import Cascade, DrafterKind, EngineSpec, LayerKind, ModelSpec
+from racegate.scenario.spec import REQUESTS_MAX, TOKENS_MAX, OwnScenario, Request, ScenarioError
 from racegate.scenario.validation import validate
 
 GOOD = """
@@ -37,7 +27,7 @@ max_tokens = 3
 """
 
 
-def read(text: str) -> Scenario:
+def read(text: str) -> OwnScenario:
     return parse(text, source="x.toml", folder=Path())
 
 
@@ -240,11 +230,11 @@ def _request(name: str, **values: Any) -> Request:
 def test_sizes_are_bounded() -> None:
     many = tuple(_request(f"R{i}") for i in range(REQUESTS_MAX + 1))
     with pytest.raises(ScenarioError, match=r"\$\.requests: must hold"):
-        validate(Scenario(name="x", title="t", requests=many))
+        validate(OwnScenario(name="x", title="t", requests=many))
     engine = EngineSpec(model_len_max=8192, blocks=4096)
     long = tuple(_request(f"R{i}", prompt=(1,) * 8000) for i in range(TOKENS_MAX // 8000 + 1))
     with pytest.raises(ScenarioError, match="tokens in all"):
-        validate(Scenario(name="x", title="t", engine=engine, requests=long))
+        validate(OwnScenario(name="x", title="t", engine=engine, requests=long))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +254,7 @@ def test_sizes_are_bounded() -> None:
 def test_options_that_exclude_each_other_are_resolved_with_a_warning(
     engine: EngineSpec, drafts: int, drafter: DrafterKind, warnings: int
 ) -> None:
-    resolved = resolve(Scenario(name="x", title="t", engine=engine, requests=(_request("A"),)))
+    resolved = resolve(OwnScenario(name="x", title="t", engine=engine, requests=(_request("A"),)))
     assert resolved.scenario.engine.draft_len_max == drafts
     assert resolved.scenario.engine.drafter is drafter
     assert len(resolved.changes) == warnings
@@ -283,7 +273,9 @@ def test_cascade_attention_gives_way(
     model: ModelSpec, engine: EngineSpec, because: str | None
 ) -> None:
     asked = msgspec.structs.replace(engine, cascade=Cascade.ON)
-    scenario = Scenario(name="x", title="t", model=model, engine=asked, requests=(_request("A"),))
+    scenario = OwnScenario(
+        name="x", title="t", model=model, engine=asked, requests=(_request("A"),)
+    )
     resolved = resolve(scenario)
     assert resolved.scenario.engine.has_cascade is (because is None)
     texts = [change.text for change in resolved.changes if change.option == "cascade"]
@@ -298,4 +290,4 @@ def test_scenarios_are_frozen() -> None:
 
 def test_scenarios_survive_json() -> None:
     scenario = read(GOOD)
-    assert msgspec.json.decode(msgspec.json.encode(scenario), type=Scenario) == scenario
+    assert msgspec.json.decode(msgspec.json.encode(scenario), type=OwnScenario) == scenario

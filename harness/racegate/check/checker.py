@@ -27,7 +27,7 @@ from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import HoldOutcome
 from racegate.oracles.recall import Recall
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate_reference.engine import ReferenceRun
 from racegate_reference.paths import Paths
 
@@ -43,7 +43,7 @@ class Checker:
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: OwnScenario,
         *,
         replay: str = "",
         cuda: CudaSite | None = None,
@@ -60,7 +60,7 @@ class Checker:
         self._judge = Judge(self._expected, self._command, device=self._execution.device)
 
     @property
-    def scenario(self) -> Scenario:
+    def scenario(self) -> OwnScenario:
         """As it is run: resolved, with a model seed that can be decided."""
         return self._expected.scenario
 
@@ -172,6 +172,8 @@ class Checkers:
     def __init__(self) -> None:
         self._paths = Paths()
 
-    def of(self, scenario: Scenario, *, replay: str = "", cuda: CudaSite | None = None) -> Checker:
+    def of(
+        self, scenario: OwnScenario, *, replay: str = "", cuda: CudaSite | None = None
+    ) -> Checker:
         """A checker of one scenario. Raises CheckError as Checker does."""
         return Checker(scenario, replay=replay, cuda=cuda, paths=self._paths)

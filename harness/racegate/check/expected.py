@@ -10,7 +10,8 @@ import msgspec
 from racegate.oracles.stepwise import FLOAT_TOLERANCE
 from racegate.scenario.config import OptionChange, resolve
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import UNJUDGED, Numerics, Request, Scenario
+from racegate.scenario.settings import UNJUDGED, Numerics
+from racegate.scenario.spec import OwnScenario, Request
 from racegate_reference.decoding import plain_decode, truth
 from racegate_reference.engine import ReferenceRun, run_reference
 from racegate_reference.paths import Paths
@@ -35,7 +36,7 @@ class Expected:
     warnings: what was changed so that the scenario can be judged
     """
 
-    scenario: Scenario
+    scenario: OwnScenario
     reference: ReferenceRun
     plain: Mapping[str, tuple[int, ...]]
     truth: Mapping[str, tuple[int, ...]]
@@ -43,7 +44,7 @@ class Expected:
     warnings: tuple[str, ...]
 
 
-def expected_of(scenario: Scenario, paths: Paths) -> Expected:
+def expected_of(scenario: OwnScenario, paths: Paths) -> Expected:
     """Resolves a scenario and runs the reference. paths: what it has computed of requests so far.
 
     Raises CheckError.
@@ -66,7 +67,7 @@ def expected_of(scenario: Scenario, paths: Paths) -> Expected:
 
 
 def _deliverable(
-    scenario: Scenario, request: Request, reference: ReferenceRun, paths: Paths
+    scenario: OwnScenario, request: Request, reference: ReferenceRun, paths: Paths
 ) -> tuple[int, ...]:
     """What a request has to deliver. With drawn drafts it is lossless in distribution only."""
     if scenario.engine.draws_drafts and request.temperature > 0.0:
@@ -74,12 +75,14 @@ def _deliverable(
     return plain_decode(scenario, request, paths=paths)
 
 
-def plain_tokens(scenario: Scenario, request: Request) -> tuple[int, ...]:
+def plain_tokens(scenario: OwnScenario, request: Request) -> tuple[int, ...]:
     """What plain decoding on the CPU delivers for a request, by the reference."""
     return plain_decode(scenario, request)
 
 
-def _decidable(scenario: Scenario, paths: Paths) -> tuple[Scenario, ReferenceRun, tuple[str, ...]]:
+def _decidable(
+    scenario: OwnScenario, paths: Paths
+) -> tuple[OwnScenario, ReferenceRun, tuple[str, ...]]:
     """The scenario with the first model seed whose decisions are all farther apart than the float
     tolerance.
     """

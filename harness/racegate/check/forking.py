@@ -1,9 +1,10 @@
-"""Forked runs: steppers of one scenario, each run only where no run before it was in its state.
+"""Forked runs: the steppers of one scenario are run only where no earlier run was in their state.
 
-A search takes most steps of its runs again, and after most of what it turns round the engine soon
-is where it was in another run. What was run once is not run again: a stepper is asked along the
-ways that are known. Where it leaves them, the engine, the device and what was observed go back to a
-checkpoint before that step and the step is really run. What is left behind is as if all of it were.
+A search repeats most steps of its runs, and most orders that it reverses soon lead to a state that
+another run was in. What was run once is not run again: a stepper is asked along the known
+transitions of the state graph. Where it leaves them, the engine, the device and the observations go
+back to a checkpoint before that step, and the step is really run. The result is that of a run from
+the beginning.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ import numpy as np
 from racegate.check.checker import Checker
 from racegate.check.checkpoint import Checkpoint, CheckpointError, never_changes
 from racegate.check.judge import Judged
-from racegate.check.known import Choice, Junction, Junctions, NotRepeatedError, Way, known_way
 from racegate.check.limits import limited_memory
 from racegate.check.sharing import SharingWarning
+from racegate.check.state_graph import (
+    Choice,
+    GraphState,
+    GraphTransition,
+    NotRepeatedError,
+    StateGraph,
+    known_transition,
+)
 from racegate.check.subject import ENGINE_ERRORS, RunSettings, virtual_device
 from racegate.device.stepping import PathStepper, Stepper, Transition
 from racegate.device.virtual.device import VirtualDevice
@@ -39,7 +47,7 @@ STEPS_SAVED = 2
 BYTES_MAX = 1 << 24
 # Bounds on memory: the oldest checkpoint is let go; all that is known is forgotten.
 FORKS_MAX = 64
-JUNCTIONS_MAX = 2048
+STATES_MAX = 2048
 # Judged runs that another is compared with.
 TOLD_MAX = 4
 
@@ -87,8 +95,8 @@ class _Fork:
     checkpoint: Checkpoint
 
 
-# A run so far: each junction that it has passed, with the way that it took from there.
-_Path = list[tuple[Junction, Way]]
+# A run so far: each state that it has passed, with the transition that it took from there.
+_Path = list[tuple[GraphState, GraphTransition]]
 
 
 class ForkedRuns:
@@ -112,10 +120,10 @@ class ForkedRuns:
         self._fault = fault
         self._memo = memo
         self._can_go_back = True
-        self._junctions = Junctions()
-        self._forks: dict[Junction, _Fork] = {}
+        self._graph = StateGraph()
+        self._forks: dict[GraphState, _Fork] = {}
         self._site: _Site | None = None
-        self._at: Junction | None = None  # where the site stands
+        self._at: GraphState | None = None  # where the site stands
         self._began = 0.0
         self._told: deque[Judged] = deque(maxlen=TOLD_MAX)
         self.forked = 0
@@ -125,8 +133,8 @@ class ForkedRuns:
     def run(self, stepper: Stepper) -> Judged:
         """The run of a stepper, judged. Raises what the stepper raises."""
         self._began = time.perf_counter()
-        if len(self._junctions) > JUNCTIONS_MAX:
-            self._junctions, self._at = Junctions(), None
+        if len(self._graph) > STATES_MAX:
+            self._graph, self._at = StateGraph(), None
             self._forks.clear()
         try:
             with limited_memory():
@@ -138,35 +146,35 @@ class ForkedRuns:
             end.judged = self._judge(end.run)
         return end.judged
 
-    def _walk(self, stepper: Stepper) -> Junction:
+    def _walk(self, stepper: Stepper) -> GraphState:
         """Along what is known as far as that goes, and really where it does not."""
         path: _Path = []
-        junction = self._junctions.root
-        while junction.run is None:
-            way, made = known_way(junction, stepper)
-            if way is None:
-                self._stand(path, junction, stepper)
-                way = self._step(junction, made, stepper)
-                junction.ways.append(way)
-            elif way.end.run is not None:
+        state = self._graph.root
+        while state.run is None:
+            transition, made = known_transition(state, stepper)
+            if transition is None:
+                self._stand(path, state, stepper)
+                transition = self._step(state, made, stepper)
+                state.transitions.append(transition)
+            elif transition.end.run is not None:
                 self.shared += 1
-            path.append((junction, way))
-            junction = way.end
-        return junction
+            path.append((state, transition))
+            state = transition.end
+        return state
 
-    def _stand(self, path: _Path, junction: Junction, stepper: Stepper) -> None:
-        """Puts the site where a run is that has come by a path, and keeps the way back to where
+    def _stand(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
+        """Puts the site where a run is that has come by a path, and keeps a way back to where
         runs part.
         """
-        if self._at is not junction:
-            self._go_back(path, junction, stepper)
-        if junction.ways:
-            self._fork(path, junction)
+        if self._at is not state:
+            self._go_back(path, state, stepper)
+        if state.transitions:
+            self._fork(path, state)
 
-    def _go_back(self, path: _Path, junction: Junction, stepper: Stepper) -> None:
+    def _go_back(self, path: _Path, state: GraphState, stepper: Stepper) -> None:
         """To the last checkpoint on the path, and from there as before."""
         begin = len(path)
-        passed = [*(before for before, _ in path), junction]
+        passed = [*(before for before, _ in path), state]
         while begin and passed[begin] not in self._forks:
             begin -= 1
         if fork := self._forks.get(passed[begin]):
@@ -175,42 +183,44 @@ class ForkedRuns:
             self.forked += 1
         partings = stepper.partings if isinstance(stepper, PathStepper) else ()
         for place in range(begin, len(path)):
-            before, way = path[place]
-            if any(before.taken <= parting < way.end.taken for parting in partings):
+            before, transition = path[place]
+            if any(before.taken <= parting < transition.end.taken for parting in partings):
                 self._fork(path[:place], before)
-            self._repeat(before, way)
+            self._repeat(before, transition)
 
-    def _repeat(self, before: Junction, way: Way) -> None:
-        """A known way, once more. Raises NotRepeatedError: what differs is no finding."""
+    def _repeat(self, before: GraphState, transition: GraphTransition) -> None:
+        """A known transition, once more. Raises NotRepeatedError: what differs is no finding."""
         text = f"step {before.step} did not lead to where it led before"
         try:
-            again = self._step(before, [choice.chosen for choice in way.choices], None)
+            again = self._step(before, [choice.chosen for choice in transition.choices], None)
         except ENGINE_ERRORS as error:
             raise NotRepeatedError(text) from error
-        if again.end is not way.end:
+        if again.end is not transition.end:
             raise NotRepeatedError(text)
 
-    def _step(self, junction: Junction, known: Sequence[int], stepper: Stepper | None) -> Way:
+    def _step(
+        self, state: GraphState, known: Sequence[int], stepper: Stepper | None
+    ) -> GraphTransition:
         """One step, really. known: its first choices, made before"""
         self._at = None
-        if self._site is None or junction is self._junctions.root:
+        if self._site is None or state is self._graph.root:
             self._site = self._new_site()
         site = self._site
         site.relay.begin(known, stepper)
         result: EngineResult | None = None
         if site.engine is None:
             site.engine = self._subject.engine(site.device, site.probe, self._fault)
-        elif junction.step < self._subject.scenario.steps_max and not site.engine.is_done:
-            site.engine.step(junction.step)
+        elif state.step < self._subject.scenario.steps_max and not site.engine.is_done:
+            site.engine.step(state.step)
         else:
-            result = site.engine.result(junction.step)
+            result = site.engine.result(state.step)
             site.device.finish()
         choices = site.relay.choices
-        end = self._junctions.behind(junction, choices, site.device, is_end=result is not None)
+        end = self._graph.behind(state, choices, site.device, is_end=result is not None)
         if result is not None and end.run is None:
             end.run = self._as_run(result)
         self._at = end
-        return Way(choices, end)
+        return GraphTransition(choices, end)
 
     def _new_site(self) -> _Site:
         relay = _Relay()
@@ -218,20 +228,20 @@ class ForkedRuns:
         device = virtual_device(self._subject.lanes, settings)
         return _Site(relay, device, self._subject.probe(device))
 
-    def _fork(self, path: _Path, junction: Junction) -> None:
+    def _fork(self, path: _Path, state: GraphState) -> None:
         """Keeps a way back to where the site stands, if it saves enough."""
         site = self._site
         if site is None or site.engine is None or not self._can_go_back:
             return
         near = [before for before, _ in path[-STEPS_SAVED + 1 :]]
         size = sum(storage.array.nbytes for storage in site.device.storages)
-        if size > BYTES_MAX or any(other in self._forks for other in (*near, junction)):
+        if size > BYTES_MAX or any(other in self._forks for other in (*near, state)):
             return
         roots = (site.engine, site.device, site.probe)
         observed = site.probe.observations()
         frozen = (*self._subject.constants, *observed, self._memo, site.relay)
         try:
-            self._forks[junction] = _Fork(site, Checkpoint(roots, frozen=frozen))
+            self._forks[state] = _Fork(site, Checkpoint(roots, frozen=frozen))
         except CheckpointError as error:
             self._can_go_back = False
             text = f"{self._subject.scenario.name}: every run is made whole, which is slower"

@@ -25,7 +25,8 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.scenario.draws import draw
-from racegate.scenario.spec import CacheMode, EngineSpec, Request, Rotate, Scenario
+from racegate.scenario.settings import CacheMode, EngineSpec
+from racegate.scenario.spec import OwnScenario, Request, Rotate
 
 # Judges a scenario with a fault, or with none, the way a job does with all of its own.
 JobJudge = Callable[[Checker, Fault | None], RunResult]
@@ -97,7 +98,7 @@ CANARIES = (
 )
 
 
-def canary_scenario(cache_mode: CacheMode) -> Scenario:
+def canary_scenario(cache_mode: CacheMode) -> OwnScenario:
     """Two decoding rows that change places once while their counts are in flight."""
     requests = tuple(
         Request(name=name, arrive=0, prompt=prompt, max_tokens=7, accepts=accepts)
@@ -106,7 +107,7 @@ def canary_scenario(cache_mode: CacheMode) -> Scenario:
             ("B", (2, 7, 1, 8), (1, 3)),
         )
     )
-    return Scenario(
+    return OwnScenario(
         name="canary",
         title="two decoding rows change places",
         engine=EngineSpec(cache_mode=cache_mode),

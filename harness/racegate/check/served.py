@@ -31,7 +31,7 @@ from racegate.history.trace import (
     Waited,
     rows_of,
 )
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.serve import Say, serve
 from racegate.targets.adapters.wire import (
     SCHEMA,
@@ -132,7 +132,7 @@ class ServedEngine:
         except CheckError as error:
             return RefusedAnswer(to=0, reason=str(error))
 
-    def _checker(self, scenario: Scenario) -> Checker:
+    def _checker(self, scenario: OwnScenario) -> Checker:
         key = msgspec.json.encode(scenario)
         if key not in self._checkers:
             self._checkers[key] = Checker(scenario)

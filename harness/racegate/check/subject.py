@@ -31,7 +31,8 @@ from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import Trace
-from racegate.scenario.spec import DrafterKind, Scenario
+from racegate.scenario.settings import DrafterKind
+from racegate.scenario.spec import OwnScenario
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
 # A defect may drive the engine against its own assertions: that is a finding, not a failure of
@@ -84,7 +85,7 @@ class Subject:
     from.
     """
 
-    def __init__(self, scenario: Scenario, truth: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, scenario: OwnScenario, truth: Mapping[str, tuple[int, ...]]) -> None:
         self.scenario = scenario
         self.lanes = lanes_of(scenario)
         self.truth = truth

@@ -53,12 +53,12 @@ from racegate.report.objects import (
 from racegate.report.search import print_efforts, render_efforts
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.outside.console import lines
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
 
 
-def _scenarios(folder: Path) -> dict[str, Scenario]:
+def _scenarios(folder: Path) -> dict[str, OwnScenario]:
     return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
 
 

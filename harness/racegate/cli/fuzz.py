@@ -26,7 +26,6 @@ from racegate.cli.options import (
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fuzz import Bounds
@@ -35,7 +34,7 @@ from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
-from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.stores.records import CampaignState, code_of
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 
@@ -96,14 +95,12 @@ def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
     """
     if not campaign.selfcheck.is_sound or campaign.breakages or campaign.set_aside:
         return ExitCode.BROKEN_HARNESS
-    verdicts = {Verdict(name) for name, count in state.verdicts.items() if count}
-    seen = exit_code(verdicts, benign=campaign.spec.benign)
-    if campaign.new or seen is ExitCode.FINDING:
+    if campaign.new:
         return ExitCode.FINDING
     is_idle = not state.exercised.get("overlapped_ops")
-    inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
-    is_open = inconclusive > state.scenarios_with.get(NOTHING_HAPPENED, 0)
-    return 4 if is_idle or is_open or campaign.unchecked or state.set_aside else 0
+    code = code_of(state, excused=(NOTHING_HAPPENED,))
+    is_open = code is ExitCode.CLEAN and (is_idle or campaign.unchecked)
+    return ExitCode.INCONCLUSIVE if is_open else code
 
 
 def live_line(live: CampaignProgress) -> str:

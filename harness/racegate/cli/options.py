@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from racegate.device.cuda.site import CudaSite
     from racegate.jobs.stores.link import Link
-    from racegate.scenario.spec import Scenario
+    from racegate.scenario.spec import OwnScenario, Scenario
 
 
 T = TypeVar("T")
@@ -193,17 +193,34 @@ def folder_of_scripts(given: Path | None, engine: str = "") -> Path:
     return shipped
 
 
-def loaded_scripts(folder: Path) -> list[tuple[Path, Scenario]]:
+def loaded_scripts(folder: Path) -> list[tuple[Path, OwnScenario]]:
     """The scripts of a folder. Says which folders below it have scripts that are not read, unless
     they are those that racegate itself comes with. Raises ScenarioError.
     """
-    from racegate.scenario.files import left_out, load_all, scenario_paths
+    from racegate.scenario.files import load_all, scenario_paths
 
     loaded = load_all(scenario_paths(folder))
+    _say_left_out(folder)
+    return loaded
+
+
+def loaded_scripts_for(target: str, folder: Path) -> list[tuple[Path, Scenario]]:
+    """The same for a target that has settings of its own. Raises ScenarioError, also for a script
+    that has settings of racegate's own engine.
+    """
+    from racegate.scenario.files import load_all_for, scenario_paths
+
+    loaded = load_all_for(target, scenario_paths(folder))
+    _say_left_out(folder)
+    return loaded
+
+
+def _say_left_out(folder: Path) -> None:
+    from racegate.scenario.files import left_out
+
     if not (folder / "controls").is_dir():
         for name, count in left_out(folder).items():
             say(f"not read: {count} scripts in {folder / name}; name that folder to run them")
-    return loaded
 
 
 def site_of(device: DeviceKind, pacing: Pacing) -> CudaSite | None:

@@ -55,7 +55,7 @@ from racegate.report.text import print_run
 from racegate.report.timeline.drawing import seen_in
 from racegate.scenario.files import explicit, load
 from racegate.scenario.request_log import scenario_file_for
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 app = typer.Typer(add_completion=False)
 
@@ -135,7 +135,7 @@ def run(
 
 def _from_log(
     trace: Path, *, rows: str, scale: int, step_ms: int, seed: int
-) -> tuple[Scenario, str]:
+) -> tuple[OwnScenario, str]:
     """A scenario from a log, and the command that runs it again."""
     file = scenario_file_for(trace, rows=rows, scale=scale, step_ms=step_ms, seed=seed)
     command = (
@@ -146,7 +146,7 @@ def _from_log(
 
 
 def _write_witness(
-    path: Path, scenario: Scenario, result: RunResult, fault: Fault | None, *, seed: int
+    path: Path, scenario: OwnScenario, result: RunResult, fault: Fault | None, *, seed: int
 ) -> None:
     """As it was found, and then minimal: what breaks minimising leaves the former."""
     from racegate.check.repro.minimise import RUNS_MAX, as_found, minimise, witness_of

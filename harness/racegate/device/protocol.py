@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from racegate.device.books import DeadlockError
 from racegate.device.launches import Graph, Kernel
 from racegate.device.memory import DeviceBuffer, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Stream
+from racegate.device.pending import DeadlockError
 from racegate.device.uses import FootprintError, RowMask, Use, reads, updates, writes
 from racegate.history.edge import Edge
 from racegate.history.trace import Trace

@@ -22,19 +22,20 @@ from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
 from racegate.engine.observe.probe import Memory, Probe
 from racegate.engine.parts import EngineParts
-from racegate.engine.rows import stations
+from racegate.engine.rows import stages
 from racegate.engine.rows.layout import RowLayout
 from racegate.engine.rows.runner import Runner
 from racegate.engine.slots.layout import SlotLayout
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.setup import Setup, make_setup
-from racegate.scenario.spec import CacheMode, Layout, Scenario, Zeroing
+from racegate.scenario.settings import CacheMode, Layout, Zeroing
+from racegate.scenario.spec import OwnScenario
 
 
 class Site(NamedTuple):
     """Where a runner is put together."""
 
-    scenario: Scenario
+    scenario: OwnScenario
     device: Device
     counters: Counters
 
@@ -67,8 +68,8 @@ def make_runner(
     draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)
     bound = Bound(inputs=inputs, work=work, window_table=columns.window_table.gpu)
-    through = stations.Stations(
-        tenants=laid_out.tenants,
+    through = stages.Stages(
+        batch=laid_out.batch,
         guard=laid_out.guard,
         correction=laid_out.correction,
         carry=laid_out.carry,
@@ -97,7 +98,7 @@ def make_runner(
     return Runner(setup, through, probe=probe)
 
 
-def _layout(site: Site, parts: EngineParts) -> stations.Layout:
+def _layout(site: Site, parts: EngineParts) -> stages.Layout:
     if site.scenario.engine.layout is Layout.ROWS:
         return RowLayout(make_setup(*site), parts.rows, cache=parts.cache, decode=parts.decode)
     pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))

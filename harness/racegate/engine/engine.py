@@ -17,7 +17,7 @@ from racegate.engine.parts import EngineParts
 from racegate.engine.scheduling.scheduler import Scheduler
 from racegate.engine.state.counters import Counters
 from racegate.history.run import EngineResult
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 class AsyncEngine:
@@ -28,7 +28,7 @@ class AsyncEngine:
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: OwnScenario,
         device: Device,
         *,
         truth: Mapping[str, tuple[int, ...]],

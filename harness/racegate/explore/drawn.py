@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from racegate.explore.swarm import Pick, Theme, Themes, one_of
+from racegate.scenario.settings import EngineSpec
 from racegate.scenario.spec import (
     Abort,
     Budget,
     DraftLimit,
     Dummy,
-    EngineSpec,
     Event,
     Gap,
     Image,

@@ -16,7 +16,7 @@ import msgspec
 from racegate.explore.drawn import draw_events, draw_images, draw_requests
 from racegate.explore.swarm import Pick, Theme, Themes, draw_themes, one_of
 from racegate.history.schedule import FORCED, Hold, Schedule
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     CacheMode,
     Cascade,
     DrafterKind,
@@ -30,11 +30,10 @@ from racegate.scenario.spec import (
     Numerics,
     OutputEvent,
     Planning,
-    Request,
-    Scenario,
     StateLife,
     Zeroing,
 )
+from racegate.scenario.spec import OwnScenario, Request
 
 STEPS_MAX = 400
 PUBLISHED_STEPS = 3  # by then the first chunk of a prompt has been processed
@@ -64,7 +63,7 @@ def seeded(seed: int, index: int) -> Pick:
     return Random(f"{seed}/{index}").randrange
 
 
-def generate(pick: Pick, *, name: str) -> Scenario:
+def generate(pick: Pick, *, name: str) -> OwnScenario:
     """A valid scenario; the first request is never aborted, so that something runs."""
     themes = draw_themes(pick)
     engine = _engine(pick, themes)
@@ -80,7 +79,7 @@ def generate(pick: Pick, *, name: str) -> Scenario:
     model = _with_real_shapes(pick, model)
     engine = _with_cascade(pick, themes, model, engine)
     requests = _with_common_prompt(themes, engine, requests)
-    return Scenario(
+    return OwnScenario(
         name=name,
         title="generated",
         steps_max=STEPS_MAX,

@@ -8,49 +8,52 @@ refused, which keeps shrinking monotone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Generic
 
 import msgspec
 
 from racegate.history.schedule import Schedule
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     CacheMode,
     DraftSampling,
     EngineSpec,
-    Event,
     GraphMode,
     Layout,
     ModelSpec,
     OutputEvent,
     Planning,
-    Request,
-    Scenario,
-    ScenarioError,
     Zeroing,
 )
+from racegate.scenario.spec import AnyScenario, Event, OwnScenario, Request, ScenarioError
 from racegate.scenario.validation import validate
 
 RUNS_MAX = 300
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, Generic[AnyScenario], frozen=True, kw_only=True):
     """What a witness replays."""
 
-    scenario: Scenario
+    scenario: AnyScenario
     schedule: Schedule
 
 
-class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
+class Shrunk(msgspec.Struct, Generic[AnyScenario], frozen=True, kw_only=True):
     """case: the smallest found; runs: candidates tried; is_minimal: no hold or request can be
     removed.
     """
 
-    case: Case
+    case: Case[AnyScenario]
     runs: int
     is_minimal: bool
 
 
-def shrink(case: Case, still_fails: Callable[[Case], bool], *, runs_max: int = RUNS_MAX) -> Shrunk:
+def shrink(
+    case: Case[AnyScenario],
+    still_fails: Callable[[Case[AnyScenario]], bool],
+    *,
+    runs_max: int = RUNS_MAX,
+) -> Shrunk[AnyScenario]:
     """The smallest case found that still fails, in at most `runs_max` candidate runs."""
     tried: set[bytes] = set()
     runs = 0
@@ -72,7 +75,7 @@ def shrink(case: Case, still_fails: Callable[[Case], bool], *, runs_max: int = R
     return Shrunk(case=case, runs=runs, is_minimal=True)
 
 
-def _candidates(case: Case) -> Iterator[Case]:
+def _candidates(case: Case[AnyScenario]) -> Iterator[Case[AnyScenario]]:
     """Simpler cases: fewer holds, requests and events first, then smaller numbers."""
     for schedule in _fewer_holds(case.schedule):
         yield msgspec.structs.replace(case, schedule=schedule)
@@ -93,7 +96,7 @@ def _fewer_holds(schedule: Schedule) -> Iterator[Schedule]:
         yield Schedule(holds=holds[:index] + holds[index + 1 :])
 
 
-def _simpler_scenarios(scenario: Scenario) -> Iterator[Scenario]:
+def _simpler_scenarios(scenario: AnyScenario) -> Iterator[AnyScenario]:
     yield from _fewer_requests(scenario)
     for index in range(len(scenario.events)):
         rest = scenario.events[:index] + scenario.events[index + 1 :]
@@ -101,11 +104,18 @@ def _simpler_scenarios(scenario: Scenario) -> Iterator[Scenario]:
     if scenario.expect != Expect():
         yield msgspec.structs.replace(scenario, expect=Expect())
     yield from _shorter_runs(scenario)
-    for index, request in enumerate(scenario.requests):
-        for simpler in _simpler_requests(request):
-            requests = (*scenario.requests[:index], simpler, *scenario.requests[index + 1 :])
-            yield msgspec.structs.replace(scenario, requests=requests)
-    yield from _simpler_engines(scenario)
+    for requests in _with_a_simpler(scenario.requests):
+        yield msgspec.structs.replace(scenario, requests=requests)
+    yield from _simpler_settings(scenario)
+
+
+def _simpler_settings(scenario: AnyScenario) -> Iterator[AnyScenario]:
+    """Of our own engine, if the scenario has any."""
+    if not isinstance(scenario, OwnScenario):
+        return
+    for change in _simpler_engines(scenario.engine):
+        simpler = msgspec.structs.replace(scenario.engine, **change)
+        yield msgspec.structs.replace(scenario, engine=simpler)
     if scenario.model.has_mrope:
         model = msgspec.structs.replace(scenario.model, mrope_section=())
         yield msgspec.structs.replace(scenario, model=model)
@@ -121,7 +131,7 @@ _PLAIN = {
 }
 
 
-def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:
+def _fewer_requests(scenario: AnyScenario) -> Iterator[AnyScenario]:
     for request in scenario.requests:
         rest = tuple(other for other in scenario.requests if other is not request)
         if rest:
@@ -129,11 +139,17 @@ def _fewer_requests(scenario: Scenario) -> Iterator[Scenario]:
             yield msgspec.structs.replace(scenario, requests=rest, events=events)
 
 
+def _with_a_simpler(requests: tuple[Request, ...]) -> Iterator[tuple[Request, ...]]:
+    for index, request in enumerate(requests):
+        for simpler in _simpler_requests(request):
+            yield (*requests[:index], simpler, *requests[index + 1 :])
+
+
 def _concerns(event: Event, name: str) -> bool:
     return name == getattr(event, "request", None) or name in getattr(event, "requests", ())
 
 
-def _shorter_runs(scenario: Scenario) -> Iterator[Scenario]:
+def _shorter_runs(scenario: AnyScenario) -> Iterator[AnyScenario]:
     """Fewer steps: a run that stops behind the failure is easier to read."""
     latest = max(request.arrive for request in scenario.requests)
     latest = max([latest, *(event.step for event in scenario.events)])
@@ -171,8 +187,8 @@ def _simpler_requests(request: Request) -> Iterator[Request]:
             yield other(accepts=accepts)
 
 
-def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
-    engine = scenario.engine
+def _simpler_engines(engine: EngineSpec) -> list[dict[str, object]]:
+    """Changes that each make it simpler."""
     changes: list[dict[str, object]] = []
     if engine.cache_mode is not CacheMode.NONE:
         changes.append({"cache_mode": CacheMode.NONE})
@@ -189,9 +205,7 @@ def _simpler_engines(scenario: Scenario) -> Iterator[Scenario]:
     changes += _simpler_graphs(engine)
     changes += [{"depth": depth} for depth in _smaller(engine.depth, 2)]
     changes += [{"draft_len_max": k} for k in _smaller(engine.draft_len_max, 1)]
-    for change in changes:
-        simpler = msgspec.structs.replace(engine, **change)
-        yield msgspec.structs.replace(scenario, engine=simpler)
+    return changes
 
 
 def _simpler_graphs(engine: EngineSpec) -> list[dict[str, object]]:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from racegate.explore.generate import generate, generate_holds
 from racegate.explore.swarm import Pick
 from racegate.history.schedule import Schedule
-from racegate.scenario.spec import Layout, Scenario
+from racegate.scenario.settings import Layout
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.validation import validate
 
 
@@ -17,7 +18,7 @@ def _picker(draw: st.DrawFn) -> Pick:
 
 
 @st.composite
-def scenarios(draw: st.DrawFn) -> Scenario:
+def scenarios(draw: st.DrawFn) -> OwnScenario:
     """Valid scenarios, simplest first."""
     return validate(generate(_picker(draw), name="generated"))
 
@@ -29,7 +30,7 @@ def holds(draw: st.DrawFn, layout: Layout = Layout.ROWS) -> Schedule:
 
 
 @st.composite
-def held_scenarios(draw: st.DrawFn) -> tuple[Scenario, Schedule]:
+def held_scenarios(draw: st.DrawFn) -> tuple[OwnScenario, Schedule]:
     """Valid scenarios, and for each a few holds of its layout."""
     scenario = draw(scenarios())
     return scenario, draw(holds(scenario.engine.layout))

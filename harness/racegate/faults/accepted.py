@@ -17,7 +17,7 @@ from racegate.engine.state import edges
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 from racegate_kernels.numerics import Array
 
@@ -164,7 +164,7 @@ def _device_only(kind: type[DeviceCounts]) -> EngineParts:
 
 
 def keep_old_accepted(kernels: Backend) -> Kernel:
-    """Rows without a source keep what their row's last tenant left there, instead of taking 1."""
+    """Rows without a source keep what their row's last request left there, instead of taking 1."""
 
     def select_accepted(
         accepted: Array,  # [R_max] int32, read and written
@@ -268,7 +268,7 @@ FAULTS = (
         kind=FaultKind.LOGIC,
         needs=HS,
         origin="vllm#45100 part A",
-        summary="rows without previous drafts keep the count of the row's last tenant instead of 1",
+        summary="rows without previous drafts keep the row's last count instead of 1",
         expect="inputs.accepted",
         scenarios=("add-into-hole", "prompt-k-plus-one"),
         parts=lambda cache_mode: _device_only(DraftedDeviceCounts),

@@ -20,7 +20,7 @@ from racegate.engine.rows.parts import RowParts
 from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.slots.parts import SlotParts
 from racegate.faults.mutations import MutatedDevice, Mutation
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from racegate_kernels.backend import Backend, Kernel
 
 _CORRECT = EngineParts()

@@ -21,7 +21,7 @@ from racegate.engine.state.sizes import ceil_div
 from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
 from racegate.faults.mutations import Mutation, Operator
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 def free_when_sent(device: Device, sampled: DeviceBuffer, step: int) -> None:

@@ -48,7 +48,7 @@ def _with_counts(kernel: Kernel) -> Kernel:
     return update
 
 
-def _with_tenant(kernel: Kernel) -> Kernel:
+def _with_last_request(kernel: Kernel) -> Kernel:
     """A state update that takes what is in the block for the state of a fresh request."""
 
     def update(*arrays: Array, **options: Array | None) -> Array:
@@ -59,7 +59,7 @@ def _with_tenant(kernel: Kernel) -> Kernel:
     return update
 
 
-def _with_tenant_if_single(kernel: Kernel) -> Kernel:
+def _with_last_request_if_single(kernel: Kernel) -> Kernel:
     """The same where the first chunk is one token: it passes for a decode step."""
 
     def update(*arrays: Array, **options: Array | None) -> Array:
@@ -274,11 +274,11 @@ FAULTS = (
         kind=FaultKind.LOGIC,
         needs=H,
         origin="vllm#56524",
-        summary="a fresh request starts from what its block's last tenant left",
+        summary="a fresh request starts from what its block's last request left",
         expect="sampled.conv",
         note="Of one layer the window is compared before the state, as it is read before it.",
         scenarios=("add-into-hole",),
-        kernels=_on((*_RECURRENT, "conv_update"), _with_tenant),
+        kernels=_on((*_RECURRENT, "conv_update"), _with_last_request),
     ),
     Fault(
         name="stale-tenant-state:single-token",
@@ -289,7 +289,7 @@ FAULTS = (
         summary="a first chunk of one token is taken for a decode step and reads its block",
         expect="sampled.conv",
         scenarios=("prompt-k-plus-one",),
-        kernels=_on((*_RECURRENT, "conv_update"), _with_tenant_if_single),
+        kernels=_on((*_RECURRENT, "conv_update"), _with_last_request_if_single),
     ),
     Fault(
         name="stale-tenant-state:resume",

@@ -14,8 +14,8 @@ class Verdict(StrEnum):
     """What is known about a scenario under a fault after the runs made.
 
     PROVED: no conflict in one run, so every schedule has the same outcome, and the outcome is right
-    BENIGN: conflicts, but all orders were explored and have one right outcome, and the run
-        exercised what it had to
+    BENIGN: conflicts, but at least each landing of each operation was tried, all of them had one
+        right outcome, and the run exercised what it had to; what was tried stands beside it
     DIVERGENT: a wrong value, an invariant broken, a loss, or a crash
     CONFLICT: an ordering is missing; no run made so far came out wrong
     DEADLOCK: a wait that nothing can end
@@ -34,7 +34,9 @@ class Verdict(StrEnum):
 
 
 class Benign(StrEnum):
-    """What BENIGN is for a job: a pass, or, strictly, a finding like any other unordered pair."""
+    """What BENIGN is for a job: a pass, or, strictly, a finding like any other unordered pair,
+    whatever was tried.
+    """
 
     PASS = "pass"
     FINDING = "finding"
@@ -263,6 +265,17 @@ def exit_code(verdicts: Collection[Verdict], *, benign: Benign = Benign.PASS) ->
     if Verdict.INCONCLUSIVE in verdicts or not verdicts:
         return ExitCode.INCONCLUSIVE
     return ExitCode.CLEAN
+
+
+def counted_signature(
+    verdict: Verdict, findings: Sequence[Finding], *, benign: Benign = Benign.PASS
+) -> str | None:
+    """The signature that a job counts as a finding: None where the exit code of the verdict says
+    that nothing is wrong, or that too little was exercised.
+    """
+    code = exit_code([verdict], benign=benign)
+    is_counted = code in (ExitCode.FINDING, ExitCode.BROKEN_HARNESS)
+    return signature_of(findings) if is_counted else None
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:

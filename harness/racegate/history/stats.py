@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -10,8 +10,7 @@ import numpy as np
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
-from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import ScenarioBase
 
 UNFINISHED_SHOWN_MAX = 4
 STARVED_STEPS_MIN = 4  # passed over for fewer, a request only waits its turn
@@ -126,7 +125,7 @@ def vacuous(stats: Stats) -> tuple[str, ...]:
     return ()
 
 
-def cut_off(scenario: Scenario, run: Run) -> tuple[str, ...]:
+def cut_off(scenario: ScenarioBase, run: Run) -> tuple[str, ...]:
     """Why a run did not come to its end, if it did not: what is behind it nobody has seen."""
     result = run.result
     if result is None:
@@ -162,12 +161,17 @@ def _starved_since(run: Run) -> dict[str, str]:
     }
 
 
-def unmet_expectations(scenario: Scenario, stats: Stats) -> tuple[str, ...]:
+def unmet_expectations(scenario: ScenarioBase, stats: Stats) -> tuple[str, ...]:
     """What the scenario says it exercises and this run did not."""
-    unmet = []
-    for name in Expect.__struct_fields__:
-        minimum = getattr(scenario.expect, name)
-        seen = stats.exercised.get(name, 0)
-        if seen < minimum:
-            unmet.append(f"{name}: {seen}, the scenario expects at least {minimum}")
-    return tuple(unmet)
+    return unmet_counts(msgspec.structs.asdict(scenario.expect), stats.exercised)
+
+
+def unmet_counts(least: Mapping[str, int], counted: Mapping[str, int]) -> tuple[str, ...]:
+    """What was counted less often than it had to be, in words, by its name. What nobody counted
+    happened 0 times.
+    """
+    return tuple(
+        f"{name}: {counted.get(name, 0)}, the scenario expects at least {minimum}"
+        for name, minimum in least.items()
+        if counted.get(name, 0) < minimum
+    )

@@ -17,7 +17,7 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.files import write_whole
 from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.outside.text import printable_json, quoted
-from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.scenario.spec import OwnScenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
 from racegate.version import __version__
@@ -41,7 +41,7 @@ class Witness(StrictStruct, frozen=True, kw_only=True):
 
     schema: str
     title: str
-    scenario: Scenario
+    scenario: OwnScenario
     holds: tuple[str, ...]
     fault: str | None
     device: str

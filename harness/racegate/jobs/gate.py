@@ -38,7 +38,7 @@ from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.ratchet import Ratchet
 from racegate.jobs.selection import nothing_selected, parse_selection
 from racegate.jobs.stopping import StoppedError, done_of
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 # Fewer are done before a process has started.
 TASKS_EACH = 4
@@ -147,7 +147,7 @@ class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
 class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What goes through the gate, with the files it comes from."""
 
-    scenarios: tuple[tuple[Path, Scenario], ...]
+    scenarios: tuple[tuple[Path, OwnScenario], ...]
     must_fail: tuple[tuple[Path, Witness], ...] = ()
 
     @property
@@ -189,7 +189,7 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 class _ScenarioTask(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
-    scenario: Scenario
+    scenario: OwnScenario
     is_run_twice: bool
 
 

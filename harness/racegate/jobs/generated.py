@@ -19,12 +19,12 @@ from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
-from racegate.history.finding import Benign, Verdict, signature_of
+from racegate.history.finding import Benign, counted_signature, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import Witness
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 LADDER_BUDGET = 24
 # A drawn scenario may be one in which every request is aborted before it starts.
@@ -125,7 +125,7 @@ class ScenarioWorker:
         return plant_canaries(look)
 
 
-def drawn(seed: int, index: int) -> Scenario:
+def drawn(seed: int, index: int) -> OwnScenario:
     """The scenario of that index. Its name ends with it."""
     return generate(seeded(seed, index), name=f"generated-{seed}-{index}")
 
@@ -148,8 +148,7 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
     if spec.holds_each and signature_of(result.findings) is None:
         result, more = _with_drawn_holds(spec, index, checker, fault, result)
         schedules += more
-    is_pass = result.verdict is Verdict.BENIGN and spec.benign is Benign.PASS
-    signature = None if is_pass else signature_of(result.findings)
+    signature = counted_signature(result.verdict, result.findings, benign=spec.benign)
     found = None
     if signature is not None and signature not in seen:
         seen.add(signature)
@@ -200,7 +199,7 @@ def _features(checker: Checker, fault: Fault | None, run: Run) -> tuple[str, ...
     return tuple(sorted(features_of(facts_of(checker.scenario, run))))
 
 
-def _settings_of(scenario: Scenario) -> tuple[str, ...]:
+def _settings_of(scenario: OwnScenario) -> tuple[str, ...]:
     """What the drawn configuration was, for the campaign's distribution."""
     engine = scenario.engine
     return (

@@ -33,7 +33,8 @@ from racegate.jobs.pools.pool import Done, Event, Lost, Task
 from racegate.jobs.pools.processes import process_pool
 from racegate.jobs.stopping import StoppedError
 from racegate.scenario.files import load
-from racegate.scenario.spec import Layout, Scenario
+from racegate.scenario.settings import Layout
+from racegate.scenario.spec import OwnScenario
 
 SCHEMA = "racegate/1"
 # A worker that says nothing for so long hangs: the watchdog ends a run that is held up in 10 s.
@@ -121,7 +122,7 @@ def schedules_for(lanes: Sequence[str], layout: Layout, seed: int) -> Iterator[S
         yield generate_holds(seeded(seed, number), layout=layout)
 
 
-def soak_scenario(scenario: Scenario, plan: SoakSpec, site: CudaSite) -> Iterator[Tally]:
+def soak_scenario(scenario: OwnScenario, plan: SoakSpec, site: CudaSite) -> Iterator[Tally]:
     """One run after another without end, the first eager; a schedule that would hold nothing is no
     run.
     """

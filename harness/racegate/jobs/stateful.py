@@ -13,17 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from racegate.check.checker import Checker
 from racegate.faults.fault import Fault
 from racegate.history.schedule import FORCED, Hold, Schedule
-from racegate.scenario.spec import (
-    Abort,
-    Budget,
-    CacheMode,
-    EngineSpec,
-    Event,
-    Gap,
-    Preempt,
-    Request,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode, EngineSpec
+from racegate.scenario.spec import Abort, Budget, Event, Gap, OwnScenario, Preempt, Request
 
 HELD = ("d2h:valid_count", "d2h:sampled", "h2d:input_ids", "kernel:sample", "kernel:layer.0")
 REQUESTS_MAX = 5
@@ -118,7 +109,7 @@ class EngineMachine(RuleBasedStateMachine):
         )
         if not arrived:
             return
-        scenario = Scenario(
+        scenario = OwnScenario(
             name="machine",
             title="generated step by step",
             steps_max=self.steps,

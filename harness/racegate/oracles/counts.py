@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import EngineResult
 from racegate.oracles.invariants import Violation
-from racegate.scenario.spec import CacheMode, Image, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import Image, OwnScenario
 
 INVARIANT = "I-68"
 # Of these the observations show every one.
@@ -36,7 +37,7 @@ LEAST = ("preemptions", "row_moves", "cascade_steps")
 
 
 def find_miscounts(
-    observations: Sequence[Observation], result: EngineResult, scenario: Scenario
+    observations: Sequence[Observation], result: EngineResult, scenario: OwnScenario
 ) -> list[Violation]:
     """Counts that are not what was observed. observations: of a whole run"""
     history = _History(scenario)
@@ -70,7 +71,7 @@ def find_miscounts(
 class _History:
     """Counts along the observations of a run."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: OwnScenario) -> None:
         self.counts: Counter[str] = Counter()
         self._is_offload = scenario.engine.cache_mode is CacheMode.OFFLOAD
         self._has_columns = scenario.engine.cache_mode.has_columns
@@ -82,7 +83,7 @@ class _History:
         self._discarded: dict[int, set[str]] = {}
         self._emitted: dict[int, dict[str, int]] = {}
         self._rows: tuple[int, Mapping[str, int]] = (-1, {})
-        self._tenants: dict[int, tuple[str, int]] = {}
+        self._slot_owners: dict[int, tuple[str, int]] = {}
         self._delivered: dict[str, tuple[int, ...]] = {}
         self._admitted: set[tuple[str, int]] = set()
         self._saved: set[tuple[tuple[int, ...], tuple[Image, ...]]] = set()
@@ -144,9 +145,9 @@ class _History:
         """Slots do not move: they are taken, and taken again."""
         incarnation = self._plans[seen.step].detail["incarnation"]
         for name, slot in zip(seen.values["rows"], seen.detail["slots"], strict=True):
-            tenant = (name, incarnation[name])
-            self.counts["slot_reuses"] += self._tenants.get(slot, tenant) != tenant
-            self._tenants[slot] = tenant
+            owner = (name, incarnation[name])
+            self.counts["slot_reuses"] += self._slot_owners.get(slot, owner) != owner
+            self._slot_owners[slot] = owner
 
     def _prefix(self, name: str, end: int) -> tuple[tuple[int, ...], tuple[Image, ...]]:
         """What a prefill chunk completes, the token behind it, and the images up to there."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from racegate.history.observe import Observation
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 
 Complaint = tuple[str | None, str]  # (request, what is wrong)
 
 
-def i43(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def i43(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Cache mode all: state columns for every full block of computed + scheduled, and for the
     running states behind them.
     """
@@ -26,7 +27,7 @@ def i43(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"{have} state columns for {end} tokens"
 
 
-def i41(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def i41(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Cache mode all: no state is written to a block that is full when the step begins."""
     for row, name, table in _kept_tables(seen):
         full = table[: int(seen.values["computed"][row]) // scenario.engine.state_interval]
@@ -35,7 +36,7 @@ def i41(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"full state blocks {sorted(written)} are written"
 
 
-def i42(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def i42(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Cache mode all: a row starts from the last full block if it begins on a boundary, else from a
     running column behind it.
     """

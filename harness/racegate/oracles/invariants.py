@@ -15,7 +15,7 @@ import numpy as np
 
 from racegate.history.observe import Boundary, Observation
 from racegate.oracles.every_block import Complaint, i41, i42, i43
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +28,10 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-Predicate = Callable[[Observation, Scenario], Iterable[Complaint]]
+Predicate = Callable[[Observation, OwnScenario], Iterable[Complaint]]
 
 
-def find_violations(observations: Sequence[Observation], scenario: Scenario) -> list[Violation]:
+def find_violations(observations: Sequence[Observation], scenario: OwnScenario) -> list[Violation]:
     """The violations of a run, in the order of its boundaries."""
     violations = []
     for observation in observations:
@@ -49,14 +49,14 @@ def find_violations(observations: Sequence[Observation], scenario: Scenario) -> 
     return violations
 
 
-def _i01(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i01(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """placeholders = sum over sampling frames in flight of (1 + d), and not negative."""
     for name, c in seen.detail["counters"].items():
         if c.placeholders != c.promised:
             yield name, f"{c.placeholders} placeholders, frames in flight promise {c.promised}"
 
 
-def _i02(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i02(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Decode phase: computed + 1 = tokens + placeholders."""
     for name, c in seen.detail["counters"].items():
         is_decode = c.is_running and c.computed >= c.prefill_len
@@ -64,7 +64,7 @@ def _i02(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"computed {c.computed}, tokens {c.tokens}, placeholders {c.placeholders}"
 
 
-def _i03(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i03(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """computed <= model_len_max - 1; prompt + outputs <= model_len_max; outputs <= max_tokens."""
     longest = scenario.engine.model_len_max
     for name, c in seen.detail["counters"].items():
@@ -74,7 +74,7 @@ def _i03(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"{c.delivered} tokens delivered, max_tokens {c.max_tokens}"
 
 
-def _i04(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i04(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Scheduled drafts: at most k and one less than the inputs; none before the first sampled
     token.
     """
@@ -85,21 +85,21 @@ def _i04(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"{drafts} drafts before its first token"
 
 
-def _i05(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i05(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """A request that waits has nothing computed, no blocks and no drafts."""
     for name, c in seen.detail["counters"].items():
         if c.is_waiting and (c.computed or c.blocks or c.state_blocks or c.drafts_next):
             yield name, f"waits with computed {c.computed} and {len(c.blocks)} blocks"
 
 
-def _i07(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i07(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """With nothing in flight, computed is settled and nothing is promised."""
     for name, c in seen.detail["counters"].items():
         if c.is_running and c.in_flight == 0 and (c.computed != c.settled or c.placeholders):
             yield name, f"computed {c.computed}, settled {c.settled}, placeholders {c.placeholders}"
 
 
-def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i10(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """A block has as many holders as tables name it; only published blocks have several, and only
     align and all publish; held is not free.
     """
@@ -121,7 +121,7 @@ def _i10(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
                 yield None, f"{pool} {block} is held and free"
 
 
-def _i11(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i11(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Enough attention blocks for computed + scheduled + look-ahead."""
     engine = scenario.engine
     for name, tokens, _ in seen.values["plan"]:
@@ -131,7 +131,7 @@ def _i11(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"{have} cache entries for {most} tokens"
 
 
-def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i20(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Rows are dense and distinct."""
     rows = seen.values["rows"]
     row_of = seen.detail["row_of"]
@@ -139,7 +139,7 @@ def _i20(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
         yield None, f"rows {rows} against {row_of}"
 
 
-def _i21(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i21(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """A block table row is the request's list, then null; rows of nobody are null."""
     for table, blocks in (("block_table", "blocks"), ("state_table", "state_blocks")):
         if table not in seen.detail:
@@ -153,7 +153,7 @@ def _i21(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield None, f"{table} names blocks behind the last row"
 
 
-def _i22(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i22(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """prev_positions: the row of the same request in the previous step, injective."""
     previous = seen.detail["prev_positions"]
     named = previous[previous >= 0]
@@ -167,14 +167,14 @@ def _i22(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"previous row {row} sampled nothing (I-23)"
 
 
-def _i24(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i24(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Rows stand in the order decode, short extend, long extend, prefill."""
     regions = seen.detail["regions"]
     if list(regions) != sorted(regions):
         yield None, f"regions by row: {regions}"
 
 
-def _i25(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i25(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """A row is discarded exactly if its chunk ends before its last known token."""
     for row, name in enumerate(seen.values["rows"]):
         ends_before = seen.detail["chunk_end"][row] < seen.detail["prefill_len"][row]
@@ -182,14 +182,14 @@ def _i25(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"chunk ends at {seen.detail['chunk_end'][row]}"
 
 
-def _i26(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i26(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Request slots of a step's rows are distinct, and none is the null slot."""
     slots = seen.detail.get("slots", ())
     if len(set(slots)) != len(slots) or 0 in slots:
         yield None, f"rows stand in slots {slots}"
 
 
-def _i31(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i31(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """The host's computed count is an upper bound of the device's, off by at most the drafts in
     flight.
     """
@@ -200,7 +200,7 @@ def _i31(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"host counts {host[row]}, the device {device[row]}"
 
 
-def _i32(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i32(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """seq_lens = F + scheduled; positions F .. F + scheduled - 1, below model_len_max."""
     starts, positions = seen.values["query_start"], seen.values["positions"]
     for row, name in enumerate(seen.detail["rows"]):
@@ -215,28 +215,28 @@ def _i32(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"position {expected[-1]} behind model_len_max"
 
 
-def _i33(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i33(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """query_start starts at 0, never falls, ends at the token count."""
     starts = seen.values["query_start"]
     if starts[0] != 0 or (np.diff(starts) < 0).any() or starts[-1] != len(seen.values["positions"]):
         yield None, f"query_start {starts.tolist()}"
 
 
-def _i34(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i34(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Slots are real, distinct, and not in the null block."""
     slots = seen.values["slot_mapping"]
     if len(set(slots.tolist())) != len(slots) or (slots < scenario.engine.block_size).any():
         yield None, f"slot mapping {slots.tolist()}"
 
 
-def _i35(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i35(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Input ids are tokens."""
     ids = seen.values["input_ids"]
     if ((ids < 0) | (ids >= scenario.model.vocab_size)).any():
         yield None, f"input ids {ids.tolist()}"
 
 
-def _i36(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i36(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Accepted counts that select states lie in 1 .. 1 + k."""
     most = 1 + scenario.engine.draft_len_max
     for name, count in zip(seen.detail["rows"], seen.values["accepted"].tolist(), strict=True):
@@ -244,7 +244,7 @@ def _i36(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"accepted count {count}"
 
 
-def _i38(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i38(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """The state window of a row: its inputs' columns are real and distinct."""
     counts = np.diff(seen.values["query_start"])
     for row, name in enumerate(seen.detail["rows"]):
@@ -254,7 +254,7 @@ def _i38(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"state window {window}"
 
 
-def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i40(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Three-dimensional positions of a decode row: all the same, and as far behind its positions as
     its images are shorter than their tokens are many.
     """
@@ -273,7 +273,7 @@ def _i40(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"positions {positions[of_row].tolist()} stand at {places.tolist()}"
 
 
-def _i44(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i44(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """The common prefix: whole blocks, the same ones of every row, and computed by every row."""
     if "common_prefix" not in seen.values:
         return
@@ -286,7 +286,7 @@ def _i44(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"common prefix of {prefix} tokens: {computed} computed, in blocks {own}"
 
 
-def _i50(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i50(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """Sampled ids: a valid prefix of 1 .. 1 + d tokens, then -1."""
     for row, name in enumerate(seen.detail["rows"]):
         tokens = seen.detail["sampled"][row]
@@ -295,7 +295,7 @@ def _i50(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"sampled {tokens.tolist()} with {seen.detail['draft_lens'][row]} drafts"
 
 
-def _i51(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i51(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """The two counts agree where nothing is discarded."""
     valid, accepted = seen.values["valid_count"], seen.values["accepted"]
     for row, name in enumerate(seen.detail["rows"]):
@@ -303,7 +303,7 @@ def _i51(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"valid count {valid[row]}, accepted {accepted[row]}"
 
 
-def _i52(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i52(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """The next token is the last valid one; the backup token for discarded rows."""
     for row, name in enumerate(seen.detail["rows"]):
         tokens = seen.detail["sampled"][row]
@@ -314,7 +314,7 @@ def _i52(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
             yield name, f"next token {seen.values['next_token'][row]}, expected {expected.tolist()}"
 
 
-def _i57(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i57(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """A drawn draft has a weight in its own row, unless there was no position for it."""
     if "draft_weights" not in seen.values:
         return
@@ -326,7 +326,7 @@ def _i57(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
                 yield name, f"draft {place} is {draft}, which has no weight"
 
 
-def _i65(seen: Observation, scenario: Scenario) -> Iterable[Complaint]:
+def _i65(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
     """At most `depth` steps in flight."""
     if seen.detail["frames_in_flight"] > scenario.engine.depth:
         yield None, f"{seen.detail['frames_in_flight']} steps in flight"

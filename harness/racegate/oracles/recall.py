@@ -14,7 +14,7 @@ from racegate.history.trace import Misowned, Trace
 from racegate.oracles.invariants import Violation, find_violations
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.stepwise import Divergence, find_divergence
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 class Recall:
@@ -48,7 +48,7 @@ class Recall:
         self._compared = actual
         return self._divergence
 
-    def violations(self, observed: Sequence[Observation], scenario: Scenario) -> list[Violation]:
+    def violations(self, observed: Sequence[Observation], scenario: OwnScenario) -> list[Violation]:
         """See find_violations, which looks at each observation by itself."""
         shared = _shared(observed, self._looked_at)
         new = [find_violations((seen,), scenario) for seen in observed[shared:]]

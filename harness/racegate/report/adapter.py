@@ -8,7 +8,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import FindingKind, Verdict, exit_code
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign, FindingKind, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
 from racegate.scenario.outside.console import Piece, line, lines
@@ -65,7 +66,9 @@ def _print_verdict(console: Console, judged: Judgement) -> None:
         tried = f", {judged.landings} of {judged.landings_all} landings run"
     stats = judged.result.stats
     counts = f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
-    console.print(line(_styled(judged.result.verdict), f": {counts}"))
+    verdict = judged.result.verdict
+    said = (judged.result.text, _styled(verdict)[1])
+    console.print(line(said, f": {counts}"))
 
 
 class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,11 +85,20 @@ class AdapterGateObject(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, judged: Sequence[Judgement]) -> AdapterGateObject:
         """The sum of what was judged: nothing at all is inconclusive."""
-        verdicts = [each.result.verdict for each in judged if each.refused is None]
+        verdicts = _verdicts(judged)
         code = exit_code(verdicts)
         decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
         verdict = next(decisive, Verdict.INCONCLUSIVE)
         return cls(schema=SCHEMA, verdict=verdict, judgements=tuple(judged))
+
+    def exit_code(self, benign: Benign) -> ExitCode:
+        """What the gate ends with. benign: what BENIGN is for it"""
+        return exit_code(_verdicts(self.judgements), benign=benign)
+
+
+def _verdicts(judged: Sequence[Judgement]) -> list[Verdict]:
+    """Of the scenarios that the engine runs."""
+    return [each.result.verdict for each in judged if each.refused is None]
 
 
 def print_adapter_gate(console: Console, gate: AdapterGateObject) -> None:

@@ -52,7 +52,7 @@ from racegate.report.objects import (
 )
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.judge import Judgement
 from racegate.targets.program.judge import Verdicts
@@ -229,7 +229,7 @@ def enum_section(kind: type[Enum]) -> Section:
 def words_of(info: types.Type) -> str:
     """A type in words, with links to sections."""
     match info:
-        case types.StructType(cls=cls) if cls is Scenario:
+        case types.StructType(cls=cls) if cls is OwnScenario:
             return "scenario, as in its file"
         case types.StructType(cls=cls) | types.EnumType(cls=cls):
             return f"[{name_of(cls)}](#{name_of(cls).lower()})"
@@ -251,7 +251,7 @@ def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
 
 def _kinds(info: types.Type) -> Iterator[type]:
     match info:
-        case types.StructType(cls=cls, fields=fields) if cls is not Scenario:
+        case types.StructType(cls=cls, fields=fields) if cls is not OwnScenario:
             yield cls
             for field in fields:
                 yield from _kinds(field.type)

@@ -56,10 +56,15 @@ def gate_table(result: GateResult) -> Table:
             str(run.stats.ops),
             str(run.stats.conflicts),
             str(wrong),
-            line((run.verdict, _STYLE[run.verdict])),
+            line((_cell(run), _STYLE[run.verdict])),
             f"{run.stats.seconds:.3f}",
         )
     return table
+
+
+def _cell(run: RunResult) -> str:
+    """The verdict in a table: with what was tried where the word rests on it."""
+    return run.text if run.verdict is Verdict.BENIGN else str(run.verdict)
 
 
 def print_gate(
@@ -135,7 +140,7 @@ def print_run(console: Console, run: RunResult, shown: Shown | None = None) -> N
         f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
         f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
     )
-    console.print(line((run.verdict, _STYLE[run.verdict]), _searched(run)))
+    console.print(line((run.text, _STYLE[run.verdict]), _searched(run)))
     if run.verdict is Verdict.PROVED:
         _print_assumptions(console)
 

@@ -11,13 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from racegate.scenario.spec import (
-    Cascade,
-    DrafterKind,
-    DraftSampling,
-    LayerKind,
-    Scenario,
-)
+from racegate.scenario.settings import Cascade, DrafterKind, DraftSampling, LayerKind
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
 
 
@@ -40,7 +35,7 @@ class OptionChange(StrictStruct, frozen=True, kw_only=True):
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """The scenario both engines really run, and what was changed to get there."""
 
-    scenario: Scenario
+    scenario: OwnScenario
     changes: tuple[OptionChange, ...]
 
 
@@ -50,7 +45,7 @@ class _Ruling(NamedTuple):
     because: str
 
 
-def resolve(scenario: Scenario) -> Resolved:
+def resolve(scenario: OwnScenario) -> Resolved:
     """The scenario with contradictory engine options settled, the stronger one winning."""
     changes = []
     for rule in _RULES:
@@ -67,28 +62,28 @@ def resolve(scenario: Scenario) -> Resolved:
     return Resolved(scenario=scenario, changes=tuple(changes))
 
 
-def _no_drafter(scenario: Scenario) -> _Ruling | None:
+def _no_drafter(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if engine.drafter is not DrafterKind.NONE or engine.draft_len_max == 0:
         return None
     return _Ruling("draft_len_max", 0, "drafter none")
 
 
-def _one_draft(scenario: Scenario) -> _Ruling | None:
+def _one_draft(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if engine.drafter is not DrafterKind.EXTRACT_HIDDEN_STATES or engine.draft_len_max <= 1:
         return None
     return _Ruling("draft_len_max", 1, "drafter extract_hidden_states proposes one token")
 
 
-def _no_drafts(scenario: Scenario) -> _Ruling | None:
+def _no_drafts(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if engine.draft_len_max > 0 or engine.drafter is DrafterKind.NONE:
         return None
     return _Ruling("drafter", DrafterKind.NONE, "draft_len_max 0")
 
 
-def _draws_nothing(scenario: Scenario) -> _Ruling | None:
+def _draws_nothing(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if not engine.draws_drafts or engine.drafter is DrafterKind.MTP:
         return None
@@ -97,7 +92,7 @@ def _draws_nothing(scenario: Scenario) -> _Ruling | None:
     )
 
 
-def _unknown_lengths(scenario: Scenario) -> _Ruling | None:
+def _unknown_lengths(scenario: OwnScenario) -> _Ruling | None:
     engine = scenario.engine
     if not engine.has_cascade or engine.depth == 1 or engine.draft_len_max == 0:
         return None
@@ -105,14 +100,14 @@ def _unknown_lengths(scenario: Scenario) -> _Ruling | None:
     return _Ruling("cascade", Cascade.OFF, because)
 
 
-def _nothing_attends(scenario: Scenario) -> _Ruling | None:
+def _nothing_attends(scenario: OwnScenario) -> _Ruling | None:
     if not scenario.engine.has_cascade or LayerKind.ATTENTION in scenario.model.layers:
         return None
     return _Ruling("cascade", Cascade.OFF, "no layer attends")
 
 
 # In this order: what one settles, the next ones find settled.
-_RULES: tuple[Callable[[Scenario], _Ruling | None], ...] = (
+_RULES: tuple[Callable[[OwnScenario], _Ruling | None], ...] = (
     _no_drafter,
     _one_draft,
     _no_drafts,

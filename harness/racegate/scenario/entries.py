@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import EngineSpec, Event, Image, ModelSpec
+from racegate.scenario.settings import EngineSpec, ModelSpec
+from racegate.scenario.spec import Event, Image
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA_VERSION = 1
@@ -59,7 +60,9 @@ class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
 
     name: the file's, with - in the place of _; title: what happens, in a line
     origin: where it is known from; seed: of everything that is not written out
-    steps_max: a run that takes more is cut off; model, engine: what differs from the defaults
+    steps_max: a run that takes more is cut off
+    free_blocks: of a release's KV memory as a run begins, the others being taken; all without it
+    model, engine: what differs from the defaults of racegate's own engine; no other target has it
     requests: what comes, in order; events: what interferes; expect: the least that must happen
     log: where requests come from instead of `requests`; the file calls it `trace`
     """
@@ -70,6 +73,7 @@ class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     origin: str = ""
     seed: int = 1
     steps_max: int = 200
+    free_blocks: int | None = None
     model: ModelSpec = ModelSpec()
     engine: EngineSpec = EngineSpec()
     requests: tuple[RequestEntry, ...] = ()

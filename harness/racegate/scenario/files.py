@@ -19,13 +19,18 @@ from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     REQUESTS_MAX,
     TOKENS_MAX,
+    AnyScenario,
+    OwnScenario,
     Request,
     Scenario,
     ScenarioError,
+    configured,
 )
 from racegate.scenario.validation import validate
 
 FILE_BYTES_MAX = 1 << 20
+# Tables of a file that say how our own engine is configured.
+SETTINGS = ("model", "engine")
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,14 +44,40 @@ class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
 
 
-def load(path: Path) -> Scenario:
-    """The scenario in a TOML file. Raises ScenarioError with file, path in the file and reason."""
+def load(path: Path) -> OwnScenario:
+    """The script in a TOML file, for our own engine: what happens, and the settings of its tables
+    [model] and [engine]. Raises ScenarioError with file, path in the file and reason.
+    """
+    return parse(_read(path), source=str(path), folder=path.parent)
+
+
+def load_for(target: str, path: Path) -> Scenario:
+    """The scenario in a TOML file, for a target that has settings of its own: a file with settings
+    of our own engine is refused, because the target would ignore them. target: what a reader calls
+    it. Raises ScenarioError with file, path in the file and reason.
+    """
     source = str(path)
+    raw = _decoded(_read(path), source)
+    for table in SETTINGS:
+        if table in raw:
+            raise ScenarioError(source, f"$.{table}", _ignored_by(target, table, raw[table]))
+    file = _file_of(raw, source)
+    return validate(_happening_in(file, source=source, folder=path.parent), source=source)
+
+
+def _ignored_by(target: str, table: str, settings: object) -> str:
+    """Why a table is refused, and what to do."""
+    text = f"[{table}] is of racegate's own engine, and {target} would ignore it: leave it out"
+    if isinstance(settings, Mapping) and "blocks" in settings:
+        return f"{text}; a pool with few free blocks is asked for by free_blocks, above the tables"
+    return text
+
+
+def _read(path: Path) -> str:
     try:
-        text = read_text(path, FILE_BYTES_MAX)
+        return read_text(path, FILE_BYTES_MAX)
     except ReadError as error:
-        raise ScenarioError(source, "$", f"cannot be read: {error}{_beside(path)}") from error
-    return parse(text, source=source, folder=path.parent)
+        raise ScenarioError(str(path), "$", f"cannot be read: {error}{_beside(path)}") from error
 
 
 def _beside(path: Path) -> str:
@@ -56,33 +87,48 @@ def _beside(path: Path) -> str:
     return near_it(path.name, (other.name for other in path.parent.glob("*.toml")))
 
 
-def parse(text: str, *, source: str, folder: Path) -> Scenario:
-    """The scenario in TOML text; a request log is looked up relative to `folder`."""
+def parse(text: str, *, source: str, folder: Path) -> OwnScenario:
+    """The script in TOML text; a request log is looked up relative to `folder`."""
+    return from_keys(_decoded(text, source), source=source, folder=folder)
+
+
+def _decoded(text: str, source: str) -> dict[str, object]:
     try:
-        raw = decode_toml(text)
+        return decode_toml(text)
     except ReadError as error:
         raise ScenarioError(source, "$", str(error)) from error
-    return from_keys(raw, source=source, folder=folder)
 
 
-def from_keys(raw: Mapping[str, object], *, source: str, folder: Path) -> Scenario:
-    """The scenario that the keys of a file make. Raises ScenarioError."""
+def from_keys(raw: Mapping[str, object], *, source: str, folder: Path) -> OwnScenario:
+    """The script that the keys of a file make. Raises ScenarioError."""
+    return explicit(_file_of(raw, source), source=source, folder=folder)
+
+
+def _file_of(raw: Mapping[str, object], source: str) -> ScenarioFile:
     if raw.get("schema") != SCHEMA_VERSION:
         raise ScenarioError(
             source, "$.schema", f"must be {SCHEMA_VERSION}, is {quoted(raw.get('schema'))}"
         )
     try:
-        file = msgspec.convert(raw, ScenarioFile, strict=True)
+        return msgspec.convert(raw, ScenarioFile, strict=True)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         raise ScenarioError(source, path.rstrip("`") or "$", reason) from error
-    return explicit(file, source=source, folder=folder)
 
 
-def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
-    """The file with every prompt, accept count and seed written out, validated. Raises
-    ScenarioError.
+def explicit(file: ScenarioFile, *, source: str, folder: Path) -> OwnScenario:
+    """The file with every prompt, accept count and seed written out, validated for our own engine.
+    Raises ScenarioError.
     """
+    if file.free_blocks is not None:
+        reason = "is for releases, whose pools are their own; engine.blocks is ours: give that"
+        raise ScenarioError(source, "$.free_blocks", reason)
+    scenario = _happening_in(file, source=source, folder=folder)
+    return validate(configured(scenario, model=file.model, engine=file.engine), source=source)
+
+
+def _happening_in(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
+    """What happens, with everything drawn written out."""
     if file.log is not None:
         if file.requests:
             raise ScenarioError(source, "$.trace", "give either requests or a trace, not both")
@@ -99,19 +145,17 @@ def explicit(file: ScenarioFile, *, source: str, folder: Path) -> Scenario:
         requests[entry.name] = _request_from_entry(
             entry, index=index, file=file, before=requests, source=source
         )
-    scenario = Scenario(
+    return Scenario(
         name=file.name,
         title=file.title,
         origin=file.origin,
         seed=file.seed,
         steps_max=file.steps_max,
-        model=file.model,
-        engine=file.engine,
+        free_blocks=file.free_blocks,
         requests=tuple(requests.values()),
         events=file.events,
         expect=file.expect,
     )
-    return validate(scenario, source=source)
 
 
 def _check_drawable(entries: Sequence[RequestEntry], source: str) -> None:
@@ -192,11 +236,19 @@ def scenario_paths(folder: Path) -> list[Path]:
     return paths
 
 
-def load_all(paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
-    """All scenarios, before any is run: a bad file stops the gate at once. Raises ScenarioError,
+def load_all(paths: Sequence[Path]) -> list[tuple[Path, OwnScenario]]:
+    """All scripts, before any is run: a bad file stops the gate at once. Raises ScenarioError,
     also if two files share a name: their results could not be told apart.
     """
-    loaded = [(path, load(path)) for path in paths]
+    return _named_once([(path, load(path)) for path in paths])
+
+
+def load_all_for(target: str, paths: Sequence[Path]) -> list[tuple[Path, Scenario]]:
+    """The same for a target that has settings of its own. Raises ScenarioError as `load_for`."""
+    return _named_once([(path, load_for(target, path)) for path in paths])
+
+
+def _named_once(loaded: list[tuple[Path, AnyScenario]]) -> list[tuple[Path, AnyScenario]]:
     first: dict[str, Path] = {}
     for path, scenario in loaded:
         if scenario.name in first:

@@ -16,7 +16,8 @@ from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, Sc
 from racegate.scenario.expect import Expect
 from racegate.scenario.outside.reading import ReadError, open_text
 from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import REQUESTS_MAX, EngineSpec, ScenarioError
+from racegate.scenario.settings import EngineSpec
+from racegate.scenario.spec import REQUESTS_MAX, ScenarioError
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LOG_ROWS_MAX = REQUESTS_MAX

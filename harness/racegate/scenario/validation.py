@@ -6,47 +6,71 @@ from collections.abc import Callable
 
 from racegate.scenario.expect import Expect
 from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     DEPTH_MAX,
-    DRAFT_LEN_MAX,
     DRAWN_VOCAB_MAX,
-    EVENTS_MAX,
-    REQUESTS_MAX,
     ROWS_MAX,
     STATE_BYTES_MAX,
-    STEPS_MAX,
-    TOKENS_MAX,
     UNJUDGED,
-    Abort,
-    Budget,
     CacheMode,
-    DraftLimit,
-    Dummy,
     EngineSpec,
-    Gap,
     Layout,
     ModelSpec,
+)
+from racegate.scenario.spec import (
+    DRAFT_LEN_MAX,
+    EVENTS_MAX,
+    REQUESTS_MAX,
+    STEPS_MAX,
+    TOKENS_MAX,
+    Abort,
+    AnyScenario,
+    Budget,
+    DraftLimit,
+    Dummy,
+    Gap,
+    OwnScenario,
     Preempt,
     Request,
     Rotate,
-    Scenario,
+    ScenarioBase,
     ScenarioError,
 )
 
 NAME_LENGTH_MAX = 200
 LONG_NAME = f"at most {NAME_LENGTH_MAX} characters"
 TEXT_LENGTH_MAX = 2_000
+TOKENS_ANY = 1 << 31  # of a vocabulary that is not ours: as many as an int32 can name
 
 Require = Callable[[bool, str, str], None]
 
 
-def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
-    """The scenario itself if every value is possible; raises ScenarioError otherwise."""
+def validate(scenario: AnyScenario, *, source: str = "scenario") -> AnyScenario:
+    """The scenario itself if every value is possible: what happens, and the settings of our own
+    engine with what happens on it, if it has any. Raises ScenarioError otherwise.
+    """
 
     def require(condition: bool, path: str, reason: str) -> None:  # noqa: FBT001
         if not condition:
             raise ScenarioError(source, path, reason)
 
+    if isinstance(scenario, OwnScenario):
+        _validate_happening(scenario, scenario.model.vocab_size, require)
+        _validate_model(scenario.model, require)
+        _validate_engine(scenario.engine, require)
+        _validate_size(scenario, require)
+        _validate_layout(scenario, require)
+        _validate_own_requests(scenario, require)
+        _validate_own_events(scenario, require)
+    else:
+        _validate_happening(scenario, TOKENS_ANY, require)
+        free = scenario.free_blocks
+        require(free is None or free >= 1, "$.free_blocks", "must be at least 1")
+    return scenario
+
+
+def _validate_happening(scenario: ScenarioBase, vocab_size: int, require: Require) -> None:
+    """What does not depend on who runs it, but for its vocabulary."""
     require(bool(scenario.name) and scenario.name.isprintable(), "$.name", "must be printable text")
     require(len(scenario.name) <= NAME_LENGTH_MAX, "$.name", LONG_NAME)
     for name in ("title", "origin"):
@@ -54,15 +78,10 @@ def validate(scenario: Scenario, *, source: str = "scenario") -> Scenario:
         require(len(text) <= TEXT_LENGTH_MAX, f"$.{name}", f"at most {TEXT_LENGTH_MAX} characters")
     require(1 <= scenario.steps_max <= STEPS_MAX, "$.steps_max", f"must be 1..{STEPS_MAX}")
     require(0 <= scenario.seed < 1 << 32, "$.seed", "must be 0..2^32-1")
-    _validate_model(scenario.model, require)
-    _validate_engine(scenario.engine, require)
-    _validate_layout(scenario, require)
-    _validate_size(scenario, require)
-    _validate_requests(scenario, require)
+    _validate_requests(scenario, vocab_size, require)
     _validate_events(scenario, require)
     for name in Expect.__struct_fields__:
         require(getattr(scenario.expect, name) >= 0, f"$.expect.{name}", "must not be negative")
-    return scenario
 
 
 def _validate_model(model: ModelSpec, require: Require) -> None:
@@ -148,7 +167,7 @@ def _validate_engine(engine: EngineSpec, require: Require) -> None:
             )
 
 
-def _validate_layout(scenario: Scenario, require: Require) -> None:
+def _validate_layout(scenario: OwnScenario, require: Require) -> None:
     """Slots do not combine with everything that rows do."""
     engine = scenario.engine
     if engine.layout is Layout.ROWS:
@@ -161,7 +180,7 @@ def _validate_layout(scenario: Scenario, require: Require) -> None:
         )
 
 
-def _validate_size(scenario: Scenario, require: Require) -> None:
+def _validate_size(scenario: OwnScenario, require: Require) -> None:
     model, engine = scenario.model, scenario.engine
     state = model.heads * model.head_size * max(model.state_size, 2 * engine.block_size) * 4
     require(
@@ -177,8 +196,7 @@ def _validate_size(scenario: Scenario, require: Require) -> None:
     )
 
 
-def _validate_requests(scenario: Scenario, require: Require) -> None:
-    engine = scenario.engine
+def _validate_requests(scenario: ScenarioBase, vocab_size: int, require: Require) -> None:
     require(
         1 <= len(scenario.requests) <= REQUESTS_MAX, "$.requests", f"must hold 1..{REQUESTS_MAX}"
     )
@@ -198,58 +216,49 @@ def _validate_requests(scenario: Scenario, require: Require) -> None:
         require(
             0 <= request.arrive < scenario.steps_max, f"{path}.arrive", "must be 0..steps_max-1"
         )
-        require(len(request.prompt) >= 1, f"{path}.prompt", "must not be empty")
-        require(
-            all(0 <= token < scenario.model.vocab_size for token in request.prompt),
-            f"{path}.prompt",
-            f"tokens must be 0..{scenario.model.vocab_size - 1}",
-        )
-        require(request.max_tokens >= 1, f"{path}.max_tokens", "must be at least 1")
-        length = len(request.prompt) + request.max_tokens
-        require(
-            length <= engine.model_len_max,
-            path,
-            f"prompt and max_tokens make {length} tokens, model_len_max is {engine.model_len_max}",
-        )
-        require(
-            request.stop_after is None or 1 <= request.stop_after <= request.max_tokens,
-            f"{path}.stop_after",
-            "must be 1..max_tokens",
-        )
-        require(
-            len(request.accepts) >= 1 and all(1 <= a <= 1 + DRAFT_LEN_MAX for a in request.accepts),
-            f"{path}.accepts",
-            f"must be counts of 1..{1 + DRAFT_LEN_MAX}",
-        )
-        require(0.0 <= request.temperature <= 16.0, f"{path}.temperature", "must be 0..16")
-        require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
-        modulus, vocab_size = request.grammar_modulus, scenario.model.vocab_size
-        require(
-            request.stop_token is None or 0 <= request.stop_token < vocab_size,
-            f"{path}.stop_token",
-            f"must be 0..{vocab_size - 1}",
-        )
-        require(
-            modulus == 0 or 2 <= modulus <= vocab_size,
-            f"{path}.grammar_modulus",
-            f"must be 0, or 2..{vocab_size}",
-        )
-        _validate_images(request, scenario, f"{path}.images", require)
-        _validate_fits(request, scenario, path, require)
+        _validate_request(request, vocab_size, path, require)
 
 
-def _validate_images(request: Request, scenario: Scenario, path: str, require: Require) -> None:
+def _validate_request(request: Request, vocab_size: int, path: str, require: Require) -> None:
+    require(len(request.prompt) >= 1, f"{path}.prompt", "must not be empty")
+    require(
+        all(0 <= token < vocab_size for token in request.prompt),
+        f"{path}.prompt",
+        f"tokens must be 0..{vocab_size - 1}",
+    )
+    require(request.max_tokens >= 1, f"{path}.max_tokens", "must be at least 1")
+    require(
+        request.stop_after is None or 1 <= request.stop_after <= request.max_tokens,
+        f"{path}.stop_after",
+        "must be 1..max_tokens",
+    )
+    require(
+        request.stop_token is None or 0 <= request.stop_token < vocab_size,
+        f"{path}.stop_token",
+        f"must be 0..{vocab_size - 1}",
+    )
+    require(
+        len(request.accepts) >= 1 and all(1 <= a <= 1 + DRAFT_LEN_MAX for a in request.accepts),
+        f"{path}.accepts",
+        f"must be counts of 1..{1 + DRAFT_LEN_MAX}",
+    )
+    require(0.0 <= request.temperature <= 16.0, f"{path}.temperature", "must be 0..16")
+    require(0 <= request.seed < 1 << 32, f"{path}.seed", "must be 0..2^32-1")
+    modulus = request.grammar_modulus
+    require(
+        modulus == 0 or 2 <= modulus <= vocab_size,
+        f"{path}.grammar_modulus",
+        f"must be 0, or 2..{vocab_size}",
+    )
+    _validate_images(request, f"{path}.images", require)
+
+
+def _validate_images(request: Request, path: str, require: Require) -> None:
     """Grids that follow one another, and a token of text behind them: what is sampled goes on from
     its position.
     """
-    images = request.images
-    require(
-        not images or scenario.model.has_mrope,
-        path,
-        "need a model with three-dimensional positions: give model.mrope_section",
-    )
     free = 0
-    for index, image in enumerate(images):
+    for index, image in enumerate(request.images):
         require(
             all(1 <= extent <= TOKENS_MAX for extent in image.grid),
             f"{path}[{index}].grid",
@@ -265,9 +274,27 @@ def _validate_images(request: Request, scenario: Scenario, path: str, require: R
         free = end
 
 
-def _validate_fits(request: Request, scenario: Scenario, path: str, require: Require) -> None:
-    """A request that could not be scheduled even alone would wait for ever."""
+def _validate_own_requests(scenario: OwnScenario, require: Require) -> None:
+    """Lengths for which the engine has room, and images that the model takes."""
     engine = scenario.engine
+    for index, request in enumerate(scenario.requests):
+        path = f"$.requests[{index}]"
+        length = len(request.prompt) + request.max_tokens
+        require(
+            length <= engine.model_len_max,
+            path,
+            f"prompt and max_tokens make {length} tokens, model_len_max is {engine.model_len_max}",
+        )
+        require(
+            not request.images or scenario.model.has_mrope,
+            f"{path}.images",
+            "need a model with three-dimensional positions: give model.mrope_section",
+        )
+        _validate_fits(request, engine, path, require)
+
+
+def _validate_fits(request: Request, engine: EngineSpec, path: str, require: Require) -> None:
+    """A request that could not be scheduled even alone would wait for ever."""
     k = engine.draft_len_max
     # The last planned step counts every draft in flight as accepted, and the drafter looks k
     # further.
@@ -291,7 +318,7 @@ def _validate_fits(request: Request, scenario: Scenario, path: str, require: Req
     )
 
 
-def _validate_events(scenario: Scenario, require: Require) -> None:
+def _validate_events(scenario: ScenarioBase, require: Require) -> None:
     require(len(scenario.events) <= EVENTS_MAX, "$.events", f"at most {EVENTS_MAX} events")
     names = {request.name for request in scenario.requests}
     seen: set[tuple[type, int, str | None]] = set()
@@ -312,12 +339,9 @@ def _validate_events(scenario: Scenario, require: Require) -> None:
                     "must be at least two different requests of the scenario",
                 )
             case Budget():
-                most = scenario.engine.tokens_per_step_max
-                require(0 <= event.tokens <= most, f"{path}.tokens", f"must be 0..{most}")
+                require(event.tokens >= 0, f"{path}.tokens", "must not be negative")
             case Dummy():
-                # A padding row has one token.
-                most = min(scenario.engine.rows_max, scenario.engine.tokens_per_step_max)
-                require(1 <= event.rows <= most, f"{path}.rows", f"must be 1..{most}")
+                require(event.rows >= 1, f"{path}.rows", "must be at least 1")
         same = (type(event), event.step, getattr(event, "request", None))
         require(same not in seen, path, f"the same event stands twice for step {event.step}")
         seen.add(same)
@@ -327,3 +351,16 @@ def _validate_events(scenario: Scenario, require: Require) -> None:
             require(
                 0 <= event.drafts <= DRAFT_LEN_MAX, f"{path}.drafts", f"must be 0..{DRAFT_LEN_MAX}"
             )
+
+
+def _validate_own_events(scenario: OwnScenario, require: Require) -> None:
+    """No more than the engine has in a step."""
+    tokens_max = scenario.engine.tokens_per_step_max
+    for index, event in enumerate(scenario.events):
+        path = f"$.events[{index}]"
+        if isinstance(event, Budget):
+            require(event.tokens <= tokens_max, f"{path}.tokens", f"must be 0..{tokens_max}")
+        if isinstance(event, Dummy):
+            # A padding row has one token.
+            most = min(scenario.engine.rows_max, tokens_max)
+            require(event.rows <= most, f"{path}.rows", f"must be 1..{most}")

@@ -1,4 +1,5 @@
-"""A scenario as the text of a file: `files.parse` gives the same scenario again.
+"""A scenario as the text of a file, with settings of our own engine or without: what reads files
+gives the same scenario again.
 
 What has its default is left out, so that an older racegate, which lacks what came since, reads all
 that it can run.
@@ -13,10 +14,10 @@ import msgspec
 import tomli_w
 
 from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import Request, ScenarioBase
 
 
-def toml_of(scenario: Scenario) -> str:
+def toml_of(scenario: ScenarioBase) -> str:
     """TOML, with everything drawn written out."""
     return tomli_w.dumps({"schema": SCHEMA_VERSION, **_keys(scenario)})
 

@@ -19,7 +19,7 @@ from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import Verdict, signature_of
 from racegate.history.schedule import LATE, Schedule, parse_schedule
 from racegate.oracles.ordering import find_conflicts
-from racegate.scenario.spec import GraphMode
+from racegate.scenario.settings import GraphMode
 from support import IS_NIGHTLY, checker, scenario
 
 SEEDED = [fault for fault in FAULTS if fault.kind is not FaultKind.CONTROL]

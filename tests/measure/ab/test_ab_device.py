@@ -24,7 +24,7 @@ from racegate.measure.ab.waves import (
     run_truth,
 )
 from racegate.measure.ab.workload import ARMS, AbSpec, Arm
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from support import SCENARIOS
 from sync_driver import SyncDriver
 

@@ -35,7 +35,7 @@ from racegate.measure.bench.loads import (
 from racegate.measure.bench.overhead import held_entries, latch_entries, recording_entries
 from racegate.measure.bench.profiler import spans_of
 from racegate.measure.bench.virtual import BenchEntry
-from racegate.scenario.spec import ModelSpec, Numerics
+from racegate.scenario.settings import ModelSpec, Numerics
 from racegate_kernels.backend import triton_backend
 from sync_driver import SyncDriver, SyncEvent
 
@@ -167,8 +167,8 @@ def test_bfloat16_runs_on_the_launchers() -> None:
     with bench(driver=SyncDriver(triton_backend())).steady(load, batch=2, depth=2) as steady:
         taken = steady.measure(load.steps)
         hidden: Any = steady._engine.runner._setup.work.hidden
-        states: Any = steady._engine.runner._stations.model.states[0]
-        caches: Any = steady._engine.runner._stations.model.caches[2]
+        states: Any = steady._engine.runner._stages.model.states[0]
+        caches: Any = steady._engine.runner._stages.model.caches[2]
     assert taken.tokens == 2
     assert hidden.storage.tensor.dtype == caches.storage.tensor.dtype == torch.bfloat16
     assert states.storage.tensor.dtype == torch.float32

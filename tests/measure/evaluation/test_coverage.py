@@ -23,7 +23,7 @@ from racegate.explore.features.table import (
 )
 from racegate.explore.generate import generate, seeded
 from racegate.measure.evaluation.coverage import COVERAGE_SCHEMA, Coverage, measure_coverage
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 from support import NAMES as SCRIPTS
 
 REPORTS = Path(__file__).parents[3] / "reports" / "search"

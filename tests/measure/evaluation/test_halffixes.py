@@ -22,7 +22,7 @@ from racegate.measure.evaluation.truth_table import (
     motion_scenario,
 )
 from racegate.report.halffixes import as_markdown
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 REPORTS = Path(__file__).parents[3] / "reports" / "faults"
 DESIGNS = (

@@ -15,7 +15,7 @@ from racegate.history.finding import FindingKind, Verdict
 from racegate.history.trace import Misowned, Waited
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.files import load
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.client import Adapter, Told
 from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck, conform
 from racegate.targets.adapters.judge import AdapterJudge
@@ -26,7 +26,7 @@ from scripted_engine import buffer, host, observation, op, record, scripted, use
 TOY = [sys.executable, str(ROOT / "docs" / "examples" / "toy_adapter.py")]
 SERVED = [sys.executable, "-m", "racegate.check.served"]
 CONDENSE = ROOT / "scenarios" / "finish_and_condense.toml"
-SCENARIO = Scenario(
+SCENARIO = OwnScenario(
     name="one",
     title="one request",
     requests=(Request(name="A", arrive=0, prompt=(1, 2), max_tokens=3),),

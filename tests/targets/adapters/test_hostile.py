@@ -15,14 +15,14 @@ import pytest
 import hostile_engine
 from racegate.history.finding import FindingKind, Verdict, exit_code
 from racegate.history.schedule import parse_schedule
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, CommandError, EngineLostError, LossKind
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.process import EngineProcess, Limits, resident_bytes
 from racegate.targets.adapters.wire import RefusedAnswer
 
-SCENARIO = Scenario(
+SCENARIO = OwnScenario(
     name="one",
     title="one request",
     requests=(Request(name="A", arrive=0, prompt=(1, 2), max_tokens=3),),

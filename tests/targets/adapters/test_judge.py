@@ -11,7 +11,7 @@ import pytest
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import Abort, Request, Scenario
+from racegate.scenario.spec import Abort, OwnScenario, Request
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterCommand, AdapterJudge, Judgement
@@ -19,7 +19,7 @@ from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import DropEdge
 from scripted_engine import buffer, host, observation, op, record, scripted, use, wait
 
-SCENARIO = Scenario(
+SCENARIO = OwnScenario(
     name="one",
     title="one request",
     requests=(Request(name="A", arrive=0, prompt=(1, 2), max_tokens=3),),
@@ -38,7 +38,7 @@ def judged(
     folder: Path,
     runs: Mapping[str, Lines],
     *,
-    scenario: Scenario = SCENARIO,
+    scenario: OwnScenario = SCENARIO,
     limits: Limits | None = None,
     **script: Any,
 ) -> Judgement:
@@ -235,7 +235,7 @@ def test_what_shows_nothing_is_no_pass(tmp_path: Path, case: str) -> None:
 
 
 def test_what_a_scenario_expects(tmp_path: Path) -> None:
-    expecting = Scenario(
+    expecting = OwnScenario(
         name="e", title="e", requests=SCENARIO.requests, expect=Expect(condense_moves=1)
     )
     script = {"offers": ["plain"]}
@@ -248,7 +248,7 @@ def test_what_a_scenario_expects(tmp_path: Path) -> None:
 
 
 def test_events_that_it_cannot_make_happen(tmp_path: Path) -> None:
-    aborting = Scenario(
+    aborting = OwnScenario(
         name="a", title="a", requests=SCENARIO.requests, events=(Abort(step=1, request="A"),)
     )
     found = judged(tmp_path, {"": ORDERED}, scenario=aborting, offers=["plain"])

@@ -8,7 +8,7 @@ import pytest
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Plan
-from racegate.scenario.files import load
+from racegate.scenario.files import load_for
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.sglang.cell import SchedulerCell
@@ -42,7 +42,7 @@ def test_a_state_is_kept_before_it_is_written(
     tmp_path: Path, release: str, without: tuple[Repair, ...]
 ) -> None:
     """sglang#24221: right when nothing is held, wrong when the copy comes first."""
-    scenario, log = load(SCENARIO), tmp_path / "sglang.log"
+    scenario, log = load_for("SGLang", SCENARIO), tmp_path / "sglang.log"
     cell = SchedulerCell(release=release, model=Model.HYBRID, without=without)
     with open_scheduler(installed(release), cell, log=log) as engine:
         runs = WithPlain(engine)
@@ -61,7 +61,7 @@ def test_a_state_is_kept_before_it_is_written(
 @pytest.mark.sglang
 @pytest.mark.timeout(900)
 def test_the_repaired_release_is_silent(tmp_path: Path) -> None:
-    scenario, log = load(SCENARIO), tmp_path / "sglang.log"
+    scenario, log = load_for("SGLang", SCENARIO), tmp_path / "sglang.log"
     cell = SchedulerCell(release="0.5.13", model=Model.HYBRID)
     with open_scheduler(installed("0.5.13"), cell, log=log) as engine:
         eager = WithPlain(engine).run(scenario, Plan())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from racegate.interpose.outcome import Ending, Outcome
 from racegate.scenario.expect import Expect
-from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, Told
@@ -83,11 +83,11 @@ class Pool:
         self.free -= count
 
 
-@pytest.mark.parametrize(("blocks", "left"), [(EngineSpec().blocks, 800), (14, 14), (127, 100)])
-def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int, left: int) -> None:
+@pytest.mark.parametrize(("blocks", "left"), [(None, 800), (14, 14), (127, 100)])
+def test_the_pool_has_as_many_blocks_as_the_scenario_says(blocks: int | None, left: int) -> None:
     pool = Pool(800 if left != 100 else 100)
     scheduler = SimpleNamespace(kv_cache_manager=SimpleNamespace(block_pool=pool))
-    leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, engine=EngineSpec(blocks=blocks)))
+    leave_blocks(scheduler, msgspec.structs.replace(SCENARIO, free_blocks=blocks))
     assert pool.free == left
 
 

@@ -9,7 +9,7 @@ import pytest
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
-from racegate.scenario.files import load
+from racegate.scenario.files import load_for
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.judge import judge
 from racegate.targets.common.search import Effect
@@ -39,7 +39,7 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
     """vllm#45100: right when nothing is held, wrong when the copy lands between the row moves. And
     a wrong value of each kind that is planted is seen.
     """
-    scenario, log = load(SCENARIO), tmp_path / "vllm.log"
+    scenario, log = load_for("vLLM", SCENARIO), tmp_path / "vllm.log"
     with open_engine(installed(), runner=CELL.runner, mode=CELL.mode, log=log) as engine:
         judged = judge(engine, scenario, CELL, sensitivity=sensitivity_of(engine))
     told, search = judged.told, judged.search

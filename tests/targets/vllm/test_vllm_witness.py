@@ -15,7 +15,7 @@ from racegate.cli.foreign import vllm as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load_all, scenario_paths
+from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
 from racegate.targets.common.judge import EngineVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
@@ -141,7 +141,7 @@ def test_a_release_that_is_not_set_up_says_how(
 
 
 def test_scenarios_of_vllm_can_be_run() -> None:
-    loaded = load_all(scenario_paths(ROOT / "scenarios" / "vllm"))
+    loaded = load_all_for("vLLM", scenario_paths(ROOT / "scenarios" / "vllm"))
     assert len(loaded) >= 2
     assert [cannot_run(scenario) for _, scenario in loaded] == [""] * len(loaded)
 
@@ -171,7 +171,7 @@ def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: 
 
 def test_committed_witnesses_are_of_committed_scenarios() -> None:
     folder = ROOT / "scenarios" / "vllm"
-    scenarios = [scenario for _, scenario in load_all(scenario_paths(folder))]
+    scenarios = [scenario for _, scenario in load_all_for("vLLM", scenario_paths(folder))]
     found = [read_witness(path) for path in sorted((folder / "witnesses").glob("*.json"))]
     assert {witness.release for witness in found} >= {"0.22.1", "0.24.0"}
     for witness in found:

@@ -24,7 +24,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import SCHEMA, Witness, sealed, versions
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import AnyScenario, OwnScenario
 
 # Pairs of reversals tried when no single one shows the failure.
 PAIRS_MAX = 60
@@ -35,7 +35,7 @@ LAST_MAX = 8
 class Minimised(msgspec.Struct, frozen=True, kw_only=True):
     """The smallest case with its result. runs: cases that were looked at on the way."""
 
-    case: Case
+    case: Case[OwnScenario]
     signature: str
     result: RunResult
     digest: str
@@ -53,31 +53,31 @@ class _Trials:
     def __init__(self, fault: Fault | None, on_run: Callable[[int], None]) -> None:
         self._on_run = on_run
         self._fault = fault
-        self._checker: tuple[Scenario, Checker] | None = None
+        self._checker: tuple[OwnScenario, Checker] | None = None
         self._checkers = Checkers()
-        self._last: deque[tuple[Case, Judged]] = deque(maxlen=LAST_MAX)
+        self._last: deque[tuple[Case[OwnScenario], Judged]] = deque(maxlen=LAST_MAX)
         self.signature: str | None = None
         self.runs = 0
 
-    def checker(self, scenario: Scenario) -> Checker:
+    def checker(self, scenario: OwnScenario) -> Checker:
         """For a scenario; cases that differ in their schedule share it."""
         if self._checker is None or self._checker[0] != scenario:
             self._checker = (scenario, self._checkers.of(scenario))
         return self._checker[1]
 
-    def run(self, case: Case) -> Judged:
+    def run(self, case: Case[OwnScenario]) -> Judged:
         """One case, judged."""
         self._count()
         return self.look(case)
 
-    def look(self, case: Case) -> Judged:
+    def look(self, case: Case[OwnScenario]) -> Judged:
         """The same, not counted."""
         for known, judged in self._last:
             if known == case:
                 return judged
         return self._judged(case, self._made(case))
 
-    def fails(self, case: Case) -> bool:
+    def fails(self, case: Case[OwnScenario]) -> bool:
         """Whether every hold of a case is realised, before anything is judged, and it shows the
         failure.
         """
@@ -94,10 +94,10 @@ class _Trials:
         self.runs += 1
         self._on_run(self.runs)
 
-    def _made(self, case: Case) -> Run:
+    def _made(self, case: Case[OwnScenario]) -> Run:
         return self.checker(case.scenario).execute(schedule=case.schedule, fault=self._fault)
 
-    def _judged(self, case: Case, run: Run) -> Judged:
+    def _judged(self, case: Case[OwnScenario], run: Run) -> Judged:
         checker = self.checker(case.scenario)
         judged = checker.judged(run, schedule=case.schedule, fault=self._fault)
         self._last.append((case, judged))
@@ -105,7 +105,7 @@ class _Trials:
 
 
 def minimise(
-    scenario: Scenario,
+    scenario: OwnScenario,
     schedule: Schedule,
     fault: Fault | None,
     *,
@@ -122,7 +122,7 @@ def minimise(
         raise ValueError(f"{scenario.name}: nothing is wrong under {list(schedule.texts())}")
     case = _with_few_holds(trials, case)
     case = _with_symbols(trials, case)
-    shrunk: Shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))
+    shrunk = shrink(case, trials.fails, runs_max=max(1, runs_max - trials.runs))
     last = trials.run(shrunk.case)
     return Minimised(
         case=shrunk.case,
@@ -135,14 +135,14 @@ def minimise(
 
 
 def smallest_scenario(
-    scenario: Scenario, still_fails: Callable[[Scenario], bool], *, runs_max: int = RUNS_MAX
-) -> Shrunk:
+    scenario: AnyScenario, still_fails: Callable[[AnyScenario], bool], *, runs_max: int = RUNS_MAX
+) -> Shrunk[AnyScenario]:
     """The smallest scenario that still fails, where holds are found anew for each."""
     case = Case(scenario=scenario, schedule=EAGER)
     return shrink(case, lambda smaller: still_fails(smaller.scenario), runs_max=runs_max)
 
 
-def _with_few_holds(trials: _Trials, case: Case) -> Case:
+def _with_few_holds(trials: _Trials, case: Case[OwnScenario]) -> Case[OwnScenario]:
     """The case with no hold, one, or two reversals of its conflicts, if that is enough."""
     eager = msgspec.structs.replace(case, schedule=EAGER)
     judged = trials.run(eager)
@@ -161,7 +161,7 @@ def _with_few_holds(trials: _Trials, case: Case) -> Case:
     return case
 
 
-def _with_symbols(trials: _Trials, case: Case) -> Case:
+def _with_symbols(trials: _Trials, case: Case[OwnScenario]) -> Case[OwnScenario]:
     """The case with steps named after requests, if it still fails so."""
     judged = trials.run(case)
     schedule = symbolic_schedule(
@@ -172,7 +172,7 @@ def _with_symbols(trials: _Trials, case: Case) -> Case:
 
 
 def as_found(
-    scenario: Scenario, result: RunResult, fault: Fault | None, *, title: str, seed: int
+    scenario: OwnScenario, result: RunResult, fault: Fault | None, *, title: str, seed: int
 ) -> Witness:
     """A failure as a witness of the run that showed it, before anything is left out. Sealed."""
     checker, schedule = Checker(scenario), parse_schedule(list(result.schedule))

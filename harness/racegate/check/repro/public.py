@@ -30,8 +30,10 @@ from racegate.scenario.errors import BadInputError as BadInputError
 from racegate.scenario.files import from_keys
 from racegate.scenario.files import load as load_file
 from racegate.scenario.shipped import shipped_scripts
-from racegate.scenario.spec import Scenario as Scenario
+from racegate.scenario.spec import OwnScenario
 
+# These calls are about our own engine: a scenario comes with its settings.
+Scenario = OwnScenario
 StrPath = str | os.PathLike[str]
 # Which file a scenario came from is not known here.
 REPLAY = "racegate run FILE"

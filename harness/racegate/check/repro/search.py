@@ -175,8 +175,9 @@ def _tried(climbed: Climb[Judged]) -> Tried:
     progress = climbed.progress
     if climbed.schedules == 1:
         return NOTHING_TRIED
-    if climbed.is_complete and progress is not None:
-        return Tried(reach=Reach.CLASSES, number=progress.classes, known=progress.classes)
+    if climbed.is_complete:
+        classes = climbed.schedules if progress is None else progress.classes
+        return Tried(reach=Reach.CLASSES, number=classes, known=classes)
     return Tried(reach=Reach.SOME, number=climbed.schedules - 1)
 
 

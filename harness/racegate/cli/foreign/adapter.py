@@ -16,6 +16,8 @@ from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
+    StrictOption,
+    benign_of,
     loaded_scripts,
     progress_bar,
     stdout_console,
@@ -138,6 +140,7 @@ def run(
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
     *,
     limits: Limits,
     json: JsonOption = None,
@@ -162,7 +165,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_judgement(stdout_console(), judged)
-    raise typer.Exit(exit_code([judged.result.verdict]))
+    raise typer.Exit(exit_code([judged.result.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -172,6 +175,7 @@ def gate(
     scenarios: ScenariosOption = Path("scenarios"),
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
     *,
     limits: Limits,
     junit: JunitOption = None,
@@ -197,12 +201,13 @@ def gate(
                 progress.advance(task)
     found = AdapterGateObject.of(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
-    write_checked(checked_adapter(found, files), junit, sarif)
+    benign = benign_of(strict)
+    write_checked(checked_adapter(found, files, benign), junit, sarif)
     if json is not None:
         write_json(json, found)
     if json != "-":
         print_adapter_gate(stdout_console(), found)
-    raise typer.Exit(exit_code([found.verdict]))
+    raise typer.Exit(found.exit_code(benign))
 
 
 def _command(scenario: Path, command: list[str]) -> AdapterCommand:

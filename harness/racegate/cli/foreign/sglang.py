@@ -23,8 +23,10 @@ from racegate.cli.foreign.vllm import (
 from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
+    StrictOption,
+    benign_of,
     folder_of_scripts,
-    loaded_scripts,
+    loaded_scripts_for,
     stdout_console,
     write_json,
 )
@@ -32,7 +34,7 @@ from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.files import load
+from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.search import RUNS_MAX
@@ -75,12 +77,13 @@ def run(
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
     ] = None,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
     json: JsonOption = None,
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
-    loaded = load(scenario)
+    loaded = load_for("SGLang", scenario)
     cell = cell_of(release, path, model, without)
     with started(cell, release, path, log) as engine:
         if hold is None:
@@ -92,7 +95,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
-    raise typer.Exit(exit_code([judged.verdict]))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -103,6 +106,7 @@ def gate(
     without: WithoutOption = None,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
     log: LogOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
@@ -110,7 +114,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that SGLang can run, on a scheduler that is started once."""
-    loaded = loaded_scripts(folder_of_scripts(scenarios, "sglang"))
+    loaded = loaded_scripts_for("SGLang", folder_of_scripts(scenarios, "sglang"))
     cell = cell_of(release, path, model, without)
     judged = []
     with started(cell, release, path, log) as engine:
@@ -120,7 +124,8 @@ def gate(
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     verdicts = [found for _, found in judged]
-    code = exit_code([found.verdict for found in verdicts if not found.refused])
+    judged_verdicts = [found.verdict for found in verdicts if not found.refused]
+    code = exit_code(judged_verdicts, benign=benign_of(strict))
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:

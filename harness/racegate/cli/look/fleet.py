@@ -45,7 +45,7 @@ from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.choice import subject_of
 from racegate.report.dashboard.targets import live_table, print_fleet
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario, configured
 from racegate.targets.sglang.environment import environment_of as sglang_environment
 from racegate.targets.vllm.environment import environment_of as vllm_environment
 from racegate.targets.vllm.generate import scenario_of
@@ -147,10 +147,10 @@ def missing_of(target: Target) -> str:
     return ""
 
 
-def drawn_requests(seed: int, index: int) -> Scenario:
+def drawn_requests(seed: int, index: int) -> OwnScenario:
     """As `racegate vllm search` draws it."""
     scenario = scenario_of(seed * STRETCH + index)
-    return msgspec.structs.replace(scenario, name=f"requests-{seed}-{index}")
+    return configured(msgspec.structs.replace(scenario, name=f"requests-{seed}-{index}"))
 
 
 DRAWS = {Draw.ENGINE: drawn, Draw.REQUESTS: drawn_requests}

@@ -15,7 +15,7 @@ from racegate.cli.options import (
     fail,
     folder_of_scripts,
     folder_to_fill,
-    loaded_scripts,
+    loaded_scripts_for,
     say,
     stdout_console,
     tell,
@@ -178,7 +178,9 @@ def program(
 def _chosen_scenarios(
     folder: Path | None, engine: str, names: list[str] | None
 ) -> tuple[Scenario, ...]:
-    loaded = [scenario for _, scenario in loaded_scripts(folder_of_scripts(folder, engine))]
+    title = {"vllm": "vLLM", "sglang": "SGLang"}[engine]
+    scripts = folder_of_scripts(folder, engine)
+    loaded = [scenario for _, scenario in loaded_scripts_for(title, scripts)]
     if unknown := set(names or ()) - {scenario.name for scenario in loaded}:
         fail(f"no scenario {', '.join(sorted(unknown))}")
     return tuple(one for one in loaded if not names or one.name in names)

@@ -49,7 +49,7 @@ from racegate.measure.ab.workload import (
     ModelSize,
 )
 from racegate.report.ab import print_ab
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class Only(StrEnum):

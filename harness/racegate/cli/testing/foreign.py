@@ -8,14 +8,14 @@ import pytest
 
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import Schedule
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 
 
 def run_foreign(
     command: tuple[str, ...],
-    scenario: Scenario,
+    scenario: OwnScenario,
     *,
     file: str,
     schedule: Schedule | None,

@@ -33,7 +33,7 @@ from racegate.history.witness import load_witness, save
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load
 from racegate.scenario.outside.text import printable_lines
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Trial:
     source: file of the scenario, if it has one; adapter: what starts an engine of one's own
     """
 
-    scenario: Scenario
+    scenario: OwnScenario
     source: str
     explore: Explore = Explore.EAGER
     fault: str | None = None
@@ -90,10 +90,10 @@ def _replayed(file: Path, marked: Trial) -> Trial:
     )
 
 
-def _trial(item: pytest.Item, scenario: str | Path | Scenario, **options: Any) -> Trial:
+def _trial(item: pytest.Item, scenario: str | Path | OwnScenario, **options: Any) -> Trial:
     """The arguments of the marker. A path is one beside the test, or below the root."""
     source = ""
-    if not isinstance(scenario, Scenario):
+    if not isinstance(scenario, OwnScenario):
         beside = item.path.parent / scenario
         path = beside if beside.exists() else item.config.rootpath / scenario
         scenario, source = load(path), str(path)

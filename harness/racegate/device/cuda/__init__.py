@@ -1,4 +1,4 @@
-"""The CUDA device: the same books, on real streams, with holds as latches.
+"""The CUDA device: the same pending queues, on real streams, with holds as latches.
 
 Here: the device (what the work is), streams (when it runs: latches, backlog, watchdog, pacing), the
 driver's protocol and its one implementation on torch and cuda.bindings (torch), sites for runs.

@@ -15,7 +15,7 @@ from racegate.history.trace import Access
 
 
 class Backlog:
-    """The last operations of one stream; the books say that they have completed."""
+    """The last operations of one stream; the pending queues say that they have completed."""
 
     __slots__ = ("_cuda", "_event", "_storages", "_stream")
 

@@ -44,7 +44,7 @@ from racegate_kernels.poison import poison_of
 class CudaDevice:
     """See racegate.device.protocol.Device. `close` it, or the next run's memory may be in use.
 
-    lanes, chooser, dropped: see Books
+    lanes, chooser, dropped: see PendingQueues
     backend: other kernels than the driver's (seeded faults)
     """
 
@@ -68,8 +68,8 @@ class CudaDevice:
             dropped=dropped,
             recorder=recorder,
         )
-        self._books = self._streams.books
-        self.recorder = self._books.recorder
+        self._queues = self._streams.queues
+        self.recorder = self._queues.recorder
         self._cuda = cuda
         self._backend = cuda.backend if backend is None else backend
         self._staging = Staging(cuda, self._streams.setup)
@@ -85,7 +85,7 @@ class CudaDevice:
     # What the protocol's methods mean is said there.
 
     def stream(self, lane: str) -> Stream:
-        return self._books.stream(lane)
+        return self._queues.stream(lane)
 
     def event(self, name: str) -> Event:
         return Event(name, self._cuda.event())
@@ -127,7 +127,7 @@ class CudaDevice:
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         assert not buffer.is_free, f"{buffer.name} is freed twice"
         buffer.is_free = True
-        stream = self._books.streams[buffer.lane - 1]
+        stream = self._queues.streams[buffer.lane - 1]
         self._issue(stream, f"free:{buffer.name}@{step}", step, poison_work(self._cuda, buffer))
         self._freed.give(buffer.lane, storage_of(buffer))
 
@@ -206,7 +206,7 @@ class CudaDevice:
     def _copy(
         self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
     ) -> None:
-        for piece, first, end in self._books.pieces(stream, name, rows):
+        for piece, first, end in self._queues.pieces(stream, name, rows):
             self._issue(stream, piece, step, copy_range(self._cuda, target, source, first, end))
 
     def upload_blocks(
@@ -255,10 +255,10 @@ class CudaDevice:
         return self._streams.query(event)
 
     def mark(self, alias: str, *, step: int) -> None:
-        self._books.mark(alias, step=step)
+        self._queues.mark(alias, step=step)
 
     def action(self, name: str, *, step: int) -> AbstractContextManager[None]:
-        return self._books.action(name, step=step)
+        return self._queues.action(name, step=step)
 
     def snapshot(self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]) -> CudaSnapshot:
         copies: list[tuple[np.ndarray, np.ndarray | None]] = []
@@ -283,7 +283,7 @@ class CudaDevice:
 
     def pending(self) -> tuple[str, ...]:
         """Names of the operations that were issued and have not happened."""
-        return self._books.pending()
+        return self._queues.pending()
 
     def finish(self) -> Trace:
         return self._streams.finish()

@@ -2,8 +2,8 @@
 
 A latch stands on a stream in front of the operation it holds. The host opens it by storing the next
 sequence number; right behind the wait the stream copies the word into device memory. What it
-copied says, independently of the host's books, that the operation began after that opening, and
-not by another (the watchdog's), nor before (a wait that did not wait).
+copied says, independently of the host's pending queues, that the operation began after that
+opening, and not by another (the watchdog's), nor before (a wait that did not wait).
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ class Latches:
         self._cuda.drain()
 
     def unconfirmed(self) -> dict[str, int]:
-        """Hold text -> how many operations the books say it kept, of which there is no evidence."""
+        """Hold text -> how many operations the pending queues say it kept, of which there is no
+        evidence.
+        """
         counts: dict[str, int] = {}
         for latch in self._all:
             if latch.ticket is None or latch.is_confirmed:

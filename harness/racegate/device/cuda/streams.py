@@ -1,15 +1,14 @@
 """LatchedStreams: work on real streams, with holds as latches.
 
-The host keeps the same books as on the virtual device: what was issued and may not have happened.
-There they are the execution; here they say which latches are closed, what a host wait has to open
-first, and when an operation that is the point of a hold has completed.
+The host keeps the same pending queues as on the virtual device: what was issued and may not have
+happened. There they are the execution; here they say which latches are closed, what a host wait has
+to open first, and when an operation that is the point of a hold has completed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from racegate.device.books import Books
 from racegate.device.chooser import HoldChooser, Ticket
 from racegate.device.cuda.backlog import Backlog
 from racegate.device.cuda.driver import CudaDriver, Handle
@@ -18,6 +17,7 @@ from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.cuda.watchdog import Watchdog
 from racegate.device.cuda.work import StreamWork
 from racegate.device.nodes import Event, Flag, Node, Op, Stream
+from racegate.device.pending import PendingQueues
 from racegate.device.recorder import Recorder
 from racegate.history.edge import Edge
 from racegate.history.trace import Access, HoldOutcome, Trace
@@ -43,7 +43,7 @@ class LatchedOp(Op):
 
 
 class LatchedStreams:
-    """The streams of one run, its books and its latches.
+    """The streams of one run, its pending queues and its latches.
 
     setup: a stream for what belongs to no lane; it has no latches
     """
@@ -58,14 +58,14 @@ class LatchedStreams:
         dropped: frozenset[str],
         recorder: Recorder | None,
     ) -> None:
-        self.books = Books(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
+        self.queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
         cuda.begin()
         self._cuda = cuda
         self._is_eager = pace.pacing is Pacing.EAGER
         if not self._is_eager:
-            unheld = self.books.complete_unheld
+            unheld = self.queues.complete_unheld
             # The point of a hold may be an operation that nothing holds and that is still running.
-            self.books.follow(may_pass=self._has_happened, before_forcing=unheld)
+            self.queues.follow(may_pass=self._has_happened, before_forcing=unheld)
         self._handles = [cuda.stream() for _ in lanes]
         self.setup = cuda.stream()
         self._is_set_up = True
@@ -73,8 +73,8 @@ class LatchedStreams:
         self._flag_latches: dict[Flag, Latch] = {}
         self._backlog = Backlog(cuda)
         self._watchdog = Watchdog(seconds=pace.patience_s, on_expiry=self._latches.expire)
-        # Without holds and flags nothing the host waits for can be held up: no books are needed.
-        self._keeps_books = self._is_eager or self.books.chooser.has_holds
+        # Without holds and flags nothing the host waits for can be held up: no queues are needed.
+        self._keeps_queues = self._is_eager or self.queues.chooser.has_holds
         self._events: list[Handle] = []
         self._is_finished = False
 
@@ -86,7 +86,7 @@ class LatchedStreams:
     @property
     def watches_accesses(self) -> bool:
         """Whether `before_access` has to be called."""
-        return self._is_eager or self.books.chooser.watches_accesses
+        return self._is_eager or self.queues.chooser.watches_accesses
 
     def beat(self) -> None:
         """The host is alive."""
@@ -118,8 +118,8 @@ class LatchedStreams:
 
     def issue(self, stream: Stream, name: str, step: int, work: StreamWork) -> None:
         """An operation of the program."""
-        self.books.recorder.issue(stream.index, name, step, work.accesses)
-        self.put(stream, name, work, self.books.chooser.ticket(stream.lane, name))
+        self.queues.recorder.issue(stream.index, name, step, work.accesses)
+        self.put(stream, name, work, self.queues.chooser.ticket(stream.lane, name))
 
     def put(self, stream: Stream, name: str, work: StreamWork, ticket: Ticket | None) -> None:
         """Hands work to the device, behind a latch if it may not run at once."""
@@ -136,7 +136,7 @@ class LatchedStreams:
             self._watchdog.start()
             self._latches.put(handle, latch)
         work.put(handle)
-        if latch is None and (self._is_eager or not self._keeps_books):
+        if latch is None and (self._is_eager or not self._keeps_queues):
             self._let_go(handle, name, work)
             return
         done = self._done(handle)
@@ -148,15 +148,17 @@ class LatchedStreams:
         self._progress()
 
     def _let_go(self, handle: Handle, name: str, work: StreamWork) -> None:
-        """Nothing stands before this work: for the books it has happened."""
+        """Nothing stands before this work: for the pending queues it has happened."""
         work.settle()
         if self._is_eager:
             self._backlog.add(handle, work.accesses)
-            if self.books.chooser.reach(name):
+            if self.queues.chooser.reach(name):
                 self._progress()
 
     def _open(self, latch: Latch) -> None:
-        """What stands behind the latch comes after everything that the books say has happened."""
+        """What stands behind the latch comes after everything that the pending queues say has
+        happened.
+        """
         self._backlog.wait()
         self._latches.open(latch)
 
@@ -167,7 +169,7 @@ class LatchedStreams:
         return event
 
     def _complete(self, work: StreamWork, latch: Latch | None, done: Handle) -> None:
-        """The books let an operation happen: the host waits until it has."""
+        """The pending queues let an operation happen: the host waits until it has."""
         if latch is not None:
             self._open(latch)
         self._cuda.synchronize(done)
@@ -177,17 +179,17 @@ class LatchedStreams:
     def before_access(self, access: Access) -> None:
         """The host is about to touch pinned memory."""
         self._backlog.wait_for(access)
-        if self.books.chooser.watches_accesses:
-            self.books.before_access(access)
+        if self.queues.chooser.watches_accesses:
+            self.queues.before_access(access)
 
     def record(self, stream: Stream, event: Event) -> None:
-        """In the books and on the device."""
-        self.books.record(stream, event)
+        """In the pending queues and on the device."""
+        self.queues.record(stream, event)
         self._cuda.record(event.handle, self._handles[stream.index - 1])
 
     def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
-        """In the books and on the device."""
-        version = self.books.wait_stream(stream, event, edge, step=step)
+        """In the pending queues and on the device."""
+        version = self.queues.wait_stream(stream, event, edge, step=step)
         if version is not None:
             if not version.is_done:
                 self._backlog.wait()
@@ -196,15 +198,15 @@ class LatchedStreams:
     def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
         """Opens what stands before the event, then waits. Raises DeadlockError."""
         self._watchdog.beat()
-        if self.books.wait_host(event, edge, step=step) is not None:
+        if self.queues.wait_host(event, edge, step=step) is not None:
             self._cuda.synchronize(event.handle)
 
     def wait_flag(self, stream: Stream, flag: Flag) -> None:
         """What is put on the stream from now on waits for the flag's latch."""
-        self._keeps_books = True
+        self._keeps_queues = True
         self._backlog.wait()
         self._watchdog.start()
-        self.books.wait_flag(stream, flag)
+        self.queues.wait_flag(stream, flag)
         self._latches.put(self._handles[stream.index - 1], self._flag_latches[flag])
 
     def query(self, event: Event) -> bool:
@@ -214,14 +216,14 @@ class LatchedStreams:
             return True
         self._watchdog.beat()
         self._progress()
-        self.books.recorder.query(version)
-        # Eagerly by the books: the host waits when it touches what came before the record.
+        self.queues.recorder.query(version)
+        # Eagerly by the pending queues: the host waits when it touches what came before the record.
         return version.is_done if self._is_eager else self._cuda.query(event.handle)
 
     def _progress(self) -> None:
         """EAGER: waits for whatever nothing holds. NATURAL: takes note of what has completed."""
-        if self._keeps_books:
-            self.books.progress()
+        if self._keeps_queues:
+            self.queues.progress()
 
     def _has_happened(self, node: Node) -> bool:
         """NATURAL: whether the device got past the head of a queue. Opens its latch if no hold
@@ -238,7 +240,7 @@ class LatchedStreams:
     def finish(self) -> Trace:
         """Completes everything that is pending and returns the trace."""
         self._watchdog.beat()
-        self.books.finish()
+        self.queues.finish()
         self.close()
         return self.trace()
 
@@ -252,7 +254,7 @@ class LatchedStreams:
 
     def trace(self) -> Trace:
         """What has been recorded. A hold is realised if the device's evidence says so too."""
-        trace = self.books.trace()
+        trace = self.queues.trace()
         missing = self._latches.unconfirmed() if self._is_finished else {}
         holds = tuple(
             HoldOutcome(

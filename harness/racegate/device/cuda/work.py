@@ -1,8 +1,8 @@
 """Work for a stream of CudaDevice: what it touches, how it is put there, and which owners its
 values carry.
 
-The values are made by the device; their owners are tags in the host's books, moved when the books
-let the operation happen.
+The values are made by the device; their owners are tags in the host's pending queues, moved when
+the pending queues let the operation happen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The virtual device: operations run on NumPy arrays when the books let them.
+"""The virtual device: operations run on NumPy arrays when the pending queues let them.
 
 Here: the device, its storage and copies, how a launch runs (launcher: plainly, under audit, by
 memo). The launch path is hot: every schedule of a search goes through it.

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, contextmanager
 import numpy as np
 from numpy.typing import DTypeLike
 
-from racegate.device.books import Books
 from racegate.device.chooser import HoldChooser
 from racegate.device.launches import Graph, Kernel, Launch, accesses_of, union_of
 from racegate.device.masks import prefix_mask
 from racegate.device.memory import Buffer, DeviceBuffer, FreedStorages, HostBuffer, Rows
 from racegate.device.nodes import Event, Flag, Op, Stream
+from racegate.device.pending import PendingQueues
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper
 from racegate.device.uses import Use
@@ -38,7 +38,7 @@ QUERIED = -1  # in place of a content, which is never negative
 class VirtualDevice:
     """See racegate.device.protocol.Device.
 
-    lanes, chooser, dropped: see Books
+    lanes, chooser, dropped: see PendingQueues
     memo: results of operations by content, shared between runs
     is_audited: every operation gets scratch copies in which undeclared rows are poison; touching
         one raises
@@ -58,8 +58,8 @@ class VirtualDevice:
         memo: OpMemo | None = None,
     ) -> None:
         self.lanes = lanes
-        self._books = Books(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
-        self.recorder = self._books.recorder
+        self._queues = PendingQueues(lanes, recorder=recorder, chooser=chooser, dropped=dropped)
+        self.recorder = self._queues.recorder
         self._memo = memo
         self._launcher = Launcher(self.recorder, backend, is_audited=is_audited, memo=memo)
         self._capturing: Graph | None = None
@@ -71,13 +71,13 @@ class VirtualDevice:
     # What the protocol's methods mean is said there.
 
     def stream(self, lane: str) -> Stream:
-        return self._books.stream(lane)
+        return self._queues.stream(lane)
 
     def event(self, name: str) -> Event:
         return Event(name)
 
     def flag(self, name: str) -> Flag:
-        return Flag(name, self._books.progress)
+        return Flag(name, self._queues.progress)
 
     def device_buffer(
         self, name: str, shape: tuple[int, ...], dtype: DTypeLike, *, stream: Stream
@@ -92,9 +92,9 @@ class VirtualDevice:
 
     def host_buffer(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> HostBuffer:
         storage = self._storage(shape, dtype)
-        books = self._books
-        is_watched = books.stepped is not None or books.chooser.watches_accesses
-        hook = books.before_access if is_watched else None
+        queues = self._queues
+        is_watched = queues.stepped is not None or queues.chooser.watches_accesses
+        hook = queues.before_access if is_watched else None
         return HostBuffer(name, storage, self.recorder, reads=self.reads, before_access=hook)
 
     def _storage(self, shape: tuple[int, ...], dtype: DTypeLike) -> VirtualStorage:
@@ -108,7 +108,7 @@ class VirtualDevice:
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
         assert not buffer.is_free, f"{buffer.name} is freed twice"
         buffer.is_free = True
-        stream = self._books.streams[buffer.lane - 1]
+        stream = self._queues.streams[buffer.lane - 1]
         storage = storage_of(buffer)
         whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
         self._issue(stream, f"free:{buffer.name}@{step}", step, whole, storage.poison)
@@ -182,7 +182,7 @@ class VirtualDevice:
     def _copy(
         self, stream: Stream, name: str, target: Buffer, source: Buffer, step: int, rows: int
     ) -> None:
-        for piece, first, end in self._books.pieces(stream, name, rows):
+        for piece, first, end in self._queues.pieces(stream, name, rows):
             work = copy_range(target, source, first, end, self._memo)
             self._issue(stream, piece, step, *work)
 
@@ -223,44 +223,44 @@ class VirtualDevice:
         """Runs at once, or when its turn has come."""
         assert self._capturing is None, f"{name} cannot be captured: only launches can"
         self.recorder.issue(stream.index, name, step, accesses)
-        books = self._books
-        if books.stepped is not None:
-            stream.queue.append(Op(name, run, None, step=books.stepped.as_step(stream)))
+        queues = self._queues
+        if queues.stepped is not None:
+            stream.queue.append(Op(name, run, None, step=queues.stepped.as_step(stream)))
             return
-        ticket = books.chooser.ticket(stream.lane, name)
+        ticket = queues.chooser.ticket(stream.lane, name)
         if stream.queue or ticket is not None:
             stream.queue.append(Op(name, run, ticket))
             return
         run()
-        if books.chooser.has_holds and books.chooser.reach(name):
-            books.progress()
+        if queues.chooser.has_holds and queues.chooser.reach(name):
+            queues.progress()
 
     def record(self, stream: Stream, event: Event) -> None:
-        self._books.record(stream, event)
+        self._queues.record(stream, event)
 
     def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
-        self._books.wait_stream(stream, event, edge, step=step)
+        self._queues.wait_stream(stream, event, edge, step=step)
 
     def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
-        self._books.wait_host(event, edge, step=step)
+        self._queues.wait_host(event, edge, step=step)
 
     def wait_flag(self, stream: Stream, flag: Flag) -> None:
-        self._books.wait_flag(stream, flag)
+        self._queues.wait_flag(stream, flag)
 
     def query(self, event: Event, *, step: int) -> bool:
         version = event.latest
         if version is None:
             return True
-        self._books.before_query(version)
+        self._queues.before_query(version)
         self.recorder.query(version)
         self.reads.append((QUERIED, int(version.is_done)))
         return version.is_done
 
     def mark(self, alias: str, *, step: int) -> None:
-        self._books.mark(alias, step=step)
+        self._queues.mark(alias, step=step)
 
     def action(self, name: str, *, step: int) -> AbstractContextManager[None]:
-        return self._books.action(name, step=step)
+        return self._queues.action(name, step=step)
 
     def snapshot(
         self, stream: Stream, parts: Sequence[tuple[DeviceBuffer, Rows]]
@@ -282,26 +282,26 @@ class VirtualDevice:
 
     def use_chooser(self, chooser: HoldChooser) -> None:
         """Other holds from here on, on a device that was gone back to."""
-        self._books.chooser = chooser
+        self._queues.chooser = chooser
 
     def standing(self) -> tuple[Hashable, ...]:
         """Of a device with a memo, everything that what comes on it can depend on."""
         contents = tuple([storage.content for storage in self.storages])
         owners = tuple([tuple(storage.owners) for storage in self.storages])
-        return (contents, owners, self._books.queued())
+        return (contents, owners, self._queues.queued())
 
     @property
     def has_pending(self) -> bool:
         """Whether anything was issued that has not happened."""
-        return self._books.has_pending
+        return self._queues.has_pending
 
     def pending(self) -> tuple[str, ...]:
         """Names of the operations that were issued and have not run."""
-        return self._books.pending()
+        return self._queues.pending()
 
     def finish(self) -> Trace:
-        return self._books.finish()
+        return self._queues.finish()
 
     def trace(self) -> Trace:
         """What has been recorded so far."""
-        return self._books.trace()
+        return self._queues.trace()

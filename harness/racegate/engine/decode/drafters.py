@@ -12,7 +12,7 @@ from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.decode.scripted_drafter import ScriptedDrafter
 from racegate.engine.model.model import Model
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import DrafterKind
+from racegate.scenario.settings import DrafterKind
 
 
 def make_drafter(

@@ -16,7 +16,7 @@ from racegate.engine.state.lanes import Lane
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
-from racegate.scenario.spec import DrafterKind
+from racegate.scenario.settings import DrafterKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

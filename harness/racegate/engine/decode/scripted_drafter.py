@@ -12,7 +12,7 @@ from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate_kernels.numerics import DIGEST, GOLDEN, POSITION, mix_eager
 
 
@@ -82,6 +82,6 @@ def truth_digests(
     return np.concatenate([digests, digests[:, -1:]], axis=1)
 
 
-def token_tables(scenario: Scenario, truth: Mapping[str, tuple[int, ...]]) -> np.ndarray:
+def token_tables(scenario: OwnScenario, truth: Mapping[str, tuple[int, ...]]) -> np.ndarray:
     """[Q, L] int32: the true tokens of each request, in scenario order."""
     return np.array([truth[request.name] for request in scenario.requests], np.int32)

@@ -17,7 +17,7 @@ from racegate.engine.model.parts import ModelParts
 from racegate.engine.model.stretches import Stretch, pieces_of, whole
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import EngineSpec, GraphMode
+from racegate.scenario.settings import EngineSpec, GraphMode
 
 
 def captured_sizes(engine: EngineSpec) -> tuple[int, ...]:

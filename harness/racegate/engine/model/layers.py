@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from racegate.scenario.spec import ModelSpec
+from racegate.scenario.settings import ModelSpec
 from racegate_kernels.backend import Backend
 from racegate_kernels.numerics import Array
 

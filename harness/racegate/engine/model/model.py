@@ -17,7 +17,7 @@ from racegate.engine.state.buffers import WorkBuffers
 from racegate.engine.state.kernels import Kernel
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
-from racegate.scenario.spec import CacheMode, DrafterKind, LayerKind, ModelSpec
+from racegate.scenario.settings import CacheMode, DrafterKind, LayerKind, ModelSpec
 
 # The launch of each kind, and the names of its parameters.
 _LAYERS: dict[LayerKind, tuple[Kernel, tuple[str, ...]]] = {
@@ -111,20 +111,20 @@ class Model:
         """A stretch of the forward pass; the last leaves the target's hidden states in
         work.hidden.
         """
-        for station in stretch:
-            self._station(station, shape, bound)
+        for stage in stretch:
+            self._stage(stage, shape, bound)
 
-    def _station(self, station: int, shape: BatchShape, bound: Bound) -> None:
-        if station == EMBEDDING:
+    def _stage(self, stage: int, shape: BatchShape, bound: Bound) -> None:
+        if stage == EMBEDDING:
             self._embed(shape, bound)
             return
-        kind = self._setup.scenario.model.layers[station]
+        kind = self._setup.scenario.model.layers[stage]
         if kind is LayerKind.ATTENTION:
-            self._attention(station, shape, bound)
+            self._attention(stage, shape, bound)
         else:
-            self._recurrent(station, kind, shape, bound)
+            self._recurrent(stage, kind, shape, bound)
         if self._setup.scenario.model.mlp_size:
-            self._mlp(station, shape, bound)
+            self._mlp(stage, shape, bound)
 
     def _embed(self, shape: BatchShape, bound: Bound) -> None:
         self._setup.kernels.launch_kernel(

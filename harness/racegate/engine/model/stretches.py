@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from racegate.scenario.spec import GraphMode, LayerKind
+from racegate.scenario.settings import GraphMode, LayerKind
 
 # A place in the forward pass: the index of a layer, or this.
 EMBEDDING = -1
@@ -32,8 +32,8 @@ def pieces_of(layers: tuple[LayerKind, ...], mode: GraphMode) -> tuple[Piece, ..
     if mode is not GraphMode.PIECEWISE:
         return (Piece(whole(layers), "decode"),)
 
-    def is_attention(station: int) -> bool:
-        return station != EMBEDDING and layers[station] is LayerKind.ATTENTION
+    def is_attention(stage: int) -> bool:
+        return stage != EMBEDDING and layers[stage] is LayerKind.ATTENTION
 
     return tuple(
         Piece(stretch, None if attends else f"piece.{stretch[0] + 1}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from racegate.engine.state.sizes import quantity_of
-from racegate.scenario.spec import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
+from racegate.scenario.settings import LayerKind, ModelPart, ModelSpec, Numerics, StateLife
 from racegate_kernels.numerics import GOLDEN, mix_eager
 
 Shapes = dict[str, tuple[tuple[int, ...], int]]

@@ -11,7 +11,8 @@ import numpy as np
 from racegate.device.protocol import DeviceBuffer
 from racegate.engine.observe.probe import Memory
 from racegate.engine.state.view import StepView
-from racegate.scenario.spec import EngineSpec, Scenario
+from racegate.scenario.settings import EngineSpec
+from racegate.scenario.spec import OwnScenario
 from racegate_kernels.poison import poison_of
 
 # What to copy, by name: a buffer, and which rows of it: some, the first n, or all.
@@ -26,7 +27,7 @@ def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
     return caches
 
 
-def input_parts(view: StepView, memory: Memory, scenario: Scenario) -> Parts:
+def input_parts(view: StepView, memory: Memory, scenario: OwnScenario) -> Parts:
     """What the host has prepared and the device has derived, by row and by token."""
     inputs, work = memory.inputs, memory.work
     rows, tokens = view.shape.rows, view.shape.tokens

@@ -38,7 +38,8 @@ from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.tracked import Finish
 from racegate.engine.state.view import StepView
 from racegate.history.observe import Boundary, Observation
-from racegate.scenario.spec import CacheMode, Scenario
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import OwnScenario
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class _Taken:
 class RecordingProbe:
     """Collects observations in the order of the engine's boundaries."""
 
-    def __init__(self, scenario: Scenario, device: Device, stream: Stream) -> None:
+    def __init__(self, scenario: OwnScenario, device: Device, stream: Stream) -> None:
         self._memory: Memory
         self._scenario = scenario
         self._engine = scenario.engine

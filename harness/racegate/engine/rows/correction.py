@@ -8,8 +8,8 @@ import numpy as np
 
 from racegate.engine.decode.valid_counts import ValidCounts
 from racegate.engine.rows.accepted_counts import AcceptedCounts
+from racegate.engine.rows.batch_rows import BatchRows
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.tenants import Tenants
 from racegate.engine.state import edges
 from racegate.engine.state.buffers import StepOutputs
 from racegate.engine.state.plan import StepPlan
@@ -48,11 +48,11 @@ class UploadGuard:
 class HostCorrection:
     """Deferred correction: the host's mirrors become exact, from the previous step's counts."""
 
-    def __init__(self, setup: Setup, count_path: AcceptedCounts, tenants: Tenants) -> None:
+    def __init__(self, setup: Setup, count_path: AcceptedCounts, batch: BatchRows) -> None:
         self._device = setup.device
         self._count_path = count_path
         self._valid_counts = ValidCounts(setup)
-        self._tenants = tenants
+        self._batch = batch
 
     def send(self, view: StepView, outputs: StepOutputs) -> None:
         """Valid counts start their way to the host."""
@@ -71,7 +71,7 @@ class HostCorrection:
                 prev_valid_count = self._valid_counts.wait(step, prev)
             if prev_accepted is None:
                 prev_accepted = prev_valid_count
-            self._tenants.correct(prev, prev_valid_count, prev_accepted)
+            self._batch.correct(prev, prev_valid_count, prev_accepted)
 
     def release(self, step: int) -> None:
         """No copy of the counts reads them any more."""

@@ -1,4 +1,4 @@
-"""The stations of a batch whose requests stand in rows, and move."""
+"""The stages of a batch whose requests stand in rows, and move."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.decode.parts import DecodeParts
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts
+from racegate.engine.rows.batch_rows import BatchRows
 from racegate.engine.rows.correction import HostCorrection, UploadGuard
 from racegate.engine.rows.input_prep import InputPrep
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stations import LayoutStations, NoCarry
-from racegate.engine.rows.tenants import Tenants
+from racegate.engine.rows.stages import LayoutStages, NoCarry
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class RowLayout:
-    """See Layout of `stations`."""
+    """See Layout of `stages`."""
 
     def __init__(
         self, setup: Setup, rows: RowParts, *, cache: CacheParts, decode: DecodeParts
@@ -62,12 +62,12 @@ class RowLayout:
         """In the rows of the step that drew them."""
         return self._decode.draft_weights(self.setup)
 
-    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStages:
         """Rows, and the host's mirrors of them."""
-        tenants = Tenants(self.setup, count_path, self._rows, others=weights.row_tables)
-        return LayoutStations(
-            tenants=tenants,
+        batch = BatchRows(self.setup, count_path, self._rows, others=weights.row_tables)
+        return LayoutStages(
+            batch=batch,
             guard=UploadGuard(self.setup, self._rows),
-            correction=HostCorrection(self.setup, count_path, tenants),
+            correction=HostCorrection(self.setup, count_path, batch),
             carry=NoCarry(),
         )

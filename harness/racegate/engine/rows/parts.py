@@ -16,7 +16,7 @@ from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.request_state import RequestState, enter
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 # Makes the path of accepted counts of an engine.
 CountPathMaker = Callable[[Setup], AcceptedCounts]

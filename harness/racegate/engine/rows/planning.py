@@ -12,7 +12,7 @@ from racegate.engine.state import edges
 from racegate.engine.state.kernels import KernelStream
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import Planning
+from racegate.scenario.settings import Planning
 
 
 class Planner(Protocol):

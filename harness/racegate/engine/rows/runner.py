@@ -3,7 +3,7 @@
 
 Streams: engine/state/lanes. In the steady state the host waits in three places only: before
     rewriting pinned inputs (the guard), before the deferred correction (rows only), and for the
-    output of the oldest step (OUTPUT_LANDED). How the batch is laid out is up to its stations.
+    output of the oldest step (OUTPUT_LANDED). How the batch is laid out is up to its stages.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from racegate.engine.observe.probe import Preparation, Probe
 from racegate.engine.rows.accepted_counts import CountQuery
 from racegate.engine.rows.input_prep import Sources
 from racegate.engine.rows.preparation import accepted_last, dummy_view, view_step
-from racegate.engine.rows.stations import Stations
+from racegate.engine.rows.stages import Stages
 from racegate.engine.state.buffers import StepOutputs, no_outputs
 from racegate.engine.state.plan import StepPlan
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import StepView, as_previous, no_step
-from racegate.scenario.spec import OutputEvent
+from racegate.scenario.settings import OutputEvent
 
 
 class Runner:
     """Executes plans on a device."""
 
-    def __init__(self, setup: Setup, stations: Stations, *, probe: Probe) -> None:
+    def __init__(self, setup: Setup, stages: Stages, *, probe: Probe) -> None:
         self._setup = setup
         self._device = setup.device
-        self._stations = stations
+        self._stages = stages
         self._sends_early = setup.scenario.engine.output_event is OutputEvent.BEFORE_DRAFTER
         self._probe = probe
         self._initialise()
@@ -41,11 +41,11 @@ class Runner:
     @property
     def unmet_events(self) -> list[str]:
         """Rotations that the script asked for and the rows did not allow."""
-        return self._stations.tenants.unmet_events
+        return self._stages.batch.unmet_events
 
     def _initialise(self) -> None:
         """No row holds a block, and every row's count is 1, before the first request enters."""
-        self._stations.tenants.clear_tables()
+        self._stages.batch.clear_tables()
         work = self._setup.work
         self._setup.kernels.launch_kernel(
             layers.reset_counts,
@@ -58,15 +58,15 @@ class Runner:
         """Issues one step and returns before the device has done it; None if there is nothing to
         run.
         """
-        tenants = self._stations.tenants
+        batch = self._stages.batch
         self._guard(plan)
-        self._stations.count_path.begin_step(plan.step)
-        tenants.update(plan, self._prev)
+        self._stages.count_path.begin_step(plan.step)
+        batch.update(plan, self._prev)
         if not plan.entries:
             self._idle(plan)
             return None
-        tenants.move(plan)
-        view = view_step(plan, tenants.names(), tenants.states, self._prev)
+        batch.move(plan)
+        view = view_step(plan, batch.names(), batch.states, self._prev)
         self._fill_blocks(plan, view)
         self._prepare(view)
         self._run_model(view)
@@ -74,17 +74,17 @@ class Runner:
 
     def receive(self, frame: Frame, *, step: int) -> dict[str, list[int]]:
         """The tokens of a frame by request; waits for them."""
-        return self._stations.sampling.receive(frame, step=step)
+        return self._stages.sampling.receive(frame, step=step)
 
     def _guard(self, plan: StepPlan) -> None:
         """Until what the host is about to rewrite has been copied. New blocks are noted before."""
-        self._stations.fresh.note(plan)
-        self._stations.guard.wait(plan)
-        self._stations.columns.guard(plan.step)
+        self._stages.fresh.note(plan)
+        self._stages.guard.wait(plan)
+        self._stages.columns.guard(plan.step)
 
     def _fill_blocks(self, plan: StepPlan, view: StepView) -> None:
         """New blocks become zeros, or what was saved."""
-        fresh, store = self._stations.fresh, self._stations.store
+        fresh, store = self._stages.fresh, self._stages.store
         store.release_blocks(plan.step)
         fresh.zero(plan.step)
         if fresh.zeroes:
@@ -93,24 +93,24 @@ class Runner:
 
     def _idle(self, plan: StepPlan) -> None:
         """A step without requests; with padding rows if it has to keep other ranks company."""
-        self._stations.correction.correct(plan.step, self._prev)
+        self._stages.correction.correct(plan.step, self._prev)
         self._release_outputs(plan.step)
         if not plan.dummy_rows:
             return
-        view, prep = dummy_view(plan.step, plan.dummy_rows), self._stations.prep
+        view, prep = dummy_view(plan.step, plan.dummy_rows), self._stages.prep
         nothing = Sources(computed=view.prev_positions, count=view.prev_positions)
         with self._device.action("prepare_dummy", step=plan.step):
             prep.stage_padding(view)
-            self._stations.prefix.stage_idle(plan.step)
+            self._stages.prefix.stage_idle(plan.step)
             prep.derive(view, self._prev, self._outputs, nothing)
-        self._stations.guard.staged_idle()
-        self._stations.forward.run(view)
-        self._stations.guard.issued()
+        self._stages.guard.staged_idle()
+        self._stages.forward.run(view)
+        self._stages.guard.issued()
         self._setup.counters.add("dummy_steps")
 
     def _prepare(self, view: StepView) -> None:
         """Everything up to the forward pass."""
-        at, step = self._stations, view.shape.step
+        at, step = self._stages, view.shape.step
         with self._device.action("prepare_inputs", step=step):
             if at.columns.needs_counts:
                 at.correction.correct(step, self._prev)
@@ -128,9 +128,9 @@ class Runner:
         at.guard.staged(step)
         preparation = Preparation(
             prev=self._prev,
-            row_of=at.tenants.row_of,
-            tables=at.tenants.tables,
-            slots=at.tenants.slots(),
+            row_of=at.batch.row_of,
+            tables=at.batch.tables,
+            slots=at.batch.slots(),
             backup=backup,
             targets=targets,
         )
@@ -149,14 +149,14 @@ class Runner:
     def _run_model(self, view: StepView) -> None:
         """The forward pass, and while it runs the correction that nothing before it needed."""
         self._probe.inputs(view)
-        self._stations.forward.run(view)
+        self._stages.forward.run(view)
         self._probe.forwarded(view)
-        if not self._stations.columns.needs_counts:
-            self._stations.correction.correct(view.shape.step, self._prev)
+        if not self._stages.columns.needs_counts:
+            self._stages.correction.correct(view.shape.step, self._prev)
 
     def _sample(self, plan: StepPlan, view: StepView) -> Frame:
         """Everything behind the forward pass, drafter and output copy included."""
-        at, step = self._stations, view.shape.step
+        at, step = self._stages, view.shape.step
         with self._device.action("sample", step=step):
             sampled = at.sampling.fresh_tokens()
             grammar_mask = at.grammar_masks.upload(view, self._prev)
@@ -179,7 +179,7 @@ class Runner:
 
     def _draft(self, view: StepView, sampled: DeviceBuffer, outputs: StepOutputs) -> None:
         """Drafts, and what the next step finds. sampled: [R, 1 + K] int32"""
-        at = self._stations
+        at = self._stages
         at.drafter.propose(view, sampled, outputs)
         at.draft_weights.drawn(view, outputs)
         at.grammar_masks.send(view, outputs)
@@ -190,8 +190,8 @@ class Runner:
     def _release_outputs(self, step: int) -> None:
         """The previous step's outputs are not needed any more."""
         if self._outputs is not self._no_outputs:
-            self._stations.grammar_masks.release(step)
-            self._stations.correction.release(step)
-            self._stations.sampling.release(self._outputs, step=step)
+            self._stages.grammar_masks.release(step)
+            self._stages.correction.release(step)
+            self._stages.sampling.release(self._outputs, step=step)
         self._outputs = self._no_outputs
         self._prev = self._no_step

@@ -10,7 +10,7 @@ from racegate.engine.state.blocks import NULL_BLOCK, BlockPool, Key, keyed
 from racegate.engine.state.plan import PlanEntry
 from racegate.engine.state.sizes import ceil_div
 from racegate.engine.state.tracked import Tracked
-from racegate.scenario.spec import CacheMode, EngineSpec
+from racegate.scenario.settings import CacheMode, EngineSpec
 
 
 class BlockTables:

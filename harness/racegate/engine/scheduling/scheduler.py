@@ -16,7 +16,16 @@ from racegate.engine.scheduling.parts import SchedulingParts
 from racegate.engine.state.counters import Counters
 from racegate.engine.state.plan import PlanEntry, StepPlan
 from racegate.engine.state.tracked import Finish, Status, Tracked
-from racegate.scenario.spec import Abort, Budget, DraftLimit, Dummy, Event, Gap, Preempt, Scenario
+from racegate.scenario.spec import (
+    Abort,
+    Budget,
+    DraftLimit,
+    Dummy,
+    Event,
+    Gap,
+    OwnScenario,
+    Preempt,
+)
 
 EventKind = TypeVar("EventKind")
 
@@ -24,7 +33,7 @@ EventKind = TypeVar("EventKind")
 class Scheduler:
     """Plans steps, processes outputs."""
 
-    def __init__(self, scenario: Scenario, counters: Counters, parts: SchedulingParts) -> None:
+    def __init__(self, scenario: OwnScenario, counters: Counters, parts: SchedulingParts) -> None:
         self._engine = scenario.engine
         self._by_step: dict[int, list[Event]] = {}
         for event in scenario.events:

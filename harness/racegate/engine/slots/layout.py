@@ -1,4 +1,4 @@
-"""The stations of a batch whose requests keep a slot while they run."""
+"""The stages of a batch whose requests keep a slot while they run."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from racegate.engine.decode.draft_weights import DraftWeights
 from racegate.engine.model.model import Model
 from racegate.engine.rows.accepted_counts import AcceptedCounts, DeviceCounts
 from racegate.engine.rows.parts import RowParts
-from racegate.engine.rows.stations import LayoutStations
+from racegate.engine.rows.stages import LayoutStages
+from racegate.engine.slots.batch_slots import BatchSlots
 from racegate.engine.slots.carry import NoCorrection, SlotCarry
 from racegate.engine.slots.draft_weights import SlotDraftWeights
 from racegate.engine.slots.memory import SlotMemory
 from racegate.engine.slots.parts import SlotParts
 from racegate.engine.slots.pool import HostPool
 from racegate.engine.slots.prep import SlotPrep
-from racegate.engine.slots.tenants import SlotTenants
 from racegate.engine.state.setup import Setup
-from racegate.scenario.spec import CacheMode
+from racegate.scenario.settings import CacheMode
 
 
 class SlotLayout:
-    """See Layout of `stations`. pool: where the setup's inputs are"""
+    """See Layout of `stages`. pool: where the setup's inputs are"""
 
     def __init__(self, setup: Setup, parts: SlotParts, *, rows: RowParts, pool: HostPool) -> None:
         self.setup = setup
@@ -63,10 +63,10 @@ class SlotLayout:
         """In slots."""
         return SlotDraftWeights(self.setup, self._memory)
 
-    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStages:
         """Slots, of which the host knows who has them."""
-        return LayoutStations(
-            tenants=SlotTenants(self.setup, self._memory, self._rows, self._parts),
+        return LayoutStages(
+            batch=BatchSlots(self.setup, self._memory, self._rows, self._parts),
             guard=self._pool,
             correction=NoCorrection(),
             carry=SlotCarry(self.setup, self._memory, self._parts),

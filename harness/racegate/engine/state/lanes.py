@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from racegate.scenario.spec import CacheMode, Layout, Planning, Scenario
+from racegate.scenario.settings import CacheMode, Layout, Planning
+from racegate.scenario.spec import OwnScenario
 
 
 class Lane(StrEnum):
@@ -22,7 +23,7 @@ class Lane(StrEnum):
     DRAFTS = "drafts"
 
 
-def lanes_of(scenario: Scenario) -> tuple[str, ...]:
+def lanes_of(scenario: OwnScenario) -> tuple[str, ...]:
     """Those of every engine, and those that a configuration and its requests need."""
     lanes = [Lane.COMPUTE, Lane.OUTPUT]
     if scenario.engine.layout is Layout.ROWS:

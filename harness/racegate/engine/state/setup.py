@@ -13,7 +13,7 @@ from racegate.engine.state.counters import Counters
 from racegate.engine.state.kernels import KernelStream
 from racegate.engine.state.lanes import Lane
 from racegate.engine.state.sizes import Sizes, sizes_of
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Setup:
     compute: the stream of uploads, kernels and the drafter; kernels: launches on it
     """
 
-    scenario: Scenario
+    scenario: OwnScenario
     device: Device
     compute: Stream
     kernels: KernelStream
@@ -43,7 +43,7 @@ class Setup:
 
 
 def make_setup(
-    scenario: Scenario,
+    scenario: OwnScenario,
     device: Device,
     counters: Counters,
     *,

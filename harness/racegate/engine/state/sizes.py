@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
-from racegate.scenario.spec import CacheMode, EngineSpec, Numerics, Scenario
+from racegate.scenario.settings import CacheMode, EngineSpec, Numerics
+from racegate.scenario.spec import OwnScenario
 
 
 def ceil_div(value: int, by: int) -> int:
@@ -63,7 +64,7 @@ class Sizes:
         return np.int32 if self.numerics is Numerics.EXACT else np.float32
 
 
-def sizes_of(scenario: Scenario) -> Sizes:
+def sizes_of(scenario: OwnScenario) -> Sizes:
     """The dimensions of an engine that can run a scenario."""
     engine = scenario.engine
     drafts = engine.draft_len_max

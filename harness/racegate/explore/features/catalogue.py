@@ -64,7 +64,7 @@ HAPPENINGS = (
     ),
     happening(
         "row changes hands",
-        "what is still in flight for a row belongs to its last tenant",
+        "what is still in flight for a row belongs to its last request",
         steps.changes_hands,
     ),
     counted("condense move", "condense_moves", "row tables move, results in flight do not", ROWS),
@@ -78,11 +78,11 @@ HAPPENINGS = (
         ROWS,
     ),
     counted(
-        "slot taken again", "slot_reuses", "what is not staged anew is the last tenant's", SLOTS
+        "slot taken again", "slot_reuses", "what is not staged anew is the last request's", SLOTS
     ),
     happening(
         "row entered after a high count",
-        "the count of the last tenant stands in the row",
+        "the count of the last request stands in the row",
         steps.enters_row_of_high_count,
         DRAFTED,
     ),

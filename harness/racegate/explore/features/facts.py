@@ -10,7 +10,7 @@ from typing import Protocol
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import EngineResult, Run
 from racegate.history.trace import OpRecord, Trace
-from racegate.scenario.spec import Abort, Budget, Preempt, Scenario
+from racegate.scenario.spec import Abort, Budget, OwnScenario, Preempt
 
 REPLAY = "graph:"
 DELIVERED_ALL = ("max_tokens", "stop")
@@ -108,7 +108,7 @@ class SeenPreempt:
 class Facts:
     """One run that came to its end. moments: steps and frames, in the order in which they were."""
 
-    scenario: Scenario
+    scenario: OwnScenario
     result: EngineResult
     moments: tuple[SeenStep | SeenFrame, ...]
     preemptions: tuple[SeenPreempt, ...]
@@ -157,7 +157,7 @@ class Facts:
         return latest < 0 or any(latest < place for place in preempted)
 
 
-def facts_of(scenario: Scenario, run: Run) -> Facts:
+def facts_of(scenario: OwnScenario, run: Run) -> Facts:
     """What happened in a run that came to its end, without fault.
 
     scenario: as it ran, with the model seed that was used
@@ -189,7 +189,7 @@ def replays_in(trace: Trace) -> dict[int, int]:
 
 
 def met(
-    scenario: Scenario, result: EngineResult, kind: type[Preempt | Abort]
+    scenario: OwnScenario, result: EngineResult, kind: type[Preempt | Abort]
 ) -> list[tuple[int, str]]:
     """(step, request) of the events of a kind that had an effect, in file order."""
     word = kind.__name__.lower()
@@ -202,7 +202,7 @@ def met(
     ]
 
 
-def _iterations(scenario: Scenario, run: Run) -> dict[int, int]:
+def _iterations(scenario: OwnScenario, run: Run) -> dict[int, int]:
     """Step of a frame -> the iteration of the engine in which it was processed."""
     assert run.result is not None
     planned = {seen.step for seen in run.observations if seen.boundary is Boundary.SCHEDULED}

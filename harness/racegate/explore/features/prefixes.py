@@ -11,7 +11,8 @@ from racegate.explore.features.facts import (
     SeenFrame,
     SeenStep,
 )
-from racegate.scenario.spec import CacheMode, Request
+from racegate.scenario.settings import CacheMode
+from racegate.scenario.spec import Request
 
 # The tokens a kept state is known by: those it is of, and the next one. Of an image with its grid.
 Key = tuple[Hashable, ...]

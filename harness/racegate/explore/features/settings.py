@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from racegate.explore.features.facts import Facts
-from racegate.scenario.spec import (
+from racegate.scenario.settings import (
     Cascade,
     DrafterKind,
     DraftSampling,
@@ -17,9 +17,9 @@ from racegate.scenario.spec import (
     ModelSpec,
     OutputEvent,
     Planning,
-    Scenario,
     Zeroing,
 )
+from racegate.scenario.spec import OwnScenario
 
 # Setting -> values that it may have.
 Needs = dict[str, frozenset[str]]
@@ -45,7 +45,7 @@ BIASED, GATED = "biased", "gated"
 K_VALUES = ("0", "1", "2", "3", K_MANY)
 
 
-def settings_of(scenario: Scenario) -> dict[str, str]:
+def settings_of(scenario: OwnScenario) -> dict[str, str]:
     """What a scenario is set to, as far as features tell settings apart."""
     engine, layers = scenario.engine, set(scenario.model.layers)
     kinds = "hybrid"

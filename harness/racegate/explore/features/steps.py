@@ -49,7 +49,7 @@ def changes_hands(facts: Facts) -> bool:
 
 
 def enters_row_of_high_count(facts: Facts) -> bool:
-    """A request enters a row whose tenant of the step before had drafts accepted."""
+    """A request enters a row whose request of the step before had drafts accepted."""
     counts: dict[int, int] = {}
     for step in facts.steps:
         if any(e.hit is not None and counts.get(e.row, 1) > 1 for e in step.entries):

@@ -13,13 +13,13 @@ from racegate.explore.features.catalogue import features_of
 from racegate.explore.features.facts import facts_of
 from racegate.history.run import Run
 from racegate.history.trace import HOST, HostAccess, OpRecord, Trace, Waited
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 # What it is of, and two names.
 Behaviour = tuple[str, str, str]
 
 
-def behaviours_of(scenario: Scenario, run: Run) -> frozenset[Behaviour]:
+def behaviours_of(scenario: OwnScenario, run: Run) -> frozenset[Behaviour]:
     """All that a run reached; nothing, if it did not come to its end."""
     if run.result is None:
         return frozenset()

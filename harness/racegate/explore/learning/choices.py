@@ -13,7 +13,7 @@ import msgspec
 
 from racegate.explore.generate import generate
 from racegate.explore.swarm import Pick
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 Choices = tuple[int, ...]
 
@@ -24,7 +24,7 @@ MORE = 0.75
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario, and the choices that it was drawn with."""
 
-    scenario: Scenario
+    scenario: OwnScenario
     choices: Choices
 
 

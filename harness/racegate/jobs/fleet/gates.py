@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.finding import Verdict
+from racegate.history.outcome import RunResult
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, WrittenRun, read
+from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, read, shown_of
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, VllmTarget
 
 ANSWER = "answer.json"
@@ -50,14 +51,14 @@ def release_words(target: VllmTarget | SglangTarget) -> Sequence[str]:
 
 
 class _Judgement(msgspec.Struct, frozen=True):
-    result: WrittenRun
+    result: RunResult
     refused: str | None = None
     landings: int = 0
 
     def shown(self) -> Shown:
         if self.refused is not None:
             return REFUSED
-        return msgspec.structs.replace(self.result.shown(), schedules=1 + self.landings)
+        return msgspec.structs.replace(shown_of(self.result), schedules=1 + self.landings)
 
 
 class _AdapterGate(msgspec.Struct, frozen=True):

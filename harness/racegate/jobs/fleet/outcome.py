@@ -8,14 +8,13 @@ import msgspec
 
 from racegate.history.breakage import Breakage
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.fleet.matrix import TargetMatrix, matrix_of
 from racegate.jobs.fleet.run import FleetRun, TargetCampaign
 from racegate.jobs.fleet.worker import NOT_RUN
 from racegate.jobs.generated import NOTHING_HAPPENED
 from racegate.jobs.stores.folder import FolderStore
-from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.stores.records import CampaignState, code_of
 
 
 class MissedTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +73,4 @@ def _code_of(target: TargetCampaign, state: CampaignState) -> ExitCode:
     """Of one target, as a campaign on it alone would end."""
     if not target.campaign.selfcheck.is_sound:
         return ExitCode.BROKEN_HARNESS
-    code = exit_code({Verdict(name) for name, count in state.verdicts.items() if count})
-    if code is not ExitCode.INCONCLUSIVE:
-        return ExitCode.INCONCLUSIVE if code is ExitCode.CLEAN and state.set_aside else code
-    excused = sum(state.scenarios_with.get(name, 0) for name in (NOT_RUN, NOTHING_HAPPENED))
-    inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
-    is_idle = inconclusive == sum(state.verdicts.values())
-    is_open = is_idle or inconclusive > excused or state.set_aside
-    return ExitCode.INCONCLUSIVE if is_open else ExitCode.CLEAN
+    return code_of(state, excused=(NOT_RUN, NOTHING_HAPPENED))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from racegate.check.selfcheck import CANARIES, SelfCheck, canary_scenario
 from racegate.history.exit_code import ExitCode
+from racegate.history.outcome import RunResult
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, WrittenRun, read
+from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, read, shown_of
 from racegate.jobs.fleet.targets import DeviceTarget, RevisionTarget, TargetDevice
 from racegate.jobs.generated import LADDER_BUDGET
 from racegate.scenario.writing import toml_of
@@ -53,11 +54,11 @@ def judge_by_runs(
     shown: dict[str, Shown] = {}
     why = ended.why
     for name, code in zip(names, ended.codes[len(PLANTED) :], strict=False):
-        run = read(folder / f"{name}.json", WrittenRun)
+        run = read(folder / f"{name}.json", RunResult)
         if run is not None and run.breakages:
             why = run.breakages[0].error
         elif run is not None and code in SEEN:
-            shown[name] = run.shown()
+            shown[name] = shown_of(run)
         elif code == ExitCode.BAD_INPUT:
             shown[name] = REFUSED
     return Judged(shown=shown, why=why, selfcheck=selfcheck)
@@ -78,8 +79,8 @@ def _canaries(folder: Path, how: Command) -> Iterator[Command]:
 def _found(folder: Path) -> SelfCheck:
     problems = []
     for number, canary in enumerate(PLANTED):
-        run = read(folder / f"canary-{number}.json", WrittenRun)
-        lacking = set(canary.shows) - (frozenset() if run is None else run.kinds)
+        run = read(folder / f"canary-{number}.json", RunResult)
+        lacking = set(canary.shows) - (set() if run is None else {one.kind for one in run.findings})
         if lacking:
             problems.append(f"canary {canary.fault}: planted and not seen: {sorted(lacking)}")
     return SelfCheck(

@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
-from racegate.history.finding import FindingKind, Verdict
+from racegate.history.finding import Verdict, counted_signature
+from racegate.history.outcome import RunResult
 
 T = TypeVar("T")
 
@@ -39,47 +40,18 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     selfcheck: SelfCheck = SelfCheck()
 
 
-class _Finding(msgspec.Struct, frozen=True):
-    signature: str
-    kind: str
-
-
-class _Stats(msgspec.Struct, frozen=True):
-    schedules: int = 1
-    delivered: int = 0
-
-
-class _Breakage(msgspec.Struct, frozen=True):
-    error: str
-
-
-class WrittenRun(msgspec.Struct, frozen=True):
-    """A RunResult as a command wrote it, as far as it is asked for, of whatever version."""
-
-    scenario: str
-    verdict: Verdict
-    findings: tuple[_Finding, ...] = ()
-    schedule: tuple[str, ...] = ()
-    stats: _Stats = _Stats()
-    breakages: tuple[_Breakage, ...] = ()
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """Of its findings."""
-        return frozenset(one.kind for one in self.findings)
-
-    def shown(self) -> Shown:
-        """As the other kinds of targets show it."""
-        wrong = [one for one in self.findings if one.kind != FindingKind.CONFLICT]
-        signature = next((one.signature for one in (*wrong, *self.findings)), None)
-        is_pass = self.verdict in (Verdict.PROVED, Verdict.BENIGN)
-        return Shown(
-            verdict=self.verdict,
-            signature=None if is_pass else signature,
-            holds=self.schedule,
-            schedules=self.stats.schedules,
-            delivered=self.stats.delivered,
-        )
+def shown_of(result: RunResult) -> Shown:
+    """What a result shows, of whatever target: a signature only where a job counts a finding."""
+    if result.refused:
+        return REFUSED
+    signature = counted_signature(result.verdict, result.findings)
+    return Shown(
+        verdict=result.verdict,
+        signature=signature,
+        holds=() if signature is None else result.schedule,
+        schedules=result.stats.schedules,
+        delivered=result.stats.delivered,
+    )
 
 
 def read(file: Path, kind: type[T]) -> T | None:

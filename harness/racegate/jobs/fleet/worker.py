@@ -27,7 +27,7 @@ from racegate.jobs.fleet.targets import (
 )
 from racegate.jobs.generated import NOTHING_HAPPENED, Found, Report
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario, configured, happening
 from racegate.scenario.writing import toml_of
 
 NOT_RUN = "not run"
@@ -64,7 +64,7 @@ class BatchReport(msgspec.Struct, frozen=True, kw_only=True):
 FleetTask = SurveyTask | Batch
 FleetAnswer = Offers | BatchReport
 # Draws a scenario from the seed and its index.
-DrawScenario = Callable[[int, int], Scenario]
+DrawScenario = Callable[[int, int], OwnScenario]
 
 
 class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,9 @@ class FleetWorker:
 
     def _judged(self, target: Target, indices: Sequence[int]) -> BatchReport:
         """All in one process; what that leaves without an answer each in one of its own."""
-        drawn = {index: self._spec.draw(self._spec.seed, index) for index in indices}
+        drawn = {
+            index: _as_run(target, self._spec.draw(self._spec.seed, index)) for index in indices
+        }
         judged = self._asked(target, list(drawn.values()))
         shown, checks, aside = dict(judged.shown), [judged.selfcheck], {}
         for index, scenario in drawn.items():
@@ -140,7 +142,7 @@ class FleetWorker:
             selfcheck=together(checks),
         )
 
-    def _asked(self, target: Target, scenarios: Sequence[Scenario]) -> Judged:
+    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> Judged:
         """One process, whose files are gone behind it."""
         timeout_s = self._spec.timeout_s
         with tempfile.TemporaryDirectory(prefix="racegate-fleet-") as made:
@@ -163,7 +165,14 @@ class FleetWorker:
         return {"CUDA_VISIBLE_DEVICES": self._gpu or ""}
 
 
-def _report(seed: int, target: Target, index: int, scenario: Scenario, shown: Shown) -> Report:
+def _as_run(target: Target, script: OwnScenario) -> OwnScenario:
+    """The script with the settings that a target is told: a release has settings of its own."""
+    if isinstance(target, RevisionTarget | DeviceTarget | AdapterTarget):
+        return script
+    return configured(happening(script))
+
+
+def _report(seed: int, target: Target, index: int, scenario: OwnScenario, shown: Shown) -> Report:
     """As a campaign counts it."""
     settings = (NOT_RUN,) if shown.refused else ()
     if not (shown.refused or shown.delivered or shown.signature):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
 from racegate.explore.features.table import FeatureTable
-from racegate.history.finding import Benign
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign, Verdict, exit_code
 from racegate.history.witness import Witness, WitnessError, sealed, witness_in
 from racegate.scenario.outside.reading import ReadError, decode_json
 from racegate.scenario.outside.text import quoted
@@ -93,6 +95,24 @@ class CampaignState(StrictStruct, frozen=True, kw_only=True):
     seen: dict[str, Sighting] = msgspec.field(default_factory=dict)
     workers: tuple[WorkerRecord, ...] = ()
     target: str = ""
+
+
+def code_of(state: CampaignState, *, excused: Sequence[str]) -> ExitCode:
+    """What a campaign ends with by what its scenarios came to, in all its runs.
+
+    excused: settings of drawn scenarios that are inconclusive because of how they were drawn, which
+        is no reason; a campaign of nothing else is one
+    """
+    code = exit_code(
+        {Verdict(name) for name, count in state.verdicts.items() if count}, benign=state.benign
+    )
+    if code in (ExitCode.FINDING, ExitCode.BROKEN_HARNESS):
+        return code
+    inconclusive = state.verdicts.get(Verdict.INCONCLUSIVE, 0)
+    is_idle = inconclusive == sum(state.verdicts.values())
+    is_open = inconclusive > sum(state.scenarios_with.get(name, 0) for name in excused)
+    is_clean = not (is_idle or is_open or state.set_aside)
+    return ExitCode.CLEAN if is_clean else ExitCode.INCONCLUSIVE
 
 
 class KeptFinding(StrictStruct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from racegate.faults.fault import Fault
 from racegate.history.run import EngineResult
 from racegate.history.schedule import EAGER
 from racegate.measure.ab.workload import AbError, AbSpec, Arm, scenario_of, truth_table
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
 from racegate_kernels.backend import EAGER as EAGER_KERNELS
 
@@ -156,7 +156,7 @@ def run_truth(site: WaveSite, plan: AbSpec, wave: int, environment: dict[str, st
 
 
 def check_truth(
-    plan: AbSpec, wave: int, scenario: Scenario, tokens: tuple[tuple[int, ...], ...]
+    plan: AbSpec, wave: int, scenario: OwnScenario, tokens: tuple[tuple[int, ...], ...]
 ) -> int:
     """Compares the wave's part of the sample with plain decoding on the CPU; returns its size."""
     first = plan.indices(wave).start
@@ -210,7 +210,7 @@ def rehearse(site: WaveSite, plan: AbSpec, arm: Arm) -> None:
 
 def run_engine(
     site: WaveSite,
-    scenario: Scenario,
+    scenario: OwnScenario,
     fault: Fault | None,
     truth: Mapping[str, tuple[int, ...]],
 ) -> Ran:
@@ -239,7 +239,7 @@ def run_engine(
 
 
 def make_engine(
-    scenario: Scenario, device: Device, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
+    scenario: OwnScenario, device: Device, fault: Fault | None, truth: Mapping[str, tuple[int, ...]]
 ) -> AsyncEngine:
     """The engine of an arm on its device."""
     if fault is None:
@@ -248,12 +248,12 @@ def make_engine(
     return AsyncEngine(scenario, fault.device(device), truth=truth, parts=parts)
 
 
-def tokens_of(scenario: Scenario, result: EngineResult) -> tuple[tuple[int, ...], ...]:
+def tokens_of(scenario: OwnScenario, result: EngineResult) -> tuple[tuple[int, ...], ...]:
     """What was delivered, in the order of the requests."""
     return tuple(result.delivered[request.name] for request in scenario.requests)
 
 
-def finishes_of(scenario: Scenario, result: EngineResult) -> tuple[Finish, ...]:
+def finishes_of(scenario: OwnScenario, result: EngineResult) -> tuple[Finish, ...]:
     """How each request ended, in the order of the requests."""
     return tuple(Finish(result.finished[request.name]) for request in scenario.requests)
 

@@ -14,16 +14,8 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.scenario.draws import draw
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import (
-    REQUESTS_MAX,
-    CacheMode,
-    DrafterKind,
-    EngineSpec,
-    GraphMode,
-    ModelSpec,
-    Request,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode, DrafterKind, EngineSpec, GraphMode, ModelSpec
+from racegate.scenario.spec import REQUESTS_MAX, OwnScenario, Request
 from racegate.scenario.strict import StrictStruct
 
 GENERATIONS = 20_480
@@ -152,12 +144,12 @@ class AbSpec(StrictStruct, frozen=True, kw_only=True):
         return tuple(index for index in self.indices(wave) if index in chosen)
 
 
-def scenario_of(plan: AbSpec, wave: int, arm: Arm) -> Scenario:
+def scenario_of(plan: AbSpec, wave: int, arm: Arm) -> OwnScenario:
     """One run of the engine. It is not validated: it is bounded, and larger than a file may be."""
     model = msgspec.structs.replace(
         SIZES[plan.size], vocab_size=plan.vocab_size, seed=1 + plan.seed
     )
-    return Scenario(
+    return OwnScenario(
         name=f"ab-{wave}",
         title=f"wave {wave} of {plan.waves}",
         seed=plan.seed,
@@ -220,7 +212,7 @@ def _request(plan: AbSpec, index: int) -> Request:
 
 
 def truth_table(
-    scenario: Scenario, delivered: tuple[tuple[int, ...], ...]
+    scenario: OwnScenario, delivered: tuple[tuple[int, ...], ...]
 ) -> dict[str, tuple[int, ...]]:
     """What the scripted drafter drafts from: prompt and tokens of each request. Behind its end
     drafts do not matter, and stand for nothing.

@@ -34,7 +34,7 @@ from racegate.measure.bench.loads import (
 )
 from racegate.measure.bench.profiler import Tracer
 from racegate.measure.bench.virtual import BenchEntry, entry_of
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 DEPTHS = (1, 2)
 # Steps before anything is measured: prompts, then what a first time takes (kernels compile and
@@ -153,7 +153,7 @@ class EngineBench:
             device.close()
 
     @staticmethod
-    def _scenario(load: EngineLoad, *, batch: int, depth: int) -> Scenario:
+    def _scenario(load: EngineLoad, *, batch: int, depth: int) -> OwnScenario:
         steps = max(load.steps, TRACED_SKIP + TRACED_STEPS)
         steps += WARM_STEPS + PREFILL_STEPS_MAX
         return decode_scenario(load, batch=batch, depth=depth, steps=steps)

@@ -14,15 +14,8 @@ import numpy as np
 
 from racegate.engine.model.weights import parameter_shapes
 from racegate.engine.state.sizes import quantity_of
-from racegate.scenario.spec import (
-    EngineSpec,
-    GraphMode,
-    LayerKind,
-    ModelSpec,
-    Numerics,
-    Request,
-    Scenario,
-)
+from racegate.scenario.settings import EngineSpec, GraphMode, LayerKind, ModelSpec, Numerics
+from racegate.scenario.spec import OwnScenario, Request
 
 DRAFTS = 3
 # All prompts together are as long as a step.
@@ -94,7 +87,7 @@ LARGE = EngineLoad(
 )
 
 
-def decode_scenario(load: EngineLoad, *, batch: int, depth: int, steps: int) -> Scenario:
+def decode_scenario(load: EngineLoad, *, batch: int, depth: int, steps: int) -> OwnScenario:
     """As many requests as the batch has rows, decoding together for at least so many steps."""
     width = 1 + DRAFTS
     # Planning counts drafts in flight as accepted.
@@ -125,7 +118,7 @@ def decode_scenario(load: EngineLoad, *, batch: int, depth: int, steps: int) -> 
         )
         for row in range(batch)
     )
-    return Scenario(
+    return OwnScenario(
         name=f"bench-{load.name}-{batch}",
         title=f"{batch} requests that decode",
         steps_max=1 << 30,
@@ -135,7 +128,7 @@ def decode_scenario(load: EngineLoad, *, batch: int, depth: int, steps: int) -> 
     )
 
 
-def any_truth(scenario: Scenario) -> dict[str, tuple[int, ...]]:
+def any_truth(scenario: OwnScenario) -> dict[str, tuple[int, ...]]:
     """What the scripted drafter takes for the true tokens."""
     vocab = scenario.model.vocab_size
     tokens = tuple(13 * place % vocab for place in range(scenario.engine.model_len_max))
@@ -166,7 +159,7 @@ def tiled_weights(model: ModelSpec, *, seed: int = 1) -> dict[str, np.ndarray]:
     return weights
 
 
-def device_bytes(scenario: Scenario) -> int:
+def device_bytes(scenario: OwnScenario) -> int:
     """Device memory of an engine: weights, pools, and the largest pool once more, on which captures
     are rehearsed. Activations are small beside it.
     """

@@ -21,7 +21,7 @@ from racegate.history.schedule import Schedule
 from racegate.measure.bench.engine import EngineBench
 from racegate.measure.bench.loads import EngineLoad
 from racegate.measure.bench.virtual import BenchEntry, bench_scenario, entry_of
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 # So many latches stand behind a closed one at once: far fewer than a stream takes before the host
 # blocks, which alone could open it.
@@ -164,7 +164,7 @@ def held_entries(
     return [entry_of("cuda_held_schedules_per_second", median, "1/s", detail)]
 
 
-def _held_schedules(scenario: Scenario) -> list[Schedule]:
+def _held_schedules(scenario: OwnScenario) -> list[Schedule]:
     """Drawn holds that hold something up to their point, which the virtual device knows."""
     shared = SharedRuns(Checker(scenario))
     drawn = [generate_holds(seeded(1, number)) for number in range(DRAWN)]

@@ -24,7 +24,7 @@ from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.samplers.random_walk import RandomStepper
 from racegate.history.schedule import EAGER, Schedule
 from racegate.jobs.environment import environment
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate.scenario.validation import validate
 
 SEARCHED = 20  # classes of a reduction
@@ -56,7 +56,7 @@ class BenchResult(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[BenchEntry, ...]
 
 
-def bench_scenario() -> Scenario:
+def bench_scenario() -> OwnScenario:
     """The named scenario: 10 steps, 4 requests, exact, all layer kinds, mixed accepts, a finish and
     a condense.
     """
@@ -77,7 +77,7 @@ def bench_scenario() -> Scenario:
             ]
         )
     )
-    return validate(Scenario(name="bench-10x4", title="10 steps, 4 requests", requests=requests))
+    return validate(OwnScenario(name="bench-10x4", title="10 steps, 4 requests", requests=requests))
 
 
 def run_bench(*, seconds: float) -> BenchResult:

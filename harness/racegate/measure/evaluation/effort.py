@@ -17,7 +17,7 @@ from racegate.faults.fault import Fault, FaultKind
 from racegate.history.finding import Verdict
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.draws import draw
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 LOGIC_SECONDS_MAX = 60.0
 
@@ -49,7 +49,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    scenarios: Mapping[str, Scenario], *, seeds: int, on_fault: Callable[[str], None]
+    scenarios: Mapping[str, OwnScenario], *, seeds: int, on_fault: Callable[[str], None]
 ) -> list[Effort]:
     """Every fault but the controls. scenarios: the gate's, by name."""
     efforts = []
@@ -60,7 +60,7 @@ def measure(
     return efforts
 
 
-def _measure(fault: Fault, scenarios: Mapping[str, Scenario], *, seeds: int) -> Effort:
+def _measure(fault: Fault, scenarios: Mapping[str, OwnScenario], *, seeds: int) -> Effort:
     is_ordering = fault.kind is FaultKind.ORDERING
     flagged = None
     schedules: list[int] = []
@@ -91,7 +91,7 @@ def _measure(fault: Fault, scenarios: Mapping[str, Scenario], *, seeds: int) -> 
 
 
 def _ordering_effort(
-    fault: Fault, scenarios: Mapping[str, Scenario], seeds: int
+    fault: Fault, scenarios: Mapping[str, OwnScenario], seeds: int
 ) -> tuple[int, int, list[int]]:
     """(starts flagged in schedule 1, starts that diverged, schedules of each), reseeded scripts."""
     flagged = diverged = 0
@@ -105,7 +105,7 @@ def _ordering_effort(
     return flagged, diverged, schedules
 
 
-def reseeded(scenario: Scenario, seed: int) -> Scenario:
+def reseeded(scenario: OwnScenario, seed: int) -> OwnScenario:
     """The same script with other weights and prompts; prompts that began alike still do."""
     vocab_size = scenario.model.vocab_size
     shift = draw(seed, "prompts", 0) % vocab_size
@@ -131,7 +131,7 @@ def _logic_seconds(fault: Fault, seed: int) -> float:
     return time.perf_counter() - started
 
 
-def _shrink_effort(fault: Fault, scenario: Scenario) -> tuple[int, int, int, float]:
+def _shrink_effort(fault: Fault, scenario: OwnScenario) -> tuple[int, int, int, float]:
     """(holds, requests, runs, seconds) of the minimal witness from the ladder's first find."""
     found = search(Checker(scenario), fault=fault)
     started = time.perf_counter()

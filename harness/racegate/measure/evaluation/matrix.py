@@ -32,7 +32,7 @@ from racegate.measure.evaluation.kills import measure_row
 from racegate.measure.evaluation.scripts import Scripts
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.reading import ReadError, read_json
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate.matrix/1"
@@ -116,7 +116,7 @@ class Worse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    scenarios: Mapping[str, Scenario],
+    scenarios: Mapping[str, OwnScenario],
     *,
     workers: int = 1,
     budget: int = BUDGET,
@@ -152,7 +152,7 @@ def measure(
     )
 
 
-def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
+def _require_scripts(scenarios: Mapping[str, OwnScenario]) -> None:
     """Raises MatrixError if a fault's script is not there."""
     for fault in FAULTS:
         for name in fault.scenarios:
@@ -166,7 +166,7 @@ def _require_scripts(scenarios: Mapping[str, Scenario]) -> None:
 class RowWorker:
     """Measures faults by their names."""
 
-    def __init__(self, scenarios: Mapping[str, Scenario], *, budget: int, seed: int) -> None:
+    def __init__(self, scenarios: Mapping[str, OwnScenario], *, budget: int, seed: int) -> None:
         self._scripts = Scripts(scenarios)
         self._budget = budget
         self._seed = seed
@@ -183,7 +183,7 @@ class RowWorker:
 
 
 def make_worker(
-    scenarios: Mapping[str, Scenario], budget: int, seed: int, number: int
+    scenarios: Mapping[str, OwnScenario], budget: int, seed: int, number: int
 ) -> RowWorker:
     """In a worker process; every worker is like the other."""
     return RowWorker(scenarios, budget=budget, seed=seed)

@@ -25,7 +25,7 @@ from racegate.jobs.stopping import StoppedError
 from racegate.measure.evaluation.scripts import Scripts
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, Ordered
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 # The host actions of a step in their order, with slots too: where a host wait can be put off to.
 ACTIONS = (
@@ -156,7 +156,7 @@ def as_fault(mutation: Mutation) -> Fault:
 
 
 def try_all(
-    scenarios: Mapping[str, Scenario],
+    scenarios: Mapping[str, OwnScenario],
     *,
     workers: int,
     on_mutant: Callable[[int, int, str], None] = lambda done, total, edge: None,
@@ -201,7 +201,7 @@ class MutantTask(msgspec.Struct, frozen=True):
 class MutantWorker:
     """Judges mutants."""
 
-    def __init__(self, scenarios: Mapping[str, Scenario]) -> None:
+    def __init__(self, scenarios: Mapping[str, OwnScenario]) -> None:
         self._scripts = Scripts(scenarios)
 
     def work(self, task: MutantTask) -> MutantResult:
@@ -212,7 +212,7 @@ class MutantWorker:
         """There is nothing left to say."""
 
 
-def make_worker(scenarios: Mapping[str, Scenario], number: int) -> MutantWorker:
+def make_worker(scenarios: Mapping[str, OwnScenario], number: int) -> MutantWorker:
     """In a worker process; every worker is like the other."""
     return MutantWorker(scenarios)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from racegate.check.checker import Checker, Checkers
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 
 class Scripts:
     """One worker's."""
 
-    def __init__(self, scenarios: Mapping[str, Scenario]) -> None:
+    def __init__(self, scenarios: Mapping[str, OwnScenario]) -> None:
         self.names = tuple(scenarios)
         self._scenarios = scenarios
         self._checkers = Checkers()

@@ -21,15 +21,8 @@ from racegate.history.finding import Finding, FindingKind
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord
-from racegate.scenario.spec import (
-    CacheMode,
-    DraftLimit,
-    EngineSpec,
-    Event,
-    Request,
-    Rotate,
-    Scenario,
-)
+from racegate.scenario.settings import CacheMode, EngineSpec
+from racegate.scenario.spec import DraftLimit, Event, OwnScenario, Request, Rotate
 
 # The step whose rows move; the copy looked at is that of the step before.
 MOVE_STEP = 4
@@ -188,7 +181,7 @@ def _after_first(motion: Motion, checker: Checker) -> str:
     return f"{action}#{counts[1] + 1}"
 
 
-def motion_scenario(motion: Motion, cache_mode: CacheMode) -> Scenario:
+def motion_scenario(motion: Motion, cache_mode: CacheMode) -> OwnScenario:
     """The script of a motion."""
     make = {
         Motion.CONDENSE: _condense,
@@ -201,7 +194,7 @@ def motion_scenario(motion: Motion, cache_mode: CacheMode) -> Scenario:
         for request in requests
         if request.name in "PQ"
     )
-    return Scenario(
+    return OwnScenario(
         name=f"halffixes-{motion}-{cache_mode}",
         title=f"{motion} in step {MOVE_STEP}",
         origin="vllm#38556, #51571",

@@ -20,7 +20,7 @@ from racegate.report.cause.pair import (
     pair_of_conflict,
     pair_of_finding,
 )
-from racegate.report.cause.seating import Seating, noun_of, seating_of
+from racegate.report.cause.row_assignment import RowAssignment, assignment_of, noun_of
 
 PLACES_MAX = 6
 NO_IMPACT = (
@@ -84,7 +84,7 @@ class Accounted(msgspec.Struct, frozen=True, kw_only=True):
 
     account: Account
     pair: Pair | None
-    seating: Seating
+    assignment: RowAssignment
 
 
 def accounted(judged: Judged) -> Accounted | None:
@@ -92,8 +92,8 @@ def accounted(judged: Judged) -> Accounted | None:
     findings = judged.result.findings
     if not findings:
         return None
-    run, seating = judged.run, seating_of(judged.run.observations)
-    conflict = deciding_conflict(judged, seating)
+    run, assignment = judged.run, assignment_of(judged.run.observations)
+    conflict = deciding_conflict(judged, assignment)
     if conflict is not None:
         pair: Pair | None = pair_of_conflict(conflict)
         cause = _finding_of(conflict, findings)
@@ -113,20 +113,20 @@ def accounted(judged: Judged) -> Accounted | None:
         buffer=pair.buffer if pair else cause.buffer,
         first=None if pair is None else _side(run.trace, pair, pair.first),
         second=None if pair is None else _side(run.trace, pair, pair.second),
-        places=tuple(_place(pair, row, seating) for row in shown[:PLACES_MAX]) if pair else (),
+        places=tuple(_place(pair, row, assignment) for row in shown[:PLACES_MAX]) if pair else (),
         more_rows=max(0, len(shown) - PLACES_MAX),
         edge=edge,
         to_add=_to_add(run.trace, pair, edge),
     )
-    return Accounted(account=account, pair=pair, seating=seating)
+    return Accounted(account=account, pair=pair, assignment=assignment)
 
 
-def deciding_conflict(judged: Judged, seating: Seating) -> Conflict | None:
+def deciding_conflict(judged: Judged, assignment: RowAssignment) -> Conflict | None:
     """The conflict that the schedule turns round: of the very operation that is held, or of one of
     its kind. Without such, the first.
     """
     held = {hold.op.rpartition("/")[2] for hold in parse_schedule(judged.result.schedule).holds}
-    names = {seating.named(op) for op in held}
+    names = {assignment.named(op) for op in held}
     kinds = {op.partition("@")[0] for op in held}
     conflicts = judged.conflicts
     exact = [c for c in conflicts if c.first.name in names]
@@ -164,11 +164,11 @@ def _side(trace: Trace, pair: Pair, event: TraceStep) -> Side:
     )
 
 
-def _place(pair: Pair, row: int, seating: Seating) -> Place:
+def _place(pair: Pair, row: int, assignment: RowAssignment) -> Place:
     noun = noun_of(pair.buffer)
     then, now = pair.first.step, pair.second.step
-    before = seating.request_at(pair.buffer, row, then)
-    after = seating.request_at(pair.buffer, row, now)
+    before = assignment.request_at(pair.buffer, row, then)
+    after = assignment.request_at(pair.buffer, row, now)
     text = f"{noun} {row}: "
     if before is None and after is None:
         text += "of no one request" if noun == "entry" else "nobody's"
@@ -176,7 +176,7 @@ def _place(pair: Pair, row: int, seating: Seating) -> Place:
         text += f"request {after or before}"
     else:
         text += f"{_whose(before)} in step {then}, {_whose(after)} in step {now}"
-        text += _whereto(before, seating, now) if noun == "row" else ""
+        text += _whereto(before, assignment, now) if noun == "row" else ""
     return Place(row=row, noun=noun, before=before, after=after, text=text)
 
 
@@ -184,8 +184,8 @@ def _whose(request: str | None) -> str:
     return "nobody" if request is None else f"request {request}"
 
 
-def _whereto(request: str | None, seating: Seating, step: int) -> str:
-    rows = seating.rows_in(step)
+def _whereto(request: str | None, assignment: RowAssignment, step: int) -> str:
+    rows = assignment.rows_in(step)
     if request is None:
         return ""
     return f" ({request} moved to row {rows.index(request)})" if request in rows else ""

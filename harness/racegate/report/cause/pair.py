@@ -14,7 +14,7 @@ from racegate.history.observe import Boundary
 from racegate.history.run import Run
 from racegate.history.trace import Access, HostAccess, Misowned, OpRecord
 from racegate.oracles.ordering import Conflict
-from racegate.report.cause.seating import Seating, seating_of
+from racegate.report.cause.row_assignment import RowAssignment, assignment_of
 
 TraceStep = OpRecord | HostAccess
 _ROWS_LOOKED_AT = 1 << 10
@@ -89,9 +89,9 @@ def pair_of_finding(run: Run, finding: Finding) -> Pair | None:
     end = _observed_at(steps, finding.step, boundary)
     if field in _KEPT_BY_HOST:
         return next(filter(None, (_read_back(steps[:end], name) for name in _READ_BACK)), None)
-    seating = seating_of(run.observations)
+    assignment = assignment_of(run.observations)
     for name in _names(field, finding.layer):
-        rows = _rows_of(seating, name, finding)
+        rows = _rows_of(assignment, name, finding)
         pair = _handed_on(steps, name, end, rows) or _handed_on(steps, name, end, _ALL_ROWS)
         if pair is not None:
             return pair
@@ -105,12 +105,12 @@ def _misowned_row(run: Run, op: str, buffer: str) -> int:
     return _ALL_ROWS if row is None else 1 << row
 
 
-def _rows_of(seating: Seating, buffer: str, finding: Finding) -> int:
+def _rows_of(assignment: RowAssignment, buffer: str, finding: Finding) -> int:
     """The rows of a buffer that are the request's of a finding."""
     assert finding.step is not None
     rows = range(_ROWS_LOOKED_AT)
     step, request = finding.step, finding.request
-    return sum(1 << row for row in rows if seating.request_at(buffer, row, step) == request)
+    return sum(1 << row for row in rows if assignment.request_at(buffer, row, step) == request)
 
 
 def _read_back(steps: Sequence[TraceStep], buffer: str) -> Pair | None:

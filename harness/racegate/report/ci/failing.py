@@ -49,7 +49,7 @@ def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
 
 
 def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCase:
-    searched = f"verdict: {run.verdict}, schedules: {run.stats.schedules}"
+    searched = f"verdict: {run.text}, schedules: {run.stats.schedules}"
     return CheckedCase(
         group="scenarios",
         name=run.scenario,
@@ -74,14 +74,14 @@ def _of_witness(entry: MustFail) -> CheckedCase:
     return CheckedCase(group="witnesses", name=name, failing=(missed,) if entry.is_missed else ())
 
 
-def checked_adapter(gate: AdapterGateObject, files: Files) -> Checked:
-    """A case for each scenario; what the engine cannot run is skipped."""
+def checked_adapter(gate: AdapterGateObject, files: Files, benign: Benign = Benign.PASS) -> Checked:
+    """A case for each scenario; what the engine cannot run is skipped. benign: what BENIGN is"""
     cases = []
     for judged in gate.judgements:
         refused = judged.refused
-        wrong = None if refused is not None else failing_run(judged.result, files)
+        wrong = None if refused is not None else failing_run(judged.result, files, benign)
         cases.append(_case(judged.result, wrong, refused or ""))
-    return Checked(cases=tuple(cases), exit_code=exit_code([gate.verdict]))
+    return Checked(cases=tuple(cases), exit_code=gate.exit_code(benign))
 
 
 def failing_run(

@@ -16,8 +16,8 @@ import msgspec
 
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
-from racegate.report.cause.seating import Move
-from racegate.report.timeline.model import Arrow, Bar, Seats, Timeline
+from racegate.report.cause.row_assignment import Move
+from racegate.report.timeline.model import Arrow, Bar, StepRows, Timeline
 
 UNIT_US = 1_000  # one place in the order of issue
 _PROCESS = 1
@@ -39,7 +39,7 @@ def chrome_trace(timeline: Timeline) -> bytes:
     held = [bar for bar in timeline.bars if bar.landed > bar.at]
     for number, bar in enumerate(held, start=flows + 2):
         events += _held(bar, number)
-    events += [_moved(seats, move) for seats in timeline.seats for move in seats.moves]
+    events += [_moved(at_step, move) for at_step in timeline.step_rows for move in at_step.moves]
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
@@ -109,7 +109,7 @@ def _held(bar: Bar, number: int) -> list[_Event]:
     ]
 
 
-def _moved(seats: Seats, move: Move) -> _Event:
+def _moved(step_rows: StepRows, move: Move) -> _Event:
     return {
         "name": move.text,
         "cat": "row",
@@ -117,7 +117,7 @@ def _moved(seats: Seats, move: Move) -> _Event:
         "s": "p",
         "pid": _PROCESS,
         "tid": HOST,
-        "ts": seats.at * UNIT_US,
+        "ts": step_rows.at * UNIT_US,
     }
 
 

@@ -135,7 +135,7 @@ def material_beside(seen: Examined) -> Material:
     from racegate.check.repro.sweep import sweep
 
     checker, fault, judged, found = seen
-    conflict = deciding_conflict(judged, found.seating)
+    conflict = deciding_conflict(judged, found.assignment)
     return _material(seen, () if conflict is None else sweep(checker, judged, conflict, fault))
 
 

@@ -16,7 +16,7 @@ import msgspec
 from racegate.history.run import Run
 from racegate.history.schedule import FORCED, Hold, parse_hold
 from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
-from racegate.report.cause.seating import Seating
+from racegate.report.cause.row_assignment import RowAssignment
 
 
 class Landing(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,11 +26,13 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
     until: str
 
 
-def landings_of(run: Run, seating: Seating, known: Mapping[int, int | None]) -> dict[int, Landing]:
+def landings_of(
+    run: Run, assignment: RowAssignment, known: Mapping[int, int | None]
+) -> dict[int, Landing]:
     """Place of issue -> where it lands. known: place of issue -> where the host knows of it"""
     trace = run.trace
     holds = [
-        (hold, _release(trace, hold, seating))
+        (hold, _release(trace, hold, assignment))
         for hold in (parse_hold(outcome.hold) for outcome in trace.holds if outcome.realised)
     ]
     free: dict[int, int] = {}
@@ -38,7 +40,7 @@ def landings_of(run: Run, seating: Seating, known: Mapping[int, int | None]) -> 
     landings: dict[int, Landing] = {}
     for place, event in enumerate(trace.events):
         if isinstance(event, OpRecord):
-            landing = _landing(trace, place, event, free.get(event.lane, place), holds, seating)
+            landing = _landing(trace, place, event, free.get(event.lane, place), holds, assignment)
             needed = known[place]
             if needed is not None and landing.at > needed:
                 landing = msgspec.structs.replace(landing, at=needed)
@@ -58,26 +60,26 @@ def _landing(
     event: OpRecord,
     free: int,
     holds: list[tuple[Hold, int]],
-    seating: Seating,
+    assignment: RowAssignment,
 ) -> Landing:
     """free: where what stands before it on its stream has landed"""
     full = f"{trace.lanes[event.lane]}/{event.name}"
-    mine = [(hold, release) for hold, release in holds if _names(hold, full, seating)]
+    mine = [(hold, release) for hold, release in holds if _names(hold, full, assignment)]
     at = max(place, free, *(release for _, release in mine)) if mine else max(place, free)
-    return Landing(at=at, until=seating.named(mine[0][0].until) if mine else "")
+    return Landing(at=at, until=assignment.named(mine[0][0].until) if mine else "")
 
 
-def _names(hold: Hold, full: str, seating: Seating) -> bool:
-    op = seating.named(hold.op)
+def _names(hold: Hold, full: str, assignment: RowAssignment) -> bool:
+    op = assignment.named(hold.op)
     return fnmatchcase(full, op if "/" in op else f"*/{op}")
 
 
-def _release(trace: Trace, hold: Hold, seating: Seating) -> int:
+def _release(trace: Trace, hold: Hold, assignment: RowAssignment) -> int:
     """The place of a hold's point: where that operation is issued, or the host has done it."""
     end = len(trace.events)
     if hold.until == FORCED:
         return end
-    point = seating.named(hold.until).partition("#")[0]
+    point = assignment.named(hold.until).partition("#")[0]
     places = [
         place
         for place, event in enumerate(trace.events)

@@ -27,7 +27,13 @@ from racegate.history.trace import (
 from racegate.oracles.ordering import find_conflicts
 from racegate.oracles.paths import ExplainError
 from racegate.report.cause.pair import Pair, Relation, TraceStep, pair_of_conflict
-from racegate.report.cause.seating import Move, Seating, moves_between, noun_of, seating_of
+from racegate.report.cause.row_assignment import (
+    Move,
+    RowAssignment,
+    assignment_of,
+    moves_between,
+    noun_of,
+)
 from racegate.report.timeline.landings import landings_of
 
 
@@ -81,7 +87,7 @@ class Arrow(msgspec.Struct, frozen=True, kw_only=True):
     orders_first: bool
 
 
-class Seats(msgspec.Struct, frozen=True, kw_only=True):
+class StepRows(msgspec.Struct, frozen=True, kw_only=True):
     """Who sits where from the beginning of a step. rows: requests; moves: since the step before"""
 
     step: int
@@ -93,7 +99,7 @@ class Seats(msgspec.Struct, frozen=True, kw_only=True):
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """One run around one pair. lanes: names by number; rows: those that both of the pair touch
 
-    noun: what a row of the buffer is; seats: by step, in their order
+    noun: what a row of the buffer is; step_rows: by step, in their order
     """
 
     lanes: tuple[str, ...]
@@ -103,7 +109,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[int, ...]
     noun: str
     relation: Relation
-    seats: tuple[Seats, ...]
+    step_rows: tuple[StepRows, ...]
 
     @property
     def first(self) -> Bar:
@@ -133,23 +139,23 @@ def racing_pair(trace: Trace, first: str, second: str) -> Pair:
 
 def timeline_of(run: Run, pair: Pair) -> Timeline:
     """The run around two operations of it."""
-    seating = seating_of(run.observations)
+    assignment = assignment_of(run.observations)
     return Timeline(
         lanes=run.trace.lanes,
-        bars=tuple(_bars(run, pair, seating)),
+        bars=tuple(_bars(run, pair, assignment)),
         arrows=_arrows(run.trace, pair.first),
         buffer=pair.buffer,
         rows=tuple(rows_of(pair.rows)),
         noun=noun_of(pair.buffer),
         relation=pair.relation,
-        seats=tuple(_seats(run.trace, seating)),
+        step_rows=tuple(_step_rows(run.trace, assignment)),
     )
 
 
-def _bars(run: Run, pair: Pair, seating: Seating) -> list[Bar]:
+def _bars(run: Run, pair: Pair, assignment: RowAssignment) -> list[Bar]:
     trace, storage = run.trace, _storage_of(pair)
     known = _what_the_host_knows(trace)
-    landings = landings_of(run, seating, known)
+    landings = landings_of(run, assignment, known)
     bars: list[Bar] = []
     for at, event in enumerate(trace.events):
         if isinstance(event, Misowned):
@@ -193,21 +199,21 @@ def _mark_wrong(bars: list[Bar], met: Misowned, pair: Pair) -> None:
     bars[-1] = msgspec.structs.replace(bars[-1], role=role, touches=touches)
 
 
-def _seats(trace: Trace, seating: Seating) -> list[Seats]:
+def _step_rows(trace: Trace, assignment: RowAssignment) -> list[StepRows]:
     """By step, from where the host begins with it."""
     begun: dict[int, int] = {}
     for at, event in enumerate(trace.events):
         if isinstance(event, HostAccess) and event.step not in begun:
             begun[event.step] = at
-    seats: list[Seats] = []
+    step_rows: list[StepRows] = []
     before: tuple[str, ...] = ()
     for step, at in sorted(begun.items()):
-        rows = seating.rows.get(step, before)
+        rows = assignment.rows.get(step, before)
         if step >= 0:
             moves = moves_between(before, rows)
-            seats.append(Seats(step=step, at=at, rows=rows, moves=moves))
+            step_rows.append(StepRows(step=step, at=at, rows=rows, moves=moves))
             before = rows
-    return seats
+    return step_rows
 
 
 def _what_the_host_knows(trace: Trace) -> dict[int, int | None]:

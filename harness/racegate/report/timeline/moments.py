@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
-from racegate.report.timeline.model import Arrow, Bar, Role, Seats, Timeline
+from racegate.report.timeline.model import Arrow, Bar, Role, StepRows, Timeline
 
 ACCESSES_MAX = 10
 
@@ -28,7 +28,7 @@ class MomentKind(StrEnum):
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a picture. at: its place in the order of issue; note: what it does
 
-    bar: the operation that is issued or lands; seats: of a step; arrow: the edge of a wait
+    bar: the operation that is issued or lands; step_rows: of a step; arrow: the edge of a wait
     """
 
     kind: MomentKind
@@ -39,7 +39,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     role: Role = Role.OTHER
     bar: Bar | None = None
-    seats: Seats | None = None
+    step_rows: StepRows | None = None
     arrow: Arrow | None = None
 
 
@@ -52,10 +52,12 @@ def moments_of(timeline: Timeline) -> tuple[Moment, ...]:
     end = _end(timeline)
     shown = [*_accesses(timeline, end), *_waits(timeline, end)]
     steps = {moment.step for moment in shown}
-    for seats in timeline.seats:
-        if seats.step in steps:
-            begins = min([seats.at, *(m.at for m in shown if m.step == seats.step)])
-            shown.append(Moment(kind=MomentKind.STEP, at=begins, step=seats.step, seats=seats))
+    for at_step in timeline.step_rows:
+        if at_step.step in steps:
+            begins = min([at_step.at, *(m.at for m in shown if m.step == at_step.step)])
+            shown.append(
+                Moment(kind=MomentKind.STEP, at=begins, step=at_step.step, step_rows=at_step)
+            )
     return tuple(sorted(shown, key=_place))
 
 

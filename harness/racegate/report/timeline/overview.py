@@ -63,7 +63,7 @@ class _Scale(NamedTuple):
 def svg_overview(timeline: Timeline) -> str:
     """The picture, without its colours: for a page that has them."""
     scale = _Scale(max(bar.at for bar in timeline.bars) + 1)
-    rows = min(_ROWS_MAX, max((len(seats.rows) for seats in timeline.seats), default=0))
+    rows = min(_ROWS_MAX, max((len(at_step.rows) for at_step in timeline.step_rows), default=0))
     lanes_top = _TOP + rows * _ROW + 10
     moments = moments_of(timeline)
     return render(
@@ -85,19 +85,19 @@ def svg_overview(timeline: Timeline) -> str:
 
 def _stays(timeline: Timeline, scale: _Scale, rows: int) -> list[Stay]:
     hues = hues_of(timeline)
-    ends = [seats.at for seats in timeline.seats[1:]] + [scale.places]
+    ends = [at_step.at for at_step in timeline.step_rows[1:]] + [scale.places]
     stays: list[Stay] = []
     last: dict[int, int] = {}  # row -> its stay, if it goes on
-    for seats, end in zip(timeline.seats, ends, strict=True):
+    for at_step, end in zip(timeline.step_rows, ends, strict=True):
         for row in range(rows):
-            name = seats.rows[row] if row < len(seats.rows) else None
+            name = at_step.rows[row] if row < len(at_step.rows) else None
             before = stays[last[row]] if row in last else None
             if name is None:
                 last.pop(row, None)
             elif before is not None and before.name == name:
                 stays[last[row]] = before._replace(width=scale.x(end) - before.x)
             else:
-                x = scale.x(seats.at)
+                x = scale.x(at_step.at)
                 last[row] = len(stays)
                 width = scale.x(end) - x
                 stays.append(Stay(x, _TOP + row * _ROW, width, name, hues[name], False))
@@ -124,8 +124,8 @@ def _lanes(timeline: Timeline, scale: _Scale, top: float) -> list[Lane]:
 def _labels(timeline: Timeline, scale: _Scale) -> list[Label]:
     """Of as many steps as there is room for."""
     labels: list[Label] = []
-    for seats in timeline.seats:
-        x = scale.x(seats.at)
+    for at_step in timeline.step_rows:
+        x = scale.x(at_step.at)
         if not labels or x - labels[-1].x >= _LABEL_WIDTH:
-            labels.append(Label(x, seats.step))
+            labels.append(Label(x, at_step.step))
     return labels

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
-from racegate.report.timeline.model import Role, Seats, Timeline
+from racegate.report.timeline.model import Role, StepRows, Timeline
 from racegate.report.timeline.moments import Moment, MomentKind, lanes_of, moments_of
 
 LINES_MAX = 30
@@ -36,8 +36,8 @@ def _drawn(timeline: Timeline, moments: list[Moment]) -> list[str]:
     names = "".join(f"{timeline.lanes[lane]:{width}}" for lane in lanes)
     lines = [f"{'step':{_STEP}}{names}".rstrip()]
     for moment in moments:
-        if moment.seats is not None:
-            lines.append(_seats(moment.seats))
+        if moment.step_rows is not None:
+            lines.append(_step_rows(moment.step_rows))
         elif moment.kind is MomentKind.MORE:
             lines.append(f"{'':{_STEP}}{moment.name}")
         elif moment.lane in lanes:
@@ -45,13 +45,13 @@ def _drawn(timeline: Timeline, moments: list[Moment]) -> list[str]:
     return lines
 
 
-def _seats(seats: Seats) -> str:
+def _step_rows(step_rows: StepRows) -> str:
     """Who sits where, and who moved."""
-    rows = ", ".join(f"{row} {name}" for row, name in enumerate(seats.rows[:ROWS_SHOWN_MAX]))
-    more = ", ..." if len(seats.rows) > ROWS_SHOWN_MAX else ""
-    moves = "; ".join(move.text for move in seats.moves if move.row_from is not None)
+    rows = ", ".join(f"{row} {name}" for row, name in enumerate(step_rows.rows[:ROWS_SHOWN_MAX]))
+    more = ", ..." if len(step_rows.rows) > ROWS_SHOWN_MAX else ""
+    moves = "; ".join(move.text for move in step_rows.moves if move.row_from is not None)
     said = f"rows: {rows or 'none'}{more}{'; ' if moves else ''}{moves}"
-    return f"{seats.step:>4}  {said}"[:COLUMNS_MAX]
+    return f"{step_rows.step:>4}  {said}"[:COLUMNS_MAX]
 
 
 def _moment(timeline: Timeline, moment: Moment, lanes: list[int], width: int) -> list[str]:

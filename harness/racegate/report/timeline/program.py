@@ -84,7 +84,7 @@ def conflict_timeline(finding: Race, holds: Holds = ()) -> Timeline:
         rows=(),
         noun="byte",
         relation=Relation.UNORDERED,
-        seats=(),
+        step_rows=(),
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.report.timeline.model import Arrow, Bar, Seats, Timeline
+from racegate.report.timeline.model import Arrow, Bar, StepRows, Timeline
 from racegate.report.timeline.moments import Moment, MomentKind, lanes_of, moments_of
 
 _MARGIN = 16
@@ -99,7 +99,7 @@ class _Grid(NamedTuple):
 
     def y(self, at: int) -> float:
         """The height of a place in the order of issue: between the moments around it."""
-        before = [i for i, m in enumerate(self.moments) if m.at <= at and m.seats is None]
+        before = [i for i, m in enumerate(self.moments) if m.at <= at and m.step_rows is None]
         if not before:
             return _TOP + _STEP_HEIGHT
         return self.tops[before[-1]] + _height(self.moments[before[-1]])
@@ -166,7 +166,7 @@ def _height(moment: Moment) -> float:
 def _boxes(grid: _Grid) -> list[Box]:
     boxes = []
     for top, moment in zip(grid.tops, grid.moments, strict=True):
-        if moment.seats is not None:
+        if moment.step_rows is not None:
             continue
         lane = moment.lane if moment.lane in grid.lanes else grid.lanes[0]
         role = moment.role.value
@@ -197,25 +197,25 @@ def _strips(timeline: Timeline, grid: _Grid, width: float) -> list[Strip]:
     hues = hues_of(timeline)
     strips = []
     for top, moment in zip(grid.tops, grid.moments, strict=True):
-        if moment.seats is None:
+        if moment.step_rows is None:
             continue
-        chips = _chips(timeline, moment.seats, hues)
+        chips = _chips(timeline, moment.step_rows, hues)
         end = chips[-1].x + chips[-1].width + 12 if chips else _MARGIN + 70.0
         room = int((width - end - _MARGIN) / 6.2)
-        said = "; ".join(m.short for m in moment.seats.moves if m.row_from is not None)
+        said = "; ".join(m.short for m in moment.step_rows.moves if m.row_from is not None)
         strips.append(Strip(top, moment.step, chips, _cut(said, max(0, room)), end))
     return strips
 
 
 def hues_of(timeline: Timeline) -> dict[str, int]:
     """Request -> the number of its colour."""
-    names = dict.fromkeys(name for seats in timeline.seats for name in seats.rows)
+    names = dict.fromkeys(name for at_step in timeline.step_rows for name in at_step.rows)
     return {name: number % _HUES for number, name in enumerate(names)}
 
 
-def _chips(timeline: Timeline, seats: Seats, hues: dict[str, int]) -> tuple[Chip, ...]:
+def _chips(timeline: Timeline, step_rows: StepRows, hues: dict[str, int]) -> tuple[Chip, ...]:
     chips, x = [], _MARGIN + 70.0
-    for row, name in enumerate(seats.rows[:_CHIPS_MAX]):
+    for row, name in enumerate(step_rows.rows[:_CHIPS_MAX]):
         text = f"{row} {_cut(name, _CHIP_MAX)}"
         width = 14 + 7.4 * len(text)
         is_raced = timeline.noun == "row" and row in timeline.rows

@@ -13,7 +13,7 @@ import msgspec
 from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import HoldOutcome
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, HugeLineError, said
 from racegate.targets.adapters.process import EngineProcess, Limits
 from racegate.targets.adapters.reader import HistoryError, HistoryReader, check_introduction
@@ -105,7 +105,7 @@ class Adapter:
 
     def run(
         self,
-        scenario: Scenario,
+        scenario: OwnScenario,
         *,
         schedule: Schedule = EAGER,
         plant: Plant | None = None,
@@ -156,7 +156,7 @@ class Adapter:
         )
         return Told(run=run, owners_seen=reader.owners_seen, digest=digest.hexdigest())
 
-    def plain(self, scenario: Scenario) -> dict[str, tuple[int, ...]] | RefusedAnswer:
+    def plain(self, scenario: OwnScenario) -> dict[str, tuple[int, ...]] | RefusedAnswer:
         """Request -> tokens of plain decoding. Raises AdapterError."""
         self._started()
         self._asked += 1

@@ -15,7 +15,7 @@ import msgspec
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
-from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.client import Adapter, Told
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge, Judgement
@@ -32,7 +32,7 @@ from racegate.targets.adapters.wire import (
 
 # The first request finishes while others run, so that the last row moves into its hole; counts
 # differ from row to row and from step to step.
-KIT = Scenario(
+KIT = OwnScenario(
     name="conformance-kit",
     title="a request finishes, the last row moves into its hole",
     requests=(
@@ -92,7 +92,7 @@ class Conformance(msgspec.Struct, frozen=True, kw_only=True):
         return all(check.outcome is not CheckOutcome.FAILED for check in self.checks)
 
 
-def conform(adapter: Adapter, *, scenario: Scenario = KIT) -> Iterator[ConformanceCheck]:
+def conform(adapter: Adapter, *, scenario: OwnScenario = KIT) -> Iterator[ConformanceCheck]:
     """The checks, one after another. Raises AdapterError if a history cannot be believed."""
     hello = adapter.hello
     offers = ", ".join(sorted(hello.offers)) or "nothing but its history"
@@ -117,7 +117,9 @@ def demand_conformance(adapter: Adapter) -> None:
             raise AdapterError(f"the adapter does not conform: {check.name}: {check.detail}")
 
 
-def _deterministic(adapter: Adapter, scenario: Scenario, first: Told) -> Iterator[ConformanceCheck]:
+def _deterministic(
+    adapter: Adapter, scenario: OwnScenario, first: Told
+) -> Iterator[ConformanceCheck]:
     yield _same("tells the same history twice", _told(adapter, scenario), first)
     adapter.restart()
     yield _same("tells it in a new process too", _told(adapter, scenario), first)
@@ -156,7 +158,7 @@ def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
     return _passed(name, f"{len(first.run.observations)} observations")
 
 
-def _holds(adapter: Adapter, scenario: Scenario, first: Told) -> Iterator[ConformanceCheck]:
+def _holds(adapter: Adapter, scenario: OwnScenario, first: Told) -> Iterator[ConformanceCheck]:
     name = "realises a hold"
     pair = _waited_pair(adapter, first.run.trace)
     if pair is None:
@@ -181,7 +183,7 @@ def _holds(adapter: Adapter, scenario: Scenario, first: Told) -> Iterator[Confor
 
 
 def _unrealisable(
-    name: str, adapter: Adapter, scenario: Scenario, schedule: Schedule
+    name: str, adapter: Adapter, scenario: OwnScenario, schedule: Schedule
 ) -> ConformanceCheck:
     held = _told(adapter, scenario, schedule)
     if any(hold.realised for hold in held.run.trace.holds):
@@ -219,7 +221,7 @@ def _lacking_plants(adapter: Adapter) -> Iterator[ConformanceCheck]:
 
 
 def _planted(
-    adapter: Adapter, scenario: Scenario, judge: AdapterJudge, plant: Plant, first: Told
+    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: Told
 ) -> Iterator[ConformanceCheck]:
     judged = judge.judge(plant=plant)
     if isinstance(plant, DropEdge):
@@ -241,7 +243,7 @@ def _planted(
 
 
 def _dropped(
-    adapter: Adapter, scenario: Scenario, plant: DropEdge, judged: Judgement
+    adapter: Adapter, scenario: OwnScenario, plant: DropEdge, judged: Judgement
 ) -> Iterator[ConformanceCheck]:
     told = _told(adapter, scenario, plant=plant)
     waits = [e for e in told.run.trace.events if isinstance(e, Waited) and e.edge == plant.edge]
@@ -276,7 +278,11 @@ def _demanded(name: str, is_met: bool, judged: Judgement) -> ConformanceCheck:  
 
 
 def _told(
-    adapter: Adapter, scenario: Scenario, schedule: Schedule = EAGER, *, plant: Plant | None = None
+    adapter: Adapter,
+    scenario: OwnScenario,
+    schedule: Schedule = EAGER,
+    *,
+    plant: Plant | None = None,
 ) -> Told:
     """A run that comes to its end. Raises AdapterError if it does not."""
     told = adapter.run(scenario, schedule=schedule, plant=plant)

@@ -19,7 +19,7 @@ from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.targets.adapters.landings import Landings, first_change, landings_of
@@ -89,7 +89,7 @@ class AdapterJudge:
     def __init__(
         self,
         adapter: Adapter,
-        scenario: Scenario,
+        scenario: OwnScenario,
         *,
         device: str | None = None,
         landings_max: int = LANDINGS_MAX,

@@ -17,7 +17,7 @@ from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.outside.text import quoted
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
 
 SCHEMA = "racegate.adapter/1"
@@ -111,7 +111,7 @@ class HelloQuestion(_Question, frozen=True, kw_only=True, tag="hello"):
 class RunQuestion(_Question, frozen=True, kw_only=True, tag="run"):
     """Run this. holds: `OP until POINT` (racegate.history.schedule); plant: a fault to plant"""
 
-    scenario: Scenario
+    scenario: OwnScenario
     device: str
     holds: tuple[str, ...] = ()
     plant: Plant | None = None
@@ -120,7 +120,7 @@ class RunQuestion(_Question, frozen=True, kw_only=True, tag="run"):
 class PlainQuestion(_Question, frozen=True, kw_only=True, tag="plain"):
     """Decode this plainly: no drafts, no batching, nothing asynchronous, nothing planted."""
 
-    scenario: Scenario
+    scenario: OwnScenario
 
 
 Question = HelloQuestion | RunQuestion | PlainQuestion

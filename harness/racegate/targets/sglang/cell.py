@@ -38,6 +38,8 @@ class SchedulerCell(EngineCell, frozen=True, kw_only=True):
             return f"it needs {', '.join(sorted(kinds)).lower()}"
         if len(scenario.requests) > REQUESTS_MAX:
             return f"it has more than {REQUESTS_MAX} requests"
+        if scenario.free_blocks is not None:
+            return "it needs a pool with few free blocks"
         for request in scenario.requests:
             if request.temperature or request.grammar_modulus:
                 return f"request {request.name} samples at random or under a grammar"

@@ -14,6 +14,7 @@ from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import file_of, read_object
 from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import SETTINGS
 from racegate.scenario.outside.files import write_whole
 from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
@@ -26,6 +27,8 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 
 SCHEMA = "racegate.vllm-witness/1"
+# As many as an earlier witness names without asking for fewer.
+BLOCKS_USUAL = 128
 
 
 class EngineWitness(StrictStruct, frozen=True, kw_only=True):
@@ -107,10 +110,25 @@ def outcome_of(judged: EngineVerdict, witness: EngineWitness) -> ReplayOutcome:
     return ReplayOutcome.REPRODUCED if is_same else ReplayOutcome.OTHER
 
 
+def _without_settings(raw: object) -> object:
+    """A witness as it is written today. Earlier ones stored the settings of racegate's own engine
+    too, of which vLLM obeyed one: how many blocks there are, where that was fewer than usual.
+    """
+    scenario = raw.get("scenario") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or not isinstance(scenario, dict):
+        return raw
+    engine = scenario.get("engine")
+    blocks = engine.get("blocks") if isinstance(engine, dict) else None
+    what_happens = {key: value for key, value in scenario.items() if key not in SETTINGS}
+    if isinstance(blocks, int) and blocks < BLOCKS_USUAL:
+        what_happens["free_blocks"] = blocks
+    return raw | {"scenario": what_happens}
+
+
 def read_witness(path: Path) -> EngineWitness:
     """Raises BadInputError with the file and the reason."""
     try:
-        witness = msgspec.convert(read_object(path), EngineWitness)
+        witness = msgspec.convert(_without_settings(read_object(path)), EngineWitness)
         validate(witness.scenario, source=str(path))
     except msgspec.ValidationError as error:
         raise BadInputError(f"{path}: {error}") from error

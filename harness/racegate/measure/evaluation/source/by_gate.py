@@ -21,7 +21,7 @@ from racegate.jobs.gate import GateJudge
 from racegate.measure.evaluation.source.child import Limits, Say, more_time
 from racegate.measure.evaluation.source.reach import Reach, Recorder
 from racegate.scenario.files import load_all, scenario_paths
-from racegate.scenario.spec import Scenario
+from racegate.scenario.spec import OwnScenario
 
 WITNESSES = "witnesses"
 CANARIES = "canaries"
@@ -30,7 +30,7 @@ LIMITS = Limits(cpu_s=8, wall_s=600)
 LADDER_CPU_S = 60.0
 
 
-def load_scripts(folder: Path) -> dict[str, Scenario]:
+def load_scripts(folder: Path) -> dict[str, OwnScenario]:
     """The gate's scenarios by name."""
     return {scenario.name: scenario for _, scenario in load_all(scenario_paths(folder))}
 

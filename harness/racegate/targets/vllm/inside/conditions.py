@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from racegate.scenario.spec import DraftLimit, EngineSpec, Request, Scenario
+from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.common.wire import PENALISED
 from racegate.targets.vllm.inside.model import VOCAB
 from racegate.targets.vllm.inside.watch import RunnerWatch, name_of
@@ -50,11 +50,11 @@ def params_of(request: Request) -> Any:
 
 def leave_blocks(scheduler: Any, scenario: Scenario) -> None:
     """The pool has as many free blocks as the scenario says, if it says fewer than there are: the
-    others are taken, as another tenant of the memory would.
+    others are taken, as another user of the memory would.
     """
-    if scenario.engine.blocks < EngineSpec().blocks:
+    if scenario.free_blocks is not None:
         pool = scheduler.kv_cache_manager.block_pool
-        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.engine.blocks))
+        pool.get_new_blocks(max(0, pool.get_num_free_blocks() - scenario.free_blocks))
 
 
 def limit_drafts(scheduler: Any, scenario: Scenario, step: int, *, is_plain: bool) -> None:

@@ -1,5 +1,5 @@
-"""What the books keep: everything that may complete does, every step is the stepper's, queries know
-what the host knows, and a number that stands for contents changes with them.
+"""What the pending queues keep: everything that may complete does, every step is the stepper's,
+queries know what the host knows, and a number that stands for contents changes with them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seating: which request has which row, block and token, step by step, as a run was observed."""
+"""Which request has which row, block and token, step by step, as a run was observed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _Tables = Mapping[str, tuple[int, ...]]
 
 
-class Seating(msgspec.Struct, frozen=True, kw_only=True):
+class RowAssignment(msgspec.Struct, frozen=True, kw_only=True):
     """By step. rows: requests in the order of rows; blocks, states: request -> its blocks of the
     attention caches and of the recurrent states; starts: [R + 1], where each row's tokens begin
     aliases: `REQUEST.N` -> the step in which the request was scheduled for the N-th time, from 0
@@ -57,7 +57,10 @@ class Seating(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of seats between two steps. row_from: None for who came; row_to: for who left"""
+    """A request changes its row between two steps.
+
+    row_from: None for a request that enters; row_to: None for one that leaves
+    """
 
     request: str
     row_from: int | None
@@ -82,9 +85,9 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.request}: row {self.row_from} → {self.row_to}"
 
 
-def seating_of(observations: Iterable[Observation]) -> Seating:
-    """Who sat where in a run."""
-    found = Seating(rows={}, blocks={}, states={}, starts={}, aliases={})
+def assignment_of(observations: Iterable[Observation]) -> RowAssignment:
+    """The row assignment of a run, from what was observed."""
+    found = RowAssignment(rows={}, blocks={}, states={}, starts={}, aliases={})
     scheduled: Counter[str] = Counter()
     for seen in observations:
         values = seen.values
@@ -103,11 +106,11 @@ def seating_of(observations: Iterable[Observation]) -> Seating:
 
 def moves_between(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[Move, ...]:
     """What changed in the rows from one step to the next: who moved, who left, who came."""
-    seats, now = _seats(before), _seats(after)
+    then, now = _row_by_request(before), _row_by_request(after)
     moves = [
-        Move(request=name, row_from=seats.get(name), row_to=now.get(name))
+        Move(request=name, row_from=then.get(name), row_to=now.get(name))
         for name in dict.fromkeys((*after, *before))
-        if seats.get(name) != now.get(name)
+        if then.get(name) != now.get(name)
     ]
     return tuple(sorted(moves, key=lambda m: (m.row_from is None, m.row_to is None)))
 
@@ -122,7 +125,7 @@ def noun_of(buffer: str) -> str:
     return "token" if base in _BY_TOKEN else "row"
 
 
-def _seats(rows: tuple[str, ...]) -> dict[str, int]:
+def _row_by_request(rows: tuple[str, ...]) -> dict[str, int]:
     return {name: row for row, name in enumerate(rows)}
 
 

@@ -32,7 +32,7 @@ from racegate.engine.state.view import PrevStep, StepView
 
 
 class Batch(Protocol):
-    """Who stands where. row_of, states: see Tenants; unmet_events: rotations without effect"""
+    """Who stands where. row_of, states: see BatchRows; unmet_events: rotations without effect"""
 
     unmet_events: list[str]
 
@@ -162,17 +162,17 @@ class NoCarry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutStations:
+class LayoutStages:
     """Who stands where, and what that asks of the host and the device."""
 
-    tenants: Batch
+    batch: Batch
     guard: Guard
     correction: Correction
     carry: Carry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stations(LayoutStations):
+class Stages(LayoutStages):
     """What a step goes through on its way from the plan to its copies."""
 
     count_path: AcceptedCounts
@@ -218,6 +218,6 @@ class Layout(Protocol):
         """The way of drawn drafts' weights."""
         ...
 
-    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStations:
+    def laid_out(self, count_path: AcceptedCounts, weights: DraftWeights) -> LayoutStages:
         """Who stands where."""
         ...

@@ -1,8 +1,7 @@
-"""Books: what was issued to the streams of a device and may not have happened, and what lets it
-happen. Both devices keep the same ones.
+"""The pending queues of a device: what was issued to its streams and may not have happened yet.
 
-On the virtual device the books are the execution. On CUDA they say which operations the device is
-allowed to have completed; the same holds, points and waits empty them in the same order.
+On the virtual device these queues are the execution. On CUDA they say which operations the device
+may have completed. The same holds, points and waits empty them in the same order on both.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class DeadlockError(Exception):
     """A wait that nothing can end: names the waiter, the edge and what it waits for."""
 
 
-class Books:
-    """Streams with their queues, holds, points and forced completion.
+class PendingQueues:
+    """The streams of a device with their pending operations, holds, points and forced completion.
 
     lanes: the names of the streams
     chooser: the holds over the eager baseline, or what takes every step by choice instead of it
@@ -59,7 +58,7 @@ class Books:
     def follow(
         self, *, may_pass: Callable[[Node], bool], before_forcing: Callable[[], None]
     ) -> None:
-        """The books of a device that goes on by itself.
+        """Makes these the queues of a device that goes on by itself.
 
         may_pass: whether the device got past the head of a queue
         before_forcing: called before something held is let go because a wait needs it

@@ -15,7 +15,7 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import PrevStep
 
 
-class SlotTenants:
+class BatchSlots:
     """Slots of requests, and the rows of a step. A request that skips a step keeps everything.
 
     unmet_events: none, as no row can be rotated

@@ -19,7 +19,7 @@ from racegate.engine.state.view import PrevStep
 from racegate.scenario.spec import Rotate
 
 
-class Tenants:
+class BatchRows:
     """The persistent batch and the mirrors of its requests.
 
     count_path: told of rows that requests enter; its tables move with the rows, and so do
