@@ -31,7 +31,7 @@ sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
 from racegate.jobs.environment import environment
 from racegate.jobs.stores.choice import store_of
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from redis_server import RedisServer, redis_server
 
 FAULT = "correction-partial-fields"

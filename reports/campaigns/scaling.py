@@ -54,7 +54,7 @@ from racegate.jobs.pools.processes import (
 from racegate.jobs.stores.choice import store_of
 from racegate.jobs.stores.link import Link
 from racegate.jobs.stores.records import CampaignState
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from redis_server import RedisServer, redis_server
 
 NULL_TASKS = 400

@@ -22,7 +22,7 @@ from racegate.jobs.fuzz import make_worker
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import Backend, Place, pool_of
 from racegate.jobs.pools.pool import Done, Task, spread
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 WORKERS = 2
 

@@ -25,7 +25,7 @@ import torch
 
 from racegate.interpose.gpu.kernels import NumberCalls
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 IDLE_CYCLES = 10_000_000  # about 6 ms
 SAMPLES = 3

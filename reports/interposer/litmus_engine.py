@@ -22,7 +22,7 @@ from racegate.device.litmus import LITMUS_LANES
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Schedule
 from racegate.oracles.ordering import find_conflicts
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device
 

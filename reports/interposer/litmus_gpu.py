@@ -30,7 +30,7 @@ from queue import Empty, SimpleQueue
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "interpose"))
 

@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.explore import POLLS, QUERIES
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device

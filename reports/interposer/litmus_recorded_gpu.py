@@ -24,7 +24,7 @@ from typing import Any
 
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.variables import environment_for
 
 HERE = Path(__file__).parent

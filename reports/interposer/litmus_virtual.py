@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from racegate.interpose.outcome import Ending
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Device, Program, open_device
 

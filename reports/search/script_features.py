@@ -11,7 +11,7 @@ from pathlib import Path
 
 from racegate.explore.features.catalogue import HAPPENINGS, features_of
 from racegate.explore.features.facts import facts_of
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))
 

@@ -19,8 +19,8 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Plan
-from racegate.scenario.outside.files import write_json
 from racegate.scenario.spec import Scenario
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.judge import judge_under
 from racegate.targets.common.report import wrong_lines
 from racegate.targets.common.wire import Told

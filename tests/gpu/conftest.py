@@ -12,7 +12,7 @@ import torch
 
 from racegate.device.cuda.torch import TorchDriver, open_cuda
 from racegate.jobs.environment import environment_of
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 
 REPORT = "--gpu-report"
 

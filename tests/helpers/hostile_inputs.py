@@ -47,11 +47,11 @@ from racegate.measure.ab.running import parse_share
 from racegate.measure.evaluation.matrix import load_matrix
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import explicit, load
-from racegate.scenario.outside.console import PrintableConsole, line
-from racegate.scenario.outside.files import json_text
-from racegate.scenario.outside.text import MESSAGE_LENGTH_MAX, message
 from racegate.scenario.request_log import scenario_file_for
 from racegate.scenario.spec import OwnScenario, ScenarioBase
+from racegate.scenario.untrusted.console import PrintableConsole, line
+from racegate.scenario.untrusted.files import json_text
+from racegate.scenario.untrusted.text import MESSAGE_LENGTH_MAX, message
 from racegate.targets.adapters.reader import HistoryError, HistoryReader
 from racegate.targets.adapters.wire import (
     SCHEMA,

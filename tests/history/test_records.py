@@ -20,8 +20,8 @@ from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off
 from racegate.history.trace import Trace
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import check_writable, write_whole
 from racegate.scenario.spec import OwnScenario
+from racegate.scenario.untrusted.files import check_writable, write_whole
 
 
 def outer_of_two() -> None:

@@ -31,7 +31,7 @@ from racegate.jobs.stores.link import Link
 from racegate.jobs.stores.records import CampaignState, KeptFinding, first_of
 from racegate.jobs.stores.server import shown
 from racegate.jobs.stores.store import Store, StoreDownError, StoreError
-from racegate.scenario.outside.text import without_secrets
+from racegate.scenario.untrusted.text import without_secrets
 from redis_server import RedisServer, redis_server
 from stored import state as made_state
 

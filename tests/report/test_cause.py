@@ -14,7 +14,7 @@ from racegate.report.cause.pair import Relation
 from racegate.report.text import cause_panel
 from racegate.report.timeline.page import finding_page
 from racegate.scenario.config import OptionChange
-from racegate.scenario.outside.console import PrintableConsole
+from racegate.scenario.untrusted.console import PrintableConsole
 
 # What a user is told of some of them.
 TOLD = {

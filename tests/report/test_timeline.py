@@ -25,7 +25,7 @@ from racegate.report.timeline.page import finding_page
 from racegate.report.timeline.plain import COLUMNS_MAX, LINES_MAX, plain_timeline
 from racegate.report.timeline.several import findings_page, pictured_replay
 from racegate.report.timeline.svg import svg_timeline
-from racegate.scenario.outside.console import PrintableConsole
+from racegate.scenario.untrusted.console import PrintableConsole
 from support import SCENARIOS
 
 ROW_MOVE = WITNESSES / "accepted-copy-after-row-move.witness.json"

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.scenario.outside.files import JSON_WIDTH, json_text, write_json
+from racegate.scenario.untrusted.files import JSON_WIDTH, json_text, write_json
 
 PLAIN = (
     st.none()

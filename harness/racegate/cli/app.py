@@ -26,7 +26,7 @@ from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
 from racegate.jobs.stopping import code_of, listen_for_stops, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
-from racegate.scenario.outside.text import printable, without_secrets
+from racegate.scenario.untrusted.text import printable, without_secrets
 from racegate.version import __version__
 
 

@@ -52,8 +52,8 @@ from racegate.report.objects import (
 )
 from racegate.report.search import print_efforts, render_efforts
 from racegate.scenario.files import load_all, scenario_paths
-from racegate.scenario.outside.console import lines
 from racegate.scenario.spec import OwnScenario
+from racegate.scenario.untrusted.console import lines
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
 

@@ -19,9 +19,9 @@ from racegate.device.cuda.pacing import Pacing
 from racegate.history.finding import Benign
 from racegate.jobs.pools.choice import Backend
 from racegate.scenario.errors import BrokenHarnessError
-from racegate.scenario.outside.files import check_writable, json_text, write_whole
-from racegate.scenario.outside.text import message
 from racegate.scenario.shipped import shipped_scripts
+from racegate.scenario.untrusted.files import check_writable, json_text, write_whole
+from racegate.scenario.untrusted.text import message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -242,7 +242,7 @@ def cores() -> int:
 
 def stdout_console() -> Console:
     """Standard output, as wide as the terminal or as LOG_WIDTH."""
-    from racegate.scenario.outside.console import PrintableConsole
+    from racegate.scenario.untrusted.console import PrintableConsole
 
     console = PrintableConsole()
     return console if console.is_terminal else PrintableConsole(width=LOG_WIDTH)
@@ -250,7 +250,7 @@ def stdout_console() -> Console:
 
 def stderr_console() -> Console:
     """Standard error, for what is shown while a command works."""
-    from racegate.scenario.outside.console import PrintableConsole
+    from racegate.scenario.untrusted.console import PrintableConsole
 
     return PrintableConsole(stderr=True)
 

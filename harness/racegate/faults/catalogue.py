@@ -18,8 +18,8 @@ from racegate.faults import (
 )
 from racegate.faults.fault import Fault
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.near import near_it
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.near import near_it
+from racegate.scenario.untrusted.text import quoted
 
 # By cause: one module, and one chapter of docs/faults.md, each.
 CAUSES: dict[str, tuple[Fault, ...]] = {

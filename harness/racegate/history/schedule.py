@@ -20,7 +20,7 @@ from enum import Enum
 import msgspec
 
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.text import quoted
 
 FORCED = "forced"
 HOLDS_MAX = 256

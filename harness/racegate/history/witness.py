@@ -14,11 +14,11 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import write_whole
-from racegate.scenario.outside.reading import ReadError, read_json
-from racegate.scenario.outside.text import printable_json, quoted
 from racegate.scenario.spec import OwnScenario, ScenarioError
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_whole
+from racegate.scenario.untrusted.reading import ReadError, read_json
+from racegate.scenario.untrusted.text import printable_json, quoted
 from racegate.scenario.validation import validate
 from racegate.version import __version__
 

@@ -40,7 +40,7 @@ from racegate.jobs.stores.records import (
 )
 from racegate.jobs.stores.store import StoreError
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import check_writable, write_whole
+from racegate.scenario.untrusted.files import check_writable, write_whole
 
 
 class CampaignError(BadInputError):

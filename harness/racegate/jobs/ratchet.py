@@ -14,10 +14,10 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
 from racegate.history.outcome import RunResult
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import write_json
-from racegate.scenario.outside.reading import ReadError, read_json
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_json
+from racegate.scenario.untrusted.reading import ReadError, read_json
+from racegate.scenario.untrusted.text import quoted
 
 SCHEMA = "racegate.baseline/1"
 FILE_BYTES_MAX = 1 << 20

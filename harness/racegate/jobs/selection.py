@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.near import nearest
-from racegate.scenario.outside.text import printable, quoted
+from racegate.scenario.untrusted.near import nearest
+from racegate.scenario.untrusted.text import printable, quoted
 
 Selects = Callable[[str], bool]
 

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TypeVar
 
 from racegate.history.exit_code import INTERRUPTED, code_of_signal
-from racegate.scenario.outside.signals import TERMINATING
+from racegate.scenario.untrusted.signals import TERMINATING
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ import msgspec
 
 from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, Waited
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.near import near_it
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.near import near_it
+from racegate.scenario.untrusted.text import quoted
 
 
 class ExplainError(BadInputError):

@@ -9,7 +9,7 @@ from rich.text import Text
 from racegate.history.replayed import ReplayOutcome
 from racegate.measure.ab.held import HeldRun
 from racegate.measure.ab.summary import SHORT, AbReport, ArmReport, Lengths
-from racegate.scenario.outside.console import Piece, line
+from racegate.scenario.untrusted.console import Piece, line
 
 SIZES = ("generations", "rows", "max_tokens", "vocab_size", "size", "cache_mode", "seed", "device")
 NAMED = ("device", "gpu", "driver", "cpu", "torch", "triton", "commit")

@@ -12,7 +12,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
-from racegate.scenario.outside.console import Piece, line, lines
+from racegate.scenario.untrusted.console import Piece, line, lines
 from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck
 from racegate.targets.adapters.judge import Judgement
 

@@ -18,7 +18,7 @@ from racegate.measure.evaluation.source.results import (
 )
 from racegate.report.objects import SourceMutationObject
 from racegate.report.templating import render
-from racegate.scenario.outside.console import lines
+from racegate.scenario.untrusted.console import lines
 
 
 def print_faults(console: Console, faults: Iterable[Fault]) -> None:

@@ -24,7 +24,7 @@ from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchEntry, BenchResult
 from racegate.report.templating import render
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import ReadError, read_json
+from racegate.scenario.untrusted.reading import ReadError, read_json
 
 PAGE = "README.md"
 BATCHES = (8, 64, 256)

@@ -23,7 +23,7 @@ from racegate.measure.evaluation.cells import (
 )
 from racegate.measure.evaluation.matrix import Matrix, OracleTotal, StrategyTotal, Totals, Worse
 from racegate.report.templating import render
-from racegate.scenario.outside.console import line
+from racegate.scenario.untrusted.console import line
 
 HOLDS_SHOWN_MAX = 3
 FAULT_WIDTH_MAX = 36

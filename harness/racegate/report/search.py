@@ -37,7 +37,7 @@ from racegate.report.text import (
     print_run,
     print_selfcheck,
 )
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 
 HOLDS_SHOWN_MAX = 24
 LOSSES_SHOWN_MAX = 8

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from racegate.scenario.outside.text import printable_lines, printable_markdown
+from racegate.scenario.untrusted.text import printable_lines, printable_markdown
 
 # What a terminal shows; a test keeps all Markdown to it.
 COLUMNS = 120

@@ -14,7 +14,7 @@ from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 
 if TYPE_CHECKING:  # or a single run would import the gate
     from racegate.check.selfcheck import SelfCheck

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from racegate.jobs.versions.cells import CellReport, ScenarioReport
 from racegate.report.objects import HistoryObject
-from racegate.scenario.outside.text import printable_markdown
+from racegate.scenario.untrusted.text import printable_markdown
 
 MESSAGE_MAX = 80
 NOT_RUN = "cannot be run"

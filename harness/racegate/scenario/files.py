@@ -11,9 +11,6 @@ import msgspec
 
 from racegate.scenario.draws import draw
 from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, ScenarioFile
-from racegate.scenario.outside.near import near_it
-from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.request_log import entries_from_log
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
@@ -26,6 +23,9 @@ from racegate.scenario.spec import (
     ScenarioError,
     configured,
 )
+from racegate.scenario.untrusted.near import near_it
+from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
+from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 
 FILE_BYTES_MAX = 1 << 20

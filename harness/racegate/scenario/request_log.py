@@ -14,10 +14,10 @@ from typing import NoReturn
 
 from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
 from racegate.scenario.expect import Expect
-from racegate.scenario.outside.reading import ReadError, open_text
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.settings import EngineSpec
 from racegate.scenario.spec import REQUESTS_MAX, ScenarioError
+from racegate.scenario.untrusted.reading import ReadError, open_text
+from racegate.scenario.untrusted.text import quoted
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LOG_ROWS_MAX = REQUESTS_MAX

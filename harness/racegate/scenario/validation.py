@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from racegate.scenario.expect import Expect
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.settings import (
     DEPTH_MAX,
     DRAWN_VOCAB_MAX,
@@ -36,6 +35,7 @@ from racegate.scenario.spec import (
     ScenarioBase,
     ScenarioError,
 )
+from racegate.scenario.untrusted.text import quoted
 
 NAME_LENGTH_MAX = 200
 LONG_NAME = f"at most {NAME_LENGTH_MAX} characters"

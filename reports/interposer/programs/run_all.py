@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 from programs.catalogue import CASES, Case, Expected
 from racegate.interpose.outcome import Ending
 from racegate.jobs.versions.programs import word_of
-from racegate.scenario.outside.files import write_json
+from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.environment import (
     JudgedProgram,
     environment_for,

@@ -19,8 +19,8 @@ from racegate.faults.fault import Fault
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import FORCED, Hold, parse_hold, step_alias, with_step
 from racegate.history.verdict import unrealised_text
-from racegate.scenario.outside.near import near_it
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.near import near_it
+from racegate.scenario.untrusted.text import quoted
 
 
 def with_reasons(checker: Checker, result: RunResult, fault: Fault | None) -> RunResult:

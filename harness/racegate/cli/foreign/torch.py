@@ -25,7 +25,7 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.interpose.outcome import DeviceKind
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.explore import Told

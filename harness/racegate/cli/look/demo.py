@@ -13,8 +13,8 @@ from racegate.cli.app import app as racegate_app
 from racegate.cli.options import folder_to_fill, say, stdout_console
 from racegate.history.exit_code import ExitCode
 from racegate.scenario.errors import BrokenHarnessError
-from racegate.scenario.outside.console import line
 from racegate.scenario.shipped import shipped_scripts
+from racegate.scenario.untrusted.console import line
 
 SCRIPT = "finish_and_condense.toml"
 FAULT = "accepted-copy-after-row-move"

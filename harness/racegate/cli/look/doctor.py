@@ -25,8 +25,8 @@ from racegate.history.witness import load_witness
 from racegate.jobs.gate import GateJudge
 from racegate.report.objects import DoctorObject
 from racegate.scenario.files import load_all, scenario_paths
-from racegate.scenario.outside.console import line
 from racegate.scenario.shipped import shipped_scripts
+from racegate.scenario.untrusted.console import line
 from racegate.targets.program.doctor import Checkup, Health, check_programs
 from racegate.version import __version__
 

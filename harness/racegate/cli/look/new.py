@@ -12,7 +12,7 @@ import typer
 from racegate.cli.options import fail, folder_to_fill, say, write_text
 from racegate.report.published.schema import schema_text
 from racegate.report.templating import render
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.text import quoted
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 SCHEMA = "scenario.schema.json"

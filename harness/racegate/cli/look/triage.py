@@ -34,7 +34,7 @@ from racegate.report.cause.shared import SharedCause, cause_of, shared_causes
 from racegate.report.published.upstream import upstream_report
 from racegate.report.search import print_origin
 from racegate.report.timeline.drawing import Examined, seen_in_witness
-from racegate.scenario.outside.console import lines
+from racegate.scenario.untrusted.console import lines
 
 FindingArgument = Annotated[
     str, typer.Argument(metavar="FINDING", help="A witness file, or a signature in a store.")

@@ -26,8 +26,8 @@ from racegate.history.witness import load_witnesses
 from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
 from racegate.report.objects import SiteFile, SiteObject
 from racegate.report.timeline.drawing import material_beside, seen_in_witness
-from racegate.scenario.outside.console import line
 from racegate.scenario.shipped import shipped_scripts
+from racegate.scenario.untrusted.console import line
 
 if TYPE_CHECKING:
     from racegate.history.witness import Witness

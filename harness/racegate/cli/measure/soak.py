@@ -24,7 +24,7 @@ from racegate.jobs.soak import SoakResult, SoakSpec
 from racegate.jobs.soak import soak as run_soak
 from racegate.jobs.stopping import StoppedError, known_result
 from racegate.scenario.files import scenario_paths
-from racegate.scenario.outside.console import line
+from racegate.scenario.untrusted.console import line
 
 app = typer.Typer(add_completion=False)
 

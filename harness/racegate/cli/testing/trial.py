@@ -32,8 +32,8 @@ from racegate.history.schedule import Schedule, parse_schedule
 from racegate.history.witness import load_witness, save
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load
-from racegate.scenario.outside.text import printable_lines
 from racegate.scenario.spec import OwnScenario
+from racegate.scenario.untrusted.text import printable_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

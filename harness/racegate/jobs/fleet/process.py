@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.text import quoted
 
 # `python -m racegate`, command after command. What is read from standard input ends when whoever
 # started this is gone, however that went.

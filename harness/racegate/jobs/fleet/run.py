@@ -43,7 +43,7 @@ from racegate.jobs.pools.pool import (
 )
 from racegate.jobs.stores.folder import FolderStore
 from racegate.jobs.stores.records import CampaignState
-from racegate.scenario.outside.files import write_whole
+from racegate.scenario.untrusted.files import write_whole
 from racegate.scenario.writing import toml_of
 
 SAVE_EVERY_S = 2.0

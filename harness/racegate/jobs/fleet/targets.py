@@ -13,9 +13,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
+from racegate.scenario.untrusted.text import quoted
 
 FILE_BYTES_MAX = 1 << 20
 # A folder and a key of a store are called so.

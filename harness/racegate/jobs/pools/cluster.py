@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
 from racegate.jobs.pools.pool import MakeWorker, Task, Worker
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.signals import TERMINATING
+from racegate.scenario.untrusted.signals import TERMINATING
 
 if TYPE_CHECKING:
     import ray

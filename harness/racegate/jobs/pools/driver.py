@@ -36,7 +36,7 @@ from racegate.jobs.pools.pool import (
 )
 from racegate.jobs.pools.returned import Loss, Numbered, ReturnedTasks
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.signals import stops_later
+from racegate.scenario.untrusted.signals import stops_later
 
 T = TypeVar("T")
 R = TypeVar("R")

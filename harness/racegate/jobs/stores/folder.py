@@ -24,9 +24,9 @@ from racegate.jobs.stores.records import (
     state_in,
 )
 from racegate.jobs.stores.store import LEASE_S, StoreError
-from racegate.scenario.outside.files import check_writable, write_whole
-from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import check_writable, write_whole
+from racegate.scenario.untrusted.reading import ReadError, read_json
 
 WITNESS = ".witness.json"
 RAW = ".raw.witness.json"

@@ -12,9 +12,9 @@ from racegate.explore.features.table import FeatureTable
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict, exit_code
 from racegate.history.witness import Witness, WitnessError, sealed, witness_in
-from racegate.scenario.outside.reading import ReadError, decode_json
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, decode_json
+from racegate.scenario.untrusted.text import quoted
 
 STATE_SCHEMA = "racegate.campaign/5"
 STATE_BYTES_MAX = 1 << 24

@@ -26,7 +26,7 @@ from racegate.jobs.stores.records import (
     state_in,
 )
 from racegate.jobs.stores.store import LEASE_S, StoreDownError, StoreError
-from racegate.scenario.outside.reading import ReadError, decode_json
+from racegate.scenario.untrusted.reading import ReadError, decode_json
 
 if TYPE_CHECKING:
     from redis.client import Pipeline

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import quoted
 
 
 class RevisionError(BadInputError):

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from racegate.interpose.errors import BadInput
-from racegate.scenario.outside.files import write_json
-from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_json
+from racegate.scenario.untrusted.reading import ReadError, read_json
 from racegate.targets.common.search import Effect, Holds
 from racegate.targets.common.sensitivity import Sensitivity
 

@@ -16,8 +16,8 @@ import msgspec
 from racegate.measure.ab.held import HeldRun
 from racegate.measure.ab.waves import ArmWave, TruthWave
 from racegate.measure.ab.workload import AbError, AbSpec, Arm
-from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, read_json
 
 PLAN_FILE = "plan.json"
 FOLDER_SCHEMA = "racegate.ab-folder/1"

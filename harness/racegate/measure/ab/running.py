@@ -30,7 +30,7 @@ from racegate.measure.ab.waves import (
     run_truth,
 )
 from racegate.measure.ab.workload import AbError, Arm
-from racegate.scenario.outside.text import quoted
+from racegate.scenario.untrusted.text import quoted
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -31,9 +31,9 @@ from racegate.measure.evaluation.cells import (
 from racegate.measure.evaluation.kills import measure_row
 from racegate.measure.evaluation.scripts import Scripts
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import ReadError, read_json
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, read_json
 
 SCHEMA = "racegate.matrix/1"
 MATRIX_BYTES_MAX = 1 << 24

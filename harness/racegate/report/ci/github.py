@@ -8,7 +8,7 @@ from racegate.history.outcome import Failing
 from racegate.jobs.gate import GateResult
 from racegate.report.ci.failing import Files, checked_gate
 from racegate.report.templating import render
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
 
 # GitHub drops the summary of a step that is larger than 1 MiB, and shows ten annotations of a kind.
 SUMMARY_BYTES_MAX = 1 << 20

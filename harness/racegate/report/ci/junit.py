@@ -7,7 +7,7 @@ from itertools import groupby
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.scenario.outside.text import printable, printable_lines
+from racegate.scenario.untrusted.text import printable, printable_lines
 
 
 def junit_of(checked: Checked) -> str:

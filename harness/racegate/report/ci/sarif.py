@@ -9,7 +9,7 @@ import msgspec
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import Checked, Failing
 from racegate.report.ci.failing import KINDS
-from racegate.scenario.outside.text import printable, printable_lines
+from racegate.scenario.untrusted.text import printable, printable_lines
 from racegate.version import __version__
 
 VERSION = "2.1.0"

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from racegate.jobs.stores.records import WorkerState
 from racegate.report.objects import CampaignView, DashboardView
-from racegate.scenario.outside.text import printable
+from racegate.scenario.untrusted.text import printable
 
 LABELS = ("seed", "fault")
 

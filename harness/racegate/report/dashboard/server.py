@@ -26,7 +26,7 @@ from racegate.report.dashboard.page import dashboard_page
 from racegate.report.dashboard.view import name_of, view_of
 from racegate.report.objects import DashboardView, FindingView
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.text import message, printable_json
+from racegate.scenario.untrusted.text import message, printable_json
 
 # The store is asked no oftener, however many look.
 ASKED_EVERY_S = 2.0

@@ -12,7 +12,7 @@ from racegate.jobs.campaign import CampaignProgress
 from racegate.jobs.fleet.matrix import SignatureRow, TargetColumn, TargetMatrix
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.report.text import print_breakages
-from racegate.scenario.outside.console import line
+from racegate.scenario.untrusted.console import line
 
 
 def live_table(live: Mapping[str, CampaignProgress]) -> Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from racegate.report.templating import render
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

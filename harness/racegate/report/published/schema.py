@@ -12,7 +12,7 @@ import msgspec
 
 from racegate.report.contract import kinds_of, meanings
 from racegate.scenario.entries import SCHEMA_VERSION, ScenarioFile
-from racegate.scenario.outside.text import printable_json
+from racegate.scenario.untrusted.text import printable_json
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -13,7 +13,7 @@ from racegate.history.witness import Witness
 from racegate.report.cause.account import Account
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
-from racegate.scenario.outside.text import printable_json
+from racegate.scenario.untrusted.text import printable_json
 
 
 def upstream_report(

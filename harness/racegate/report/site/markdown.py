@@ -14,7 +14,7 @@ import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from racegate.scenario.outside.text import printable_lines
+from racegate.scenario.untrusted.text import printable_lines
 
 PUBLIC = ("https",)
 _BOX = '<div class="scroll" tabindex="0" role="region" aria-label="{}">\n'

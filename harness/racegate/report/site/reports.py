@@ -11,14 +11,14 @@ import msgspec
 
 from racegate.report.objects import CommitKind, Evidence
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import (
+from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import (
     ReadError,
     decode_toml,
     read_bytes,
     read_json,
     read_text,
 )
-from racegate.scenario.strict import StrictStruct
 
 SOURCES = "sources.toml"
 FILE_BYTES_MAX = 1 << 26

@@ -22,7 +22,7 @@ from racegate.report.text import Shown
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.report.timeline.plain import plain_timeline
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.files import write_whole
+from racegate.scenario.untrusted.files import write_whole
 
 if TYPE_CHECKING:
     from racegate.report.timeline.material import Material

@@ -16,9 +16,9 @@ from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.text import quoted
 
 SCHEMA = "racegate.adapter/1"
 

@@ -16,7 +16,7 @@ from racegate.history.finding import Verdict
 from racegate.history.finding import exit_code as code_of
 from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Observation
-from racegate.scenario.outside.console import line, lines
+from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.search import Effect, Holds, JudgedConflict, Landing, Search
 from racegate.targets.common.wire import Told

@@ -25,7 +25,7 @@ from racegate.interpose.errors import INTERRUPTED, BadInput, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.stdin import open_stdin
 from racegate.interpose.program.timeouts import where_it_stood
-from racegate.scenario.outside.signals import stops_later
+from racegate.scenario.untrusted.signals import stops_later
 from racegate.targets.common.server import ForkServer, PrintPlace, open_server
 from racegate.targets.common.variables import environment_for
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from rich.console import Console
 
-from racegate.scenario.outside.console import line
+from racegate.scenario.untrusted.console import line
 from racegate.targets.vllm.campaign import Campaign, SeedVerdict
 
 

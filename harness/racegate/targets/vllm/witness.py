@@ -15,10 +15,10 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import file_of, read_object
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import SETTINGS
-from racegate.scenario.outside.files import write_whole
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_whole
+from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.report import wrong_lines

@@ -14,8 +14,8 @@ import msgspec
 
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
 
 EQUIVALENTS_BYTES_MAX = 1 << 20
 

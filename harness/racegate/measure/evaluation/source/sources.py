@@ -13,8 +13,8 @@ from racegate.measure.evaluation.source.operators import edits_of
 from racegate.measure.evaluation.source.reach import Reach
 from racegate.measure.evaluation.source.results import SourceMutant
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.outside.near import nearest
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.near import nearest
 
 # Of a checkout: an installed racegate has neither tests nor scenarios.
 ROOT = Path(version.__file__).parents[2]

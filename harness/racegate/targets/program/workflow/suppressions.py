@@ -10,9 +10,9 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.scenario.files import FILE_BYTES_MAX
-from racegate.scenario.outside.reading import ReadError, decode_toml, read_text
-from racegate.scenario.outside.text import quoted
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
+from racegate.scenario.untrusted.text import quoted
 from racegate.targets.program.judge import Suppression
 
 _SIGNATURE = re.compile(r"[0-9a-f]{12}")

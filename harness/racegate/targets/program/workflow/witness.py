@@ -20,8 +20,8 @@ from racegate.history.witness import (
     versions,
 )
 from racegate.interpose.outcome import Observation
-from racegate.scenario.outside.files import write_whole
 from racegate.scenario.strict import StrictStruct
+from racegate.scenario.untrusted.files import write_whole
 from racegate.targets.program.explore import Judged
 from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.launch import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 
-from racegate.scenario.outside.text import printable
+from racegate.scenario.untrusted.text import printable
 
 NEAREST = 3
 # Comparing two texts costs as much as both lengths: of a longer one the beginning says enough.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.scenario.outside.console import PrintableConsole, line, lines
-from racegate.scenario.outside.near import near_it, nearest
-from racegate.scenario.outside.reading import (
+from racegate.scenario.untrusted.console import PrintableConsole, line, lines
+from racegate.scenario.untrusted.near import near_it, nearest
+from racegate.scenario.untrusted.reading import (
     DEPTH_MAX,
     KEY_PARTS_MAX,
     ReadError,
@@ -22,7 +22,7 @@ from racegate.scenario.outside.reading import (
     open_text,
     read_bytes,
 )
-from racegate.scenario.outside.text import (
+from racegate.scenario.untrusted.text import (
     MESSAGE_LENGTH_MAX,
     message,
     printable,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.scenario.outside.text import printable_json
+from racegate.scenario.untrusted.text import printable_json
 
 # What fits here stands on one line.
 JSON_WIDTH = 120

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from racegate.scenario.outside.text import printable, printable_lines
+from racegate.scenario.untrusted.text import printable, printable_lines
 
 # A piece of a line: as it is, or with a style.
 Piece = str | tuple[str, str]
