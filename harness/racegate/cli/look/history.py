@@ -52,6 +52,7 @@ class Targets(TyperGroup):
 
 app = typer.Typer(
     cls=Targets,
+    add_completion=False,
     no_args_is_help=True,
     help="Judge version after version, and show a table: of vllm, of sglang, or, for any package, "
     "of a program that uses it: racegate history SCRIPT --package NAME --versions A..B.",
@@ -99,8 +100,9 @@ def vllm(
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Every scenario in releases of vLLM, by both runners in all cache modes. 0: the table is
-    whole; 4: something could not be run.
+    """Every scenario in releases of vLLM, by both runners in all cache modes.
+
+    0: the table is whole; 4: something could not be run, and the table says why.
     """
     kind = VllmKind(tuple(runner or Runner), tuple(cache_mode or StateMode))
     subject = EngineHistory(
@@ -124,8 +126,9 @@ def sglang(
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Every scenario in releases of SGLang, with both models. 0: the table is whole; 4: something
-    could not be run.
+    """Every scenario in releases of SGLang, with both models.
+
+    0: the table is whole; 4: something could not be run, and the table says why.
     """
     kind = SglangKind(tuple(model or Model))
     subject = EngineHistory(
@@ -155,9 +158,10 @@ def program(
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
-    """A program on versions of a package that it uses, each in an environment of its own on top of
-    this Python's torch. The word `program` may be left out. 0: the table is whole; 4: something
-    could not be run.
+    """A program on versions of a package that it uses; the word `program` may be left out.
+
+    Each version is in an environment of its own, on top of this Python's torch. 0: the table is
+    whole; 4: something could not be run, and the table says why.
     """
     if runs < 1:
         fail("--runs: a program is searched with at least one run")

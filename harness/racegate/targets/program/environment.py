@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-import racegate
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.targets.common.environment import Run, run_pip
@@ -80,7 +79,7 @@ def _shared() -> list[str]:
     done = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True)
     standard = {sysconfig.get_path("stdlib"), sysconfig.get_config_var("DESTSHARED")}
     own = [path for path in done.stdout.decode().splitlines() if path and path not in standard]
-    return list(dict.fromkeys((str(Path(racegate.__file__).parents[1]), *own)))
+    return list(dict.fromkeys((str(Path(__file__).parents[3]), *own)))
 
 
 def version_of(python: Path, package: str) -> str:
