@@ -88,7 +88,7 @@ class ServedEngine:
             version=__version__,
             lanes=tuple(Lane),
             devices=("virtual",),
-            offers=(Offer.PLAIN, Offer.OBSERVATIONS, Offer.HOLDS, Offer.OWNERS),
+            offers=tuple(offer for offer in Offer if offer is not Offer.CLOCKS),
             boundaries=tuple(Boundary),
             events=tuple(EventKind),
             edges=EDGES,

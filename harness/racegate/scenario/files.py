@@ -15,6 +15,7 @@ from racegate.scenario.request_log import entries_from_log
 from racegate.scenario.spec import (
     DRAFT_LEN_MAX,
     REQUESTS_MAX,
+    SETTINGS,
     TOKENS_MAX,
     AnyScenario,
     OwnScenario,
@@ -29,8 +30,6 @@ from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 
 FILE_BYTES_MAX = 1 << 20
-# Tables of a file that say how our own engine is configured.
-SETTINGS = ("model", "engine")
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,6 +165,8 @@ AnyScenario = TypeVar("AnyScenario", Scenario, OwnScenario)
 
 
 MODEL, ENGINE = ModelSpec(), EngineSpec()  # settings by default
+# What a file calls the tables of settings of our own engine.
+SETTINGS = ("model", "engine")
 
 
 def happening(script: OwnScenario) -> Scenario:
@@ -179,3 +181,13 @@ def configured(
     """A scenario for our own engine with these settings; what it does not say is the default."""
     fields = {name: getattr(scenario, name) for name in ScenarioBase.__struct_fields__}
     return OwnScenario(**fields, model=model, engine=engine)
+
+
+def settings_of(script: OwnScenario) -> tuple[str, ...]:
+    """The settings of a script that are not the defaults, as `engine.depth`."""
+    return tuple(
+        f"{table}.{name}"
+        for table, usual in zip(SETTINGS, (MODEL, ENGINE), strict=True)
+        for name in usual.__struct_fields__
+        if getattr(getattr(script, table), name) != getattr(usual, name)
+    )

@@ -334,5 +334,5 @@ def test_no_conflict_where_nothing_is_planted() -> None:
 def test_offers_are_known() -> None:
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         told = adapter.run(SCENARIO)
-        assert set(adapter.hello.offers) == set(Offer) - {Offer.CLOCKS}
+        assert set(adapter.hello.offers) == set(Offer) - {Offer.CLOCKS, Offer.SETTINGS}
     assert isinstance(told, Told) and told.owners_seen

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.expect import Expect
+from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import Abort, OwnScenario, Request
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import AdapterError
@@ -63,6 +65,18 @@ def test_proved_needs_plain_decoding(tmp_path: Path) -> None:
     ]
 
 
+def test_settings_that_a_runner_does_not_obey_are_named(tmp_path: Path) -> None:
+    engine = EngineSpec(depth=3, cache_mode=CacheMode.ALIGN)
+    scenario = msgspec.structs.replace(SCENARIO, engine=engine)
+    named = "what the script sets of racegate's own engine: engine.depth, engine.cache_mode"
+    ignored = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain"])
+    assert [reason for reason in ignored.not_seen if reason.startswith(named)]
+    obeyed = judged(tmp_path, {"": ORDERED}, scenario=scenario, offers=["plain", "settings"])
+    unset = judged(tmp_path, {"": ORDERED}, offers=["plain"])
+    for judgement in (obeyed, unset):
+        assert not [reason for reason in judgement.not_seen if "own engine" in reason]
+
+
 def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
     found = judged(tmp_path, {"": RACY}, offers=["plain"])
     assert found.result.verdict is Verdict.CONFLICT
@@ -76,19 +90,33 @@ def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
 def test_every_landing_without_effect_is_benign(tmp_path: Path) -> None:
     lines = [*TWICE, observation(2, count=1)]
     found = judged(tmp_path, {"": lines}, **EVERYTHING)
-    assert found.result.verdict is Verdict.BENIGN
+    assert found.result.text == "BENIGN in each of 2 combinations of landings"
     assert (found.landings, found.landings_all) == (2, 2)
     assert any("copies that land in parts" in reason for reason in found.not_seen)
     assert kinds(found) == [FindingKind.CONFLICT]
 
 
-@pytest.mark.parametrize("offers", [["plain", "holds"], ["observations", "holds"]])
-def test_benign_needs_observations_and_plain_decoding(tmp_path: Path, offers: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("offers", "verdict"),
+    [(["plain", "holds"], Verdict.CONFLICT), (["observations", "holds"], Verdict.INCONCLUSIVE)],
+)
+def test_benign_needs_observations_and_plain_decoding(
+    tmp_path: Path, offers: list[str], verdict: Verdict
+) -> None:
+    """Without observations nobody can compare; without plain decoding something is not met."""
     lines = [*TWICE, observation(2, count=1)] if "observations" in offers else TWICE
     boundaries = ["sampled"] if "observations" in offers else []
     found = judged(tmp_path, {"": lines}, offers=offers, boundaries=boundaries)
-    assert found.result.verdict is Verdict.CONFLICT
+    assert found.result.verdict is verdict
     assert found.landings == found.landings_all == 2
+
+
+def test_a_runner_that_offers_no_holds_is_never_benign(tmp_path: Path) -> None:
+    """With all else that it could offer: no landing was tried."""
+    lines = [*TWICE, observation(2, count=1)]
+    found = judged(tmp_path, {"": lines}, offers=["plain", "observations", "owners"], **SEEN)
+    assert (found.result.verdict, found.result.unmet) == (Verdict.CONFLICT, ())
+    assert (found.landings, found.result.tried.number) == (0, 0)
 
 
 INSIDE = [*RACY, host("host:take@3", use("x", [1])), host("host:take@3", use("x", [1], write=True))]

@@ -100,6 +100,27 @@ def test_what_is_benign_has_no_witness() -> None:
     assert witnesses_of(judged(Wait.BEFORE), SCENARIO) == []
 
 
+def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path: Path) -> None:
+    """One says `mode`; that it said `cache_mode` of an engine that it does not run misled."""
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    stored = msgspec.json.decode(path.read_bytes())
+    assert stored["mode"] and not {"model", "engine"} & stored["scenario"].keys()
+    assert read_witness(path).scenario == SCENARIO
+
+
+@pytest.mark.parametrize(("blocks", "free"), [(128, None), (14, 14)])
+def test_an_earlier_witness_reads_without_the_settings_that_it_stored(
+    tmp_path: Path, blocks: int, free: int | None
+) -> None:
+    path = write_witnesses(tmp_path, witnesses_of(judged(Wait.BEHIND), SCENARIO))[0]
+    stored = msgspec.json.decode(path.read_bytes())
+    del stored["scenario"]["free_blocks"]
+    engine = {"depth": 2, "cache_mode": "none", "blocks": blocks}
+    stored["scenario"] |= {"model": {"numerics": "exact"}, "engine": engine}
+    path.write_bytes(msgspec.json.encode(stored))
+    assert read_witness(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [({"schema": "racegate.vllm-witness/9"}, "its schema"), ({"extra": 1}, "unknown field")],

@@ -31,6 +31,7 @@ class Offer(StrEnum):
     HOLDS: keep an operation back until a point
     OWNERS: say whose value it found where it meant to read whose
     CLOCKS: say of every operation and access what it knows to be complete, in place of waits
+    SETTINGS: be configured as the scenario's `model` and `engine` say, as racegate's own engine is
     """
 
     PLAIN = "plain"
@@ -38,6 +39,7 @@ class Offer(StrEnum):
     HOLDS = "holds"
     OWNERS = "owners"
     CLOCKS = "clocks"
+    SETTINGS = "settings"
 
 
 class EventKind(StrEnum):
