@@ -17,10 +17,10 @@ from racegate.cli.app import app
 from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.cells import CellReport, ScenarioReport, first_line, read_cell
 from racegate.jobs.versions.chosen import available, chosen
-from racegate.jobs.versions.engines import Afterwards, EngineHistory, Opened
+from racegate.jobs.versions.engines import EngineHistory, Environments, OpenedEngine
 from racegate.jobs.versions.running import Keep, run_history
+from racegate.report.dashboard.versions import render_history
 from racegate.report.objects import HistoryObject
-from racegate.report.versions import render_history
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.environment import Say, cache_folder
@@ -199,11 +199,11 @@ class SmallKind:
         (cache_folder(self.name) / release).mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def opened(self, cell: CellReport, log: Path) -> Iterator[Opened]:
+    def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
         if cell.release == "9":
             log.write_text("Traceback\nImportError: no kernel\n")
             raise BadInput("the engine did not start; its message is above")
-        yield Opened(
+        yield OpenedEngine(
             Cell(release=cell.release, runner=Runner.V1, mode=StateMode.NONE),
             Served(SmallEngine(self._wait(cell.release))),
             cpu_s=lambda: 0.0,
@@ -217,7 +217,7 @@ def test_an_engine_is_judged_release_by_release(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (cache_folder("small") / "1").mkdir(parents=True)
     kind = SmallKind(lambda release: Wait.BEHIND if release == "1" else Wait.BEFORE)
-    history = EngineHistory(kind, [SCENARIO], afterwards=Afterwards.REMOVE)
+    history = EngineHistory(kind, [SCENARIO], environments=Environments.REMOVED)
     versions, folder = ("1", "2", "9"), tmp_path / "cells"
     folder.mkdir()
     run_history(history, versions, folder, lambda text: None)

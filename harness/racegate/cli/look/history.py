@@ -25,12 +25,12 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.chosen import chosen
-from racegate.jobs.versions.engines import Afterwards, EngineHistory
+from racegate.jobs.versions.engines import EngineHistory, Environments
 from racegate.jobs.versions.kinds import SglangKind, VllmKind
 from racegate.jobs.versions.programs import ProgramHistory
 from racegate.jobs.versions.running import History, kept, run_history
+from racegate.report.dashboard.versions import print_history, render_history
 from racegate.report.objects import HistoryObject
-from racegate.report.versions import print_history, render_history
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import cache_folder
@@ -109,7 +109,7 @@ def vllm(
         kind,
         _chosen_scenarios(scenarios, "vllm", scenario),
         runs_max=runs,
-        afterwards=Afterwards.REMOVE if remove else Afterwards.KEEP,
+        environments=Environments.REMOVED if remove else Environments.KEPT,
     )
     _show(_made(subject, "vllm", versions, out), markdown, json)
 
@@ -135,7 +135,7 @@ def sglang(
         kind,
         _chosen_scenarios(scenarios, "sglang", scenario),
         runs_max=runs,
-        afterwards=Afterwards.REMOVE if remove else Afterwards.KEEP,
+        environments=Environments.REMOVED if remove else Environments.KEPT,
     )
     _show(_made(subject, "sglang", versions, out), markdown, json)
 

@@ -33,15 +33,15 @@ _COUNT = re.compile(r"#\d+$")
 _ABOVE = "message is above"  # of an engine that printed why it did not start
 
 
-class Afterwards(StrEnum):
+class Environments(StrEnum):
     """What becomes of an environment that was made for a history, once its cells are done."""
 
-    KEEP = "keep"
-    REMOVE = "remove"
+    KEPT = "kept"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedEngine:
     """An engine that is started. cell: which one; runs: what is judged
     cpu_s: of all its runs so far, in seconds
     sensitivity: whether a planted wrong value changes each observation, measured when it is asked
@@ -69,7 +69,7 @@ class EngineKind(Protocol):
         """Installs what is missing of a release. Raises BadInput."""
         ...
 
-    def opened(self, cell: CellReport, log: Path) -> AbstractContextManager[Opened]:
+    def opened(self, cell: CellReport, log: Path) -> AbstractContextManager[OpenedEngine]:
         """The engine of a cell. log: where what it prints goes. Raises BadInput."""
         ...
 
@@ -83,12 +83,12 @@ class EngineHistory:
         scenarios: Sequence[Scenario],
         *,
         runs_max: int = RUNS_MAX,
-        afterwards: Afterwards = Afterwards.KEEP,
+        environments: Environments = Environments.KEPT,
     ) -> None:
         self._kind = kind
         self._scenarios = {scenario.name: scenario for scenario in scenarios}
         self._runs_max = runs_max
-        self._afterwards = afterwards
+        self._afterwards = environments
         self._made: set[str] = set()
 
     @property
@@ -104,7 +104,7 @@ class EngineHistory:
         self._kind.set_up(version, say)
 
     def remove(self, version: str) -> None:
-        if self._afterwards is Afterwards.REMOVE and version in self._made:
+        if self._afterwards is Environments.REMOVED and version in self._made:
             shutil.rmtree(self._folder(version), ignore_errors=True)
 
     def _folder(self, version: str) -> Path:
@@ -120,7 +120,7 @@ class EngineHistory:
                 raise BadInput(_with_end_of(log, str(error))) from error
 
     def _judge_all(
-        self, opened: Opened, cell: CellReport, names: Sequence[str], keep: Keep
+        self, opened: OpenedEngine, cell: CellReport, names: Sequence[str], keep: Keep
     ) -> None:
         now = msgspec.structs.replace(
             cell,

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 
 from racegate.jobs.versions.cells import CellReport
-from racegate.jobs.versions.engines import Opened
+from racegate.jobs.versions.engines import OpenedEngine
 from racegate.targets.common.environment import Say
 from racegate.targets.sglang import environment as of_sglang
 from racegate.targets.sglang.cell import SchedulerCell
@@ -41,11 +41,11 @@ class VllmKind:
         of_vllm.set_up(release, say)
 
     @contextmanager
-    def opened(self, cell: CellReport, log: Path) -> Iterator[Opened]:
+    def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
         runner, mode = Runner(cell.runner), StateMode(cell.mode)
         environment = of_vllm.environment_of(cell.release)
         with open_engine(environment, runner=runner, mode=mode, log=log) as engine:
-            yield Opened(
+            yield OpenedEngine(
                 Cell(release=cell.release, runner=runner, mode=mode),
                 engine,
                 cpu_s=lambda: engine.cpu_s,
@@ -70,8 +70,10 @@ class SglangKind:
         of_sglang.set_up(release, say)
 
     @contextmanager
-    def opened(self, cell: CellReport, log: Path) -> Iterator[Opened]:
+    def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
         scheduler = SchedulerCell(release=cell.release, model=Model(cell.model))
         environment = of_sglang.environment_of(cell.release)
         with open_scheduler(environment, scheduler, log=log) as engine:
-            yield Opened(scheduler, WithPlain(engine), cpu_s=lambda: engine.cpu_s, sensitivity=dict)
+            yield OpenedEngine(
+                scheduler, WithPlain(engine), cpu_s=lambda: engine.cpu_s, sensitivity=dict
+            )
