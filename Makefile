@@ -38,7 +38,7 @@ test: $(STAMP) lint
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles tests/engine tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
+		tests/oracles tests/engine tests/faults tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
 
 # A million broken inputs for every loader: about twenty minutes of one core.
 hostile: $(STAMP)
