@@ -35,13 +35,13 @@ class MemoryShadow:
         self._order = order
 
     def add(self, low: int, size: int, *, is_watched: bool = False) -> None:
-        """MemoryShadow that the runtime allocated or registered; its bytes have no history. is_watched:
+        """Memory that the runtime allocated or registered; its bytes have no history. is_watched:
         the recorder is to tell of accesses to it.
         """
         self._order.add_memory(low, size, is_watched)
 
     def remove(self, low: int) -> None:
-        """MemoryShadow that is no more: what was known of it is forgotten."""
+        """Memory that is no more: what was known of it is forgotten."""
         self._order.remove_memory(low)
 
     def is_known(self, address: int) -> bool:
