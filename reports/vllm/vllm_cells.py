@@ -8,7 +8,8 @@ import msgspec
 
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
-from racegate.targets.common.search import Effect, Holds
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.vllm.wire import Runner, StateMode
 

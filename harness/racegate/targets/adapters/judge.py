@@ -5,7 +5,7 @@ no more than the engine lets anybody know.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
 
 import msgspec
 
@@ -31,7 +31,7 @@ from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.landings import Landings, first_change, landings_of
+from racegate.targets.adapters.landings import Landings, first_change, landings_of, schedule_of
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -40,6 +40,7 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
+from racegate.targets.common.landings import Attempt, Attempts, Holds, combined, number_of
 
 LANDINGS_MAX = 64
 
@@ -87,6 +88,15 @@ class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"--plant {plant_text(plant)}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
         return " ".join([*parts, *([self.after] if self.after else [])])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Landed:
+    """What came of a landing. run: if it was wrong; missing: in words, what it leaves open"""
+
+    run: Run | None = None
+    wrong: tuple[Finding, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class AdapterJudge:
@@ -144,33 +154,60 @@ class AdapterJudge:
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
     ) -> Judgement:
         """All landings, few holds first, until one goes wrong."""
-        missing = list(landings.missing)
         known = {_pair(found) for found in conflicts}
-        runs = landed = 0
-        for schedule in islice(landings.schedules(), self._landings_max):
-            held = self._told(schedule, plant)
-            if isinstance(held, RefusedAnswer):
-                missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
-                continue
-            runs += 1
-            landed += bool(tried_by_hand(held.run.trace.holds).number)
-            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
-            wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
-            if wrong:
-                return self._judged(
-                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
-                )
-            if held.run.stopped is not None:
-                missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
-            missing += unrealised(held.run.trace.holds)
-            if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
-                missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
-        if runs < landings.number:
-            missing.append(f"{runs} of {landings.number} landings were tried")
-        reach = Reach.SOME if missing else Reach.COMBINATIONS
-        tried = Tried(reach=reach, number=landed, known=landings.number)
+
+        def make(holds: Holds, polls: int) -> Attempt[_Landed]:
+            return self._attempt(holds, eager, known, plant)
+
+        attempts = Attempts(make, runs_max=self._landings_max)
+        harmful = attempts.first_harm(combined(landings.points))
+        number = number_of(landings.points)
+        missing = [*landings.missing, *(text for one in attempts.held for text in one.what.missing)]
+        if harmful is not None:
+            run, schedule = harmful.what.run, schedule_of(harmful.holds)
+            assert run is not None
+            tried = attempts.tried(Reach.SOME, known=number)
+            wrong = list(harmful.what.wrong)
+            return self._judged(
+                run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
+            )
+        if len(attempts.made) < number:
+            missing.append(f"{len(attempts.made)} of {number} landings were tried")
+        tried = attempts.tried(Reach.SOME if missing else Reach.COMBINATIONS, known=number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
         return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
+
+    def _attempt(
+        self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
+    ) -> Attempt[_Landed]:
+        """One run under holds. known: conflicts of the eager run"""
+        schedule = schedule_of(holds)
+        text = " and ".join(schedule.texts())
+        held = self._told(schedule, plant)
+        if isinstance(held, RefusedAnswer):
+            landed = _Landed(missing=(f"{text}: {held.reason}",))
+            return Attempt(
+                holds=holds, what=landed, is_decided=False, is_realised=False, is_harmful=False
+            )
+        run = held.run
+        wrong = self._wrong(run) or self._changed(eager, run, schedule, plant)
+        missing = [] if run.stopped is None else [f"{text}: {run.stopped}"]
+        missing += unrealised(run.trace.holds)
+        if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
+            missing.append(f"{text} brings conflicts of its own")
+        # The trace of a run is large: that of one without harm is asked for nothing more.
+        landed = _Landed(
+            run=run if wrong else None,
+            wrong=tuple(wrong),
+            missing=() if wrong else tuple(missing),
+        )
+        return Attempt(
+            holds=holds,
+            what=landed,
+            is_decided=run.stopped is None,
+            is_realised=bool(tried_by_hand(run.trace.holds).number),
+            is_harmful=bool(wrong),
+        )
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
         return self._adapter.run(
@@ -249,7 +286,7 @@ class AdapterJudge:
                 tried=tried,
             ),
             runs=tried.number,
-            landings_all=0 if landings is None else landings.number,
+            landings_all=0 if landings is None else number_of(landings.points),
             not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
         )
 
