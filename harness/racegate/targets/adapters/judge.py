@@ -5,7 +5,6 @@ no more than the engine lets anybody know.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -40,9 +39,10 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
-from racegate.targets.common.landings import Attempt, Attempts, Holds, combined, number_of
+from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, combined, number_of
 
 LANDINGS_MAX = 64
+_Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
 
 # What nobody sees who lacks an offer.
 _UNSEEN = {
@@ -88,15 +88,6 @@ class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"--plant {plant_text(plant)}")
         parts += [f'--hold "{text}"' for text in schedule.texts()]
         return " ".join([*parts, *([self.after] if self.after else [])])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Landed:
-    """What came of a landing. run: if it was wrong; missing: in words, what it leaves open"""
-
-    run: Run | None = None
-    wrong: tuple[Finding, ...] = ()
-    missing: tuple[str, ...] = ()
 
 
 class AdapterJudge:
@@ -156,18 +147,16 @@ class AdapterJudge:
         """All landings, few holds first, until one goes wrong."""
         known = {_pair(found) for found in conflicts}
 
-        def make(holds: Holds, polls: int) -> Attempt[_Landed]:
+        def make(holds: Holds, polls: int) -> LandedRun[_Wrong]:
             return self._attempt(holds, eager, known, plant)
 
-        attempts = Attempts(make, runs_max=self._landings_max)
+        attempts = LandedRuns(make, runs_max=self._landings_max)
         harmful = attempts.first_harm(combined(landings.points))
         number = number_of(landings.points)
-        missing = [*landings.missing, *(text for one in attempts.held for text in one.what.missing)]
-        if harmful is not None:
-            run, schedule = harmful.what.run, schedule_of(harmful.holds)
-            assert run is not None
+        missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
+        if harmful is not None and harmful.what is not None:
+            (run, wrong), schedule = harmful.what, schedule_of(harmful.holds)
             tried = attempts.tried(Reach.SOME, known=number)
-            wrong = list(harmful.what.wrong)
             return self._judged(
                 run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
             )
@@ -179,15 +168,19 @@ class AdapterJudge:
 
     def _attempt(
         self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
-    ) -> Attempt[_Landed]:
+    ) -> LandedRun[_Wrong]:
         """One run under holds. known: conflicts of the eager run"""
         schedule = schedule_of(holds)
         text = " and ".join(schedule.texts())
         held = self._told(schedule, plant)
         if isinstance(held, RefusedAnswer):
-            landed = _Landed(missing=(f"{text}: {held.reason}",))
-            return Attempt(
-                holds=holds, what=landed, is_decided=False, is_realised=False, is_harmful=False
+            return LandedRun(
+                holds=holds,
+                what=None,
+                is_decided=False,
+                is_realised=False,
+                is_harmful=False,
+                missing=(f"{text}: {held.reason}",),
             )
         run = held.run
         wrong = self._wrong(run) or self._changed(eager, run, schedule, plant)
@@ -195,18 +188,13 @@ class AdapterJudge:
         missing += unrealised(run.trace.holds)
         if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
             missing.append(f"{text} brings conflicts of its own")
-        # The trace of a run is large: that of one without harm is asked for nothing more.
-        landed = _Landed(
-            run=run if wrong else None,
-            wrong=tuple(wrong),
-            missing=() if wrong else tuple(missing),
-        )
-        return Attempt(
+        return LandedRun(
             holds=holds,
-            what=landed,
+            what=(run, wrong) if wrong else None,  # the trace of a run is large
             is_decided=run.stopped is None,
             is_realised=bool(tried_by_hand(run.trace.holds).number),
             is_harmful=bool(wrong),
+            missing=tuple(missing),
         )
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:

@@ -22,14 +22,14 @@ SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of th
 T = TypeVar("T")
 
 
-class Attempt(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class LandedRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One run under holds, read by its target.
 
     polls: how often completion queries were first answered "not ready"; what: came of the run
     is_decided: it came to an end that says something about the program
     is_realised: each of its holds kept its operation back
     is_harmful: it observed something else than the run without holds, or was wrong by itself
-    missing: in words, why it says nothing of its landing, if it does not
+    missing: in words, what it leaves open
     """
 
     holds: Holds
@@ -38,7 +38,7 @@ class Attempt(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     is_decided: bool
     is_realised: bool
     is_harmful: bool
-    missing: str = ""
+    missing: tuple[str, ...] = ()
 
     @property
     def has_landed(self) -> bool:
@@ -46,7 +46,7 @@ class Attempt(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return self.is_decided and self.is_realised
 
 
-class Attempts(Generic[T]):
+class LandedRuns(Generic[T]):
     """The runs of one search, each made once.
 
     make: one run under holds, with one of the answers to completion queries
@@ -56,7 +56,7 @@ class Attempts(Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[Holds, int], Attempt[T]],
+        make: Callable[[Holds, int], LandedRun[T]],
         *,
         runs_max: int,
         answers: Sequence[int] = (0,),
@@ -66,7 +66,7 @@ class Attempts(Generic[T]):
         self._answers = answers
         self._on_run = on_run
         self.runs_max = runs_max
-        self.made: dict[tuple[Holds, int], Attempt[T]] = {}
+        self.made: dict[tuple[Holds, int], LandedRun[T]] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -74,11 +74,11 @@ class Attempts(Generic[T]):
         return len(self.made) >= self.runs_max
 
     @property
-    def held(self) -> list[Attempt[T]]:
+    def held(self) -> list[LandedRun[T]]:
         """All that held something, in the order in which they were made."""
         return [attempt for attempt in self.made.values() if attempt.holds]
 
-    def under(self, holds: Holds, polls: int = 0) -> Attempt[T]:
+    def under(self, holds: Holds, polls: int = 0) -> LandedRun[T]:
         """The run under these holds, from before if it was made."""
         if (holds, polls) not in self.made:
             self.made[holds, polls] = self._make(holds, polls)
@@ -93,7 +93,7 @@ class Attempts(Generic[T]):
             self.under(holds)
         return True
 
-    def first_harm(self, source: Iterable[Holds]) -> Attempt[T] | None:
+    def first_harm(self, source: Iterable[Holds]) -> LandedRun[T] | None:
         """Tries landings of a source, with each answer to completion queries, until one does harm;
         None if none does, or the search is spent.
         """
@@ -105,7 +105,7 @@ class Attempts(Generic[T]):
                 break
         return None
 
-    def smallest(self, harmful: Attempt[T]) -> tuple[Attempt[T], bool]:
+    def smallest(self, harmful: LandedRun[T]) -> tuple[LandedRun[T], bool]:
         """By delta debugging (Zeller and Hildebrandt 2002): the harm with as few of its holds as
         show it, and whether none of these can be left out.
         """

@@ -15,7 +15,7 @@ import msgspec
 from racegate.history.finding import Race
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.common.landings import Attempt, Attempts, Holds, longest
+from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, longest
 from racegate.targets.common.wire import Told
 
 # Others say something about this tool or this machine, and nothing about the landing.
@@ -84,7 +84,7 @@ def search(
     """base: the recorded run in which every operation ran at once. on_run: told of progress."""
     attempts = attempts_of(run, base, runs_max=runs_max, on_run=on_run)
     is_enough = attempts.every(_landings(attempts, base))
-    untried = [attempt.missing for attempt in attempts.held if not attempt.has_landed]
+    untried = [attempt.missing[0] for attempt in attempts.held if not attempt.has_landed]
     if not is_enough:
         untried.append(f"runs were {runs_max}, the most")
     if any(_RAW in kind for kind in base.outcome.not_seen):
@@ -109,30 +109,30 @@ def attempts_of(
     *,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
-) -> Attempts[Told]:
+) -> LandedRuns[Told]:
     """Runs of an engine under holds, none made yet. base: as of `search`"""
 
-    def make(holds: Holds, polls: int) -> Attempt[Told]:
+    def make(holds: Holds, polls: int) -> LandedRun[Told]:
         told = run(Plan(holds=holds, polls=polls, is_recording=False))
         lost = [hold for hold, count in told.outcome.realised.items() if not count]
-        return Attempt(
+        return LandedRun(
             holds=holds,
             polls=polls,
             what=told,
             is_decided=is_decided(told),
             is_realised=not lost,
             is_harmful=told.seen != base.seen,
-            missing=told.outcome.message or ", ".join(lost) or str(told.outcome.ending),
+            missing=(told.outcome.message or ", ".join(lost) or str(told.outcome.ending),),
         )
 
     def tell(made: int, most: int) -> None:
         if on_run is not None:
             on_run(made)
 
-    return Attempts(make, runs_max=runs_max, on_run=tell)
+    return LandedRuns(make, runs_max=runs_max, on_run=tell)
 
 
-def _landings(attempts: Attempts[Told], base: Told) -> Iterator[Holds]:
+def _landings(attempts: LandedRuns[Told], base: Told) -> Iterator[Holds]:
     """Each operation alone, then all together that did no harm alone."""
     operations = racing_operations(base.outcome.findings)
     # In the order of issue: runs have their beginning in common with those before them.
@@ -149,7 +149,7 @@ def _landings(attempts: Attempts[Told], base: Told) -> Iterator[Holds]:
         yield longest(clean)
 
 
-def gaps_of(attempts: Attempts[Told], operation: str) -> Iterator[Holds]:
+def gaps_of(attempts: LandedRuns[Told], operation: str) -> Iterator[Holds]:
     """As late as can be, which tells the gaps and lets the others be forked; then in each gap."""
     latest = longest([operation])
     yield latest
@@ -166,7 +166,7 @@ def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
 
 
 def _judged(
-    finding: Race, attempts: Sequence[Attempt[Told]], base: Told, *, is_complete: bool
+    finding: Race, attempts: Sequence[LandedRun[Told]], base: Told, *, is_complete: bool
 ) -> JudgedConflict:
     landed = [
         attempt

@@ -19,9 +19,9 @@ from racegate.interpose.device.copies import COPIES, WORD, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.common.landings import (
-    Attempt,
-    Attempts,
     Holds,
+    LandedRun,
+    LandedRuns,
     combined,
     longest,
     number_of,
@@ -76,7 +76,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     tried: Tried = NOTHING_TRIED
 
 
-class Runs(Attempts[Outcome]):
+class Runs(LandedRuns[Outcome]):
     """Runs of a program, compared with the one without holds.
 
     bases: by how often queries are answered "not ready", the run without holds
@@ -97,11 +97,11 @@ class Runs(Attempts[Outcome]):
         self.unstable = changed(bases[0].observations, control.observations)
         self.is_stable = control.ending is bases[0].ending
 
-    def _run(self, holds: Holds, polls: int) -> Attempt[Outcome]:
+    def _run(self, holds: Holds, polls: int) -> LandedRun[Outcome]:
         plan = Plan(holds=holds, polls=polls, is_recording=False)
         outcome = self._device.run(self._program, plan, is_quiet=True)
         is_decided = outcome.ending not in UNDECIDED
-        return Attempt(
+        return LandedRun(
             holds=holds,
             polls=polls,
             what=outcome,
@@ -133,7 +133,7 @@ def changed(one: tuple[Observation, ...], other: tuple[Observation, ...]) -> set
 class Found(msgspec.Struct, frozen=True):
     """A run that does harm, and whether none of its holds can be left out."""
 
-    attempt: Attempt[Outcome]
+    attempt: LandedRun[Outcome]
     is_smallest: bool
 
 
