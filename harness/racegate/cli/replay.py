@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from racegate.check.repro.replay import Replay
 from racegate.cli.options import (
     DeviceOption,
     ExecutionDevice,
@@ -35,6 +34,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.replayed import (
     EXIT_CODES,
+    Replay,
     Replays,
     ReplaySummary,
     without_last_run,
@@ -129,7 +129,7 @@ def exit_code_of(results: Sequence[ReplaySummary]) -> ExitCode:
 
 def _seen(file: Path, result: ReplaySummary, settings: ReplaySettings) -> Examined | None:
     """The run of a witness of our own engine, to be looked at."""
-    if not isinstance(result, Replay):
+    if not isinstance(result, Replay) or result.subject != "engine":
         return None
     fault = None if result.fault is None else find_fault(result.fault)
     checker = settings.checkers.of(load_witness(file).scenario, cuda=settings.site)
@@ -138,7 +138,7 @@ def _seen(file: Path, result: ReplaySummary, settings: ReplaySettings) -> Examin
 
 def _show(files: Sequence[Path], results: Sequence[ReplaySummary], seen: Examined | None) -> None:
     if len(files) == 1:
-        print_one_replay(stdout_console(), results[0], str(files[0]), shown_of(seen))
+        print_one_replay(stdout_console(), results[0], shown_of(seen))
     else:
         print_replays(stdout_console(), files, results)
 

@@ -82,6 +82,12 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     resolved: tuple[OptionChange, ...] = ()
 
 
+class Replay(ReplaySummary, frozen=True, kw_only=True):
+    """A witness run again whose subject gives a result. last: of the last run"""
+
+    last: RunResult
+
+
 Made = TypeVar("Made", bound=ReplaySummary)
 
 
@@ -133,6 +139,12 @@ def replayed(
         recorded_with=witness.versions,
         **more,
     )
+
+
+def shown_by(result: RunResult, command: str) -> RunResult:
+    """The result, whose findings are shown again by this command."""
+    findings = [msgspec.structs.replace(finding, replay=command) for finding in result.findings]
+    return msgspec.structs.replace(result, findings=tuple(findings))
 
 
 def without_last_run(replay: ReplaySummary) -> ReplaySummary:

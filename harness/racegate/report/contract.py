@@ -20,10 +20,9 @@ from msgspec import inspect as types
 
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
-from racegate.check.repro.replay import Replay
 from racegate.history.exit_code import ExitCode
-from racegate.history.outcome import RunResult
-from racegate.history.replayed import Replays
+from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
@@ -37,7 +36,6 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
-from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     DashboardView,
     DoctorObject,
@@ -46,6 +44,7 @@ from racegate.report.objects import (
     FindingsObject,
     FuzzObject,
     HalffixesObject,
+    HistoryObject,
     MutationObject,
     SiteObject,
     SourceMutationObject,
@@ -54,8 +53,7 @@ from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
-from racegate.targets.adapters.judge import Judgement
-from racegate.targets.adapters.witness import AdapterReplay, AdapterWitness
+from racegate.targets.adapters.witness import AdapterWitness
 from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -102,7 +100,6 @@ CONTRACT = (
     Printed(what="run", struct=RunResult),
     Printed(what="replay", struct=Replay),
     Printed(what="replay, of a program", struct=ProgramReplay),
-    Printed(what="replay, of an adapter", struct=AdapterReplay),
     Printed(what="replay, of several witnesses", struct=Replays),
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
@@ -110,6 +107,7 @@ CONTRACT = (
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="fleet", struct=FleetObject),
+    Printed(what="history", struct=HistoryObject),
     Printed(what="campaign findings", struct=FindingsObject),
     Printed(what="campaign verify", struct=VerifyObject),
     Printed(what="campaign bisect", struct=OriginObject),
@@ -125,8 +123,10 @@ CONTRACT = (
     Printed(what="faults effort", struct=EffortObject),
     Printed(what="campaign compare", struct=LearnObject),
     Printed(what="adapter check", struct=Conformance),
-    Printed(what="adapter run", struct=Judgement),
-    Printed(what="adapter gate", struct=AdapterGateObject),
+    Printed(what="adapter run", struct=RunResult),
+    Printed(what="adapter gate", struct=GatedResults),
+    Printed(what="vllm run, sglang run", struct=RunResult),
+    Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=Verdicts),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),

@@ -11,9 +11,8 @@ from rich.table import Column, Table
 
 from racegate.check.repro.explain import Explained, Explanation, Racing
 from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
-from racegate.check.repro.replay import Replay
 from racegate.check.repro.unrealised import in_ranges
-from racegate.history.replayed import ReplayOutcome, ReplaySummary
+from racegate.history.replayed import Replay, ReplayOutcome, ReplaySummary
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
@@ -39,9 +38,6 @@ from racegate.report.text import (
     print_selfcheck,
 )
 from racegate.scenario.untrusted.console import line, lines
-from racegate.targets.adapters.witness import AdapterReplay
-from racegate.targets.common.replay import ReleaseReplay
-from racegate.targets.common.report import print_engine_verdict
 from racegate.targets.program.workflow.replay import ProgramReplay, render_replay
 
 HOLDS_SHOWN_MAX = 24
@@ -73,22 +69,16 @@ def print_replay(console: Console, result: Replay, shown: ShownFinding | None = 
 
 
 def print_one_replay(
-    console: Console, result: ReplaySummary, file: str, shown: ShownFinding | None = None
+    console: Console, result: ReplaySummary, shown: ShownFinding | None = None
 ) -> None:
-    """What a replay showed, as its subject is shown. file: of the witness; shown: of the last run
-    of our own engine
-    """
-    match result:
-        case Replay():
-            print_replay(console, result, shown)
-        case ProgramReplay():
-            console.print(lines(render_replay(result).split("\n")), soft_wrap=True)
-        case ReleaseReplay(last=last):
-            print_engine_verdict(console, last, file)
-            _print_outcome(console, result)
-        case AdapterReplay(last=judged):
-            print_judgement(console, judged)
-            _print_outcome(console, result)
+    """What a replay showed, as its subject is shown. shown: of the last run of our own engine"""
+    if isinstance(result, ProgramReplay):
+        console.print(lines(render_replay(result).split("\n")), soft_wrap=True)
+    elif isinstance(result, Replay) and result.subject == "engine":
+        print_replay(console, result, shown)
+    elif isinstance(result, Replay):
+        print_judgement(console, result.last)
+        _print_outcome(console, result)
 
 
 def _print_outcome(console: Console, result: ReplaySummary) -> None:

@@ -13,7 +13,6 @@ from racegate.check.checker import Checker
 from racegate.check.repro.explain import Explanation, explain_failure
 from racegate.check.repro.minimise import minimise as minimise_case
 from racegate.check.repro.minimise import witness_of
-from racegate.check.repro.replay import Replay
 from racegate.check.repro.replay import replay as replay_witness
 from racegate.check.repro.search import BUDGET
 from racegate.check.repro.search import search as search_schedules
@@ -21,6 +20,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.finding import Verdict as Verdict
 from racegate.history.outcome import RunResult as RunResult
+from racegate.history.replayed import Replay
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness as Witness
 from racegate.history.witness import load_witness

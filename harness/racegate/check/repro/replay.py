@@ -4,23 +4,15 @@ for.
 
 from __future__ import annotations
 
-import msgspec
-
 from racegate.check.checker import Checkers
 from racegate.check.findings import digest_of
 from racegate.device.cuda.site import CudaSite
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import signature_of
 from racegate.history.outcome import RunResult
-from racegate.history.replayed import ReplayRun, ReplaySummary, outcome_of_run, replayed
+from racegate.history.replayed import Replay, ReplayRun, outcome_of_run, replayed, shown_by
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness
-
-
-class Replay(ReplaySummary, frozen=True, kw_only=True):
-    """A witness of our own engine run again. last: the last run"""
-
-    last: RunResult
 
 
 def replay(
@@ -43,9 +35,7 @@ def replay(
     last: RunResult | None = None
     for _ in range(times):
         run = checker.execute(schedule=schedule, fault=fault)
-        last = checker.judge(run, schedule=schedule, fault=fault)
-        findings = [msgspec.structs.replace(finding, replay=command) for finding in last.findings]
-        last = msgspec.structs.replace(last, findings=tuple(findings))
+        last = shown_by(checker.judge(run, schedule=schedule, fault=fault), command)
         digest = digest_of(run, last.findings)
         runs.append(
             ReplayRun(

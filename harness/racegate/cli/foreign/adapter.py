@@ -27,10 +27,10 @@ from racegate.cli.options import (
 )
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
+from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.report.adapter import (
-    AdapterGateObject,
     print_adapter_gate,
     print_check,
     print_judgement,
@@ -45,7 +45,7 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import parse_plant
 from racegate.targets.adapters.witness import witness_of
@@ -155,6 +155,7 @@ def run(
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
     with Adapter(command, limits=limits) as adapter:
+        hello = adapter.hello
         judge = AdapterJudge(
             adapter,
             loaded,
@@ -166,7 +167,7 @@ def run(
             judged = judge.judge(plant=planted)
         else:
             judged = judge.under(schedule, plant=planted)
-    found = None if witness is None else witness_of(judged, loaded, command)
+    found = None if witness is None else witness_of(judged, loaded, hello, command)
     if witness is not None and found is not None:
         file = witness / f"{loaded.name}.witness.json"
         save(found, file)
@@ -175,7 +176,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_judgement(stdout_console(), judged)
-    raise typer.Exit(exit_code([judged.result.verdict], benign=benign_of(strict)))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -194,7 +195,7 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
     loaded = loaded_scripts(scenarios)
-    judged: list[Judgement] = []
+    judged: list[RunResult] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
         with progress_bar() as progress:
@@ -209,7 +210,7 @@ def gate(
                 )
                 judged.append(judge.judge())
                 progress.advance(task)
-    found = AdapterGateObject.of(judged)
+    found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     write_checked(checked_adapter(found, files, benign), junit, sarif)

@@ -31,6 +31,7 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.history.finding import exit_code
+from racegate.history.outcome import gated
 from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
@@ -40,6 +41,7 @@ from racegate.targets.common.again import shown_again
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.common.witness import witnesses_of, write_witnesses
@@ -162,7 +164,7 @@ def run(
             say(f"wrote {written}: racegate replay {quote(str(written))}")
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
-        write_json(json, judged)
+        write_json(json, result_of(judged, str(scenario)))
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
@@ -205,7 +207,7 @@ def gate(
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:
-        write_json(json, verdicts)
+        write_json(json, gated([result_of(found, str(place)) for place, found in judged]))
     if json != "-":
         print_engine_gate(stdout_console(), verdicts)
     raise typer.Exit(code)

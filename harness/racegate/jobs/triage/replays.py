@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 import msgspec
@@ -161,6 +162,11 @@ def _batches(
     ]
 
 
+def _command(file: Path) -> str:
+    """What replays a file again."""
+    return f"racegate replay {quote(str(file))}"
+
+
 def _nothing(witness: SealedWitness) -> None:
     """All share one."""
 
@@ -174,7 +180,7 @@ def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
             yield replay(
                 witness,
                 times=settings.times,
-                command=f"racegate replay {file}{options}",
+                command=_command(file) + options,
                 cuda=site,
                 checkers=settings.checkers,
             )
@@ -218,13 +224,14 @@ def _vllm(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     ) -> Iterator[ReplaySummary]:
         if settings.device is DeviceKind.CUDA:
             engines = fresh_engines(cell, log=settings.log, run_s=run_s)
-            for _, witness in group:
-                yield again(engines, witness, cell, kind=settings.device)
+            for file, witness in group:
+                command = f"{_command(file)} --device cuda"
+                yield again(engines, witness, cell, command=command, kind=settings.device)
             return
         with open_cell(cell, log=settings.log, run_s=run_s) as engine:
             pulses = sensitivity_of(engine)
-            for _, witness in group:
-                yield again(engine, witness, cell, sensitivity=pulses)
+            for file, witness in group:
+                yield again(engine, witness, cell, command=_command(file), sensitivity=pulses)
 
     return _batches(given, read_witness, lambda one: _cell(one.subject, settings), replay_all)
 
@@ -236,9 +243,10 @@ def _sglang(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
         cell: SchedulerCell, group: Sequence[tuple[Path, SchedulerWitness]]
     ) -> Iterator[ReplaySummary]:
         with open_plain_scheduler(cell, log=settings.log, run_s=run_s) as engine:
-            for _, witness in group:
-                yield replay_release(engine, witness, cell, "sglang", times=settings.times)
+            for file, witness in group:
+                yield again(engine, witness, cell, command=_command(file))
 
+    again = partial(replay_release, subject="sglang", times=settings.times)
     needs = partial(_scheduler, settings=settings)
     return _batches(given, read_scheduler_witness, needs, replay_all)
 
@@ -256,8 +264,9 @@ def _adapters(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
         command: tuple[str, ...], group: Sequence[tuple[Path, AdapterWitness]]
     ) -> Iterator[ReplaySummary]:
         with Adapter(command, limits=limits) as adapter:
-            for _, witness in group:
-                yield replay_adapter(adapter, witness, times=settings.times)
+            for file, witness in group:
+                command_again = _command(file)
+                yield replay_adapter(adapter, witness, times=settings.times, command=command_again)
 
     return _batches(given, read_adapter_witness, lambda one: one.subject.command, replay_all)
 

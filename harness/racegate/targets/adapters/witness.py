@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from racegate.history.finding import Verdict, signature_of
-from racegate.history.replayed import ReplayRun, ReplaySummary, outcome_of_run, replayed
+from racegate.history.outcome import RunResult
+from racegate.history.replayed import Replay, ReplayRun, outcome_of_run, replayed, shown_by
 from racegate.history.schedule import ScheduleError, parse_schedule
 from racegate.history.witness import (
     SealedWitness,
@@ -23,8 +24,8 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.adapters.client import Adapter
-from racegate.targets.adapters.judge import AdapterJudge, Judgement
-from racegate.targets.adapters.wire import parse_plant
+from racegate.targets.adapters.judge import AdapterJudge
+from racegate.targets.adapters.wire import HelloAnswer, parse_plant
 
 SHOWN = (Verdict.DIVERGENT, Verdict.DEADLOCK)
 
@@ -46,17 +47,12 @@ class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
     scenario: OwnScenario
 
 
-class AdapterReplay(ReplaySummary, frozen=True, kw_only=True):
-    """A witness of an adapter's engine run again. last: the last run under its holds, judged"""
-
-    last: Judgement
-
-
 def witness_of(
-    judged: Judgement, scenario: OwnScenario, command: Sequence[str]
+    result: RunResult, scenario: OwnScenario, hello: HelloAnswer, command: Sequence[str]
 ) -> AdapterWitness | None:
-    """The witness of a run that went wrong; None if none did."""
-    result = judged.result
+    """The witness of a run that went wrong; None if none did. hello: how the engine introduces
+    itself; command: what starts its adapter
+    """
     signature = signature_of(result.findings)
     if result.verdict not in SHOWN or signature is None:
         return None
@@ -71,7 +67,7 @@ def witness_of(
             signature=signature,
             finding=recorded_finding(result.findings),
             verdict=result.verdict,
-            versions={**versions(), judged.engine: judged.version},
+            versions={**versions(), hello.engine: hello.version},
         )
     )
 
@@ -90,21 +86,26 @@ def read_adapter_witness(path: Path) -> AdapterWitness:
     return witness
 
 
-def replay_adapter(adapter: Adapter, witness: AdapterWitness, *, times: int) -> AdapterReplay:
-    """times: how often the eager run and the one under the holds are made. Raises AdapterError."""
+def replay_adapter(
+    adapter: Adapter, witness: AdapterWitness, *, times: int, command: str
+) -> Replay:
+    """times: how often the eager run and the one under the holds are made. Raises AdapterError.
+
+    command: what shows it again
+    """
     subject = witness.subject
     plant = None if subject.plant is None else parse_plant(subject.plant)
     judge = AdapterJudge(adapter, witness.scenario, device=subject.device)
     runs: list[ReplayRun] = []
     for _ in range(times):
         judged = judge.under(parse_schedule(witness.holds), plant=plant)
-        signature = signature_of(judged.result.findings)
+        signature = signature_of(judged.findings)
         runs.append(
             ReplayRun(
-                outcome=outcome_of_run(judged.result, witness.signature),
+                outcome=outcome_of_run(judged, witness.signature),
                 signature=signature,
-                seen=tuple(finding.message for finding in judged.result.findings),
+                seen=tuple(finding.message for finding in judged.findings),
                 matches_record=signature == witness.signature,
             )
         )
-    return replayed(AdapterReplay, witness, "adapter", runs, last=judged)
+    return replayed(Replay, witness, "adapter", runs, last=shown_by(judged, command))

@@ -6,20 +6,13 @@ import hashlib
 
 import msgspec
 
-from racegate.history.replayed import ReplayRun, ReplaySummary, replayed
+from racegate.history.replayed import Replay, ReplayRun, replayed, shown_by
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.judge import EngineVerdict, judge_under
+from racegate.targets.common.judge import judge_under
+from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witness import ReleaseWitness, is_as_recorded, outcome_of
-
-
-class ReleaseReplay(ReplaySummary, frozen=True, kw_only=True):
-    """A witness of vLLM or SGLang run again. Its signature is the recorded one where the same is
-    wrong. last: the last run under its holds, judged
-    """
-
-    last: EngineVerdict
 
 
 def replay_release(
@@ -28,13 +21,17 @@ def replay_release(
     cell: EngineCell,
     subject: str,
     *,
+    command: str,
     times: int,
     sensitivity: Sensitivity | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> ReleaseReplay:
-    """cell: the engine, which may be another than that of the witness; subject: vllm or sglang
+) -> Replay:
+    """A witness of vLLM or SGLang run again. Its signature is the recorded one where the same is
+    wrong.
+
+    cell: the engine, which may be another than that of the witness; subject: vllm or sglang
     times: how often the run without holds and the one under them are made
-    sensitivity: of this engine, for its verdict; kind: of its device
+    command: what shows it again; sensitivity: of this engine, for its verdict; kind: of its device
     """
     runs: list[ReplayRun] = []
     for _ in range(times):
@@ -51,4 +48,5 @@ def replay_release(
                 message=judged.message,
             )
         )
-    return replayed(ReleaseReplay, witness, subject, runs, last=judged)
+    last = shown_by(result_of(judged, witness.scenario.name), command)
+    return replayed(Replay, witness, subject, runs, last=last)

@@ -32,7 +32,8 @@ from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.search import Effect, Holds, JudgedConflict
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import Effect, JudgedConflict
 from racegate.targets.common.wire import Told, Wrong
 
 

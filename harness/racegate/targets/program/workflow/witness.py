@@ -39,8 +39,8 @@ class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag
 class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
     """What is needed to see a finding of a program again.
 
-    subject: the program; expected: observations without holds; actual: with them; ending: how the run under them ended,
-        if not as the other
+    subject: the program; expected: observations without holds; actual: with them
+    ending: how the run under them ended, if not as the other
     """
 
     subject: ProgramSubject
