@@ -93,7 +93,7 @@ def test_the_general_replay_hands_on_to_vllm(
     monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
     result = CliRunner().invoke(replay.app, [str(path)])
     assert result.exit_code == 1
-    assert "WRONG step 1: count: 4 used, 1 true" in result.output
+    assert "step 1: count: 4 used, 1 true" in result.output
     assert "reproduced 1 of 1: one step" in result.output
 
 
