@@ -50,8 +50,12 @@ def test_the_virtual_device_needs_no_gpu_library(command: tuple[str, ...]) -> No
     [
         ("run", "scenarios/steady_mixed_accepts.toml"),
         ("gate", "-k", "stop-token", "--workers", "1", "--junit", "{folder}/junit.xml"),
+        ("replay", "--help"),
+        ("explain", "--help"),
+        ("fuzz", "--help"),
         ("torch", "run", "--help"),
-        ("--help",),
+        ("vllm", "gate", "--help"),
+        ("history", "vllm", "--help"),
     ],
     ids=lambda command: command[0],
 )

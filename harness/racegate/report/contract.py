@@ -36,18 +36,20 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
+from racegate.report.measured.objects import (
+    EffortObject,
+    HalffixesObject,
+    MutationObject,
+    SourceMutationObject,
+)
 from racegate.report.objects import (
     DashboardView,
     DoctorObject,
-    EffortObject,
     FaultEntry,
     FindingsObject,
     FuzzObject,
-    HalffixesObject,
     HistoryObject,
-    MutationObject,
     SiteObject,
-    SourceMutationObject,
 )
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
