@@ -63,8 +63,7 @@ def run(
     hold: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="'OPERATION until ACCESS'",
-            help="One run under this hold, beside a recorded one without.",
+            metavar="'OPERATION until ACCESS'", help="One run under this hold, and one without."
         ),
     ] = None,
     not_ready: Annotated[
