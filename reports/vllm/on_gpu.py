@@ -18,7 +18,7 @@ import msgspec
 
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import Plan
+from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.judge import judge_under
@@ -75,7 +75,7 @@ def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
     try:
         environment = environment_of(one.release)
         engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
-        judged = judge_under(engines, witness.scenario, cell, witness.holds)
+        judged = judge_under(engines, witness.scenario, cell, witness.holds, kind=DeviceKind.CUDA)
     except BadInput as error:
         return {**known, "error": str(error), "log": _end_of(log)}
     base, held = engines.told

@@ -8,7 +8,6 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witness, save
 from support import IS_NIGHTLY, NAMES, SCENARIOS
+from warmed import run_command
 
 ROOT = Path(__file__).parents[2]
 FINISH = "scenarios/finish_and_condense.toml"
@@ -70,8 +70,7 @@ STATS_FIELDS = {
 
 
 def racegate(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from racegate.cli.start import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    return run_command(*arguments, cwd=cwd)
 
 
 def json_of(*arguments: str, code: int = 0) -> Any:

@@ -17,6 +17,7 @@ from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.torch import open_cuda
 from racegate.measure.bench.cuda import BenchJob, BenchPart
 from racegate.measure.bench.virtual import BenchEntry
+from warmed import run_command
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = "scenarios/two_row_cycle.toml"
@@ -25,9 +26,8 @@ WITNESS = "scenarios/witnesses/recycle-in-flight.witness.json"
 
 def racegate(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, which finds no GPU."""
-    command = [sys.executable, "-c", "from racegate.cli.start import main; main()", *arguments]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return run_command(*arguments, cwd=ROOT, env=env)
 
 
 @pytest.mark.parametrize(

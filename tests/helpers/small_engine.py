@@ -14,7 +14,7 @@ from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Told, Wrong
+from racegate.targets.common.wire import Observed, Told, Wrong
 
 HOST, DEVICE, ITEM = 0x10000, 0x20000, 4
 DEFAULT, SIDE = 0, 7
@@ -114,7 +114,7 @@ class Served:
         self.told = told
         self.plans: list[Plan] = []
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
-        """As `Engine.run` of the client."""
+    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> Told:
+        """As `Engine.run` of the client. Nothing can be planted in it."""
         self.plans.append(plan)
         return self.told if self.told is not None else self.engine.run(plan)

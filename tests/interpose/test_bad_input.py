@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,9 @@ from cuda_torch import needs_cuda_torch
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import Verdicts, judge_on
-from racegate.targets.program.launch import Device, checked_program, open_device
+from racegate.targets.program.launch import Device, checked_program
 from racegate.targets.program.report import render
+from warmed import run_command
 
 # ---- what is known before anything runs
 
@@ -75,19 +75,12 @@ def test_a_module_that_is_not_there() -> None:
 
 
 def test_the_command_line_says_it_and_ends_with_2(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "racegate", "torch", "run", str(tmp_path / "none.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command("torch", "run", str(tmp_path / "none.py"), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"racegate: {tmp_path}/none.py does not exist\n"
 
 
 # ---- what shows when it runs
-
-
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    with open_device() as opened:
-        yield opened
 
 
 def judged(device: Device, folder: Path, text: str, *, timeout_s: float = 60) -> Verdicts:

@@ -8,7 +8,7 @@ import msgspec
 
 from cuda_torch import needs_cuda_torch
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.program.launch import Program, open_device
+from racegate.targets.program.launch import Device, Program
 
 SCRIPT = """
 import torch
@@ -52,13 +52,14 @@ with torch.no_grad():
 
 
 @needs_cuda_torch
-def test_both_ways_give_the_values_of_the_host_and_the_same_events(tmp_path: Path) -> None:
+def test_both_ways_give_the_values_of_the_host_and_the_same_events(
+    device: Device, tmp_path: Path
+) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    with open_device() as device:
-        nothing_held = device.run(Program((str(script),)), Plan())
-        other_way = device.run(Program((str(script),)), Plan(holds=(("never@x.py:f#1", "forced"),)))
-        unrecorded = device.run(Program((str(script),)), Plan(is_recording=False))
+    nothing_held = device.run(Program((str(script),)), Plan())
+    other_way = device.run(Program((str(script),)), Plan(holds=(("never@x.py:f#1", "forced"),)))
+    unrecorded = device.run(Program((str(script),)), Plan(is_recording=False))
     for outcome in (nothing_held, other_way, unrecorded):
         assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")
         assert outcome.observations == nothing_held.observations

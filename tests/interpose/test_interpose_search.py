@@ -107,6 +107,10 @@ def test_benign_only_if_every_landing_was_tried() -> None:
     assert (found.is_complete, verdicts(found), found.left) == (True, [Verdict.BENIGN], 0)
     short = search(Answers(), PROGRAM, base, runs_max=2)
     assert (short.is_complete, verdicts(short), short.left) == (False, [Verdict.CONFLICT], 1)
+    assert (found.tried.text, short.tried.text) == (
+        "each of 2 combinations of landings",
+        "1 of 2 landings",
+    )
 
 
 def test_a_copy_of_more_than_a_word_is_torn_when_no_whole_landing_shows_anything() -> None:

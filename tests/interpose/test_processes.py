@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 from cuda_torch import needs_cuda_torch
+from warmed import Warmth, run_command
 
 pytestmark = needs_cuda_torch
 
@@ -44,8 +43,8 @@ PROGRAM = """
 def test_other_processes_and_a_second_gpu_are_told_and_nothing_hangs(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(PROGRAM))
-    command = [sys.executable, "-m", "racegate", "torch", "run", "--timeout", "200", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
+    words = ("torch", "run", "--timeout", "200", str(script))
+    done = run_command(*words, cwd=tmp_path, warmth=Warmth.PROGRAMS)
     assert done.returncode == 5, done.stderr
     for line in (
         "forked child computes 4.0",

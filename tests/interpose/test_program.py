@@ -15,6 +15,7 @@ import pytest
 
 from cuda_torch import needs_cuda_torch
 from racegate.targets.program.judge import Verdicts
+from warmed import Warmth, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,10 +39,7 @@ MAIN = "from racegate.cli.start import main; main()"
 
 
 def racegate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MAIN, *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
-    )
+    return run_command(*arguments, cwd=folder, warmth=Warmth.PROGRAMS)
 
 
 def start(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cuda_torch import needs_cuda_torch
+from warmed import Warmth, run_command
 
 pytest_plugins = ["pytester"]
 
@@ -51,10 +52,8 @@ def options() -> list[str]:
 
 
 def under_device(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "racegate", "torch", "run", *arguments, "-m", *options()]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
-    )
+    words = ("torch", "run", *arguments, "-m", *options())
+    return run_command(*words, cwd=folder, warmth=Warmth.PROGRAMS)
 
 
 @needs_cuda_torch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from cuda_torch import needs_cuda_torch
 from racegate.history.schedule import Half
 from racegate.interpose.device.copies import WORD, Copy, whole
 from racegate.interpose.device.queue import Hold, Queue
+from warmed import Warmth, run_command
 
 LABEL = "d2h@x.py:f#1"
 
@@ -81,7 +81,6 @@ FLAG = """
         torch.cuda.synchronize()
     racegate.observe("payload", host[:-1].sum().item())
 """
-MAIN = "from racegate.cli.start import main; main()"
 
 
 @needs_cuda_torch
@@ -89,10 +88,7 @@ def test_what_only_a_torn_copy_shows_is_found_kept_and_replayed(tmp_path: Path) 
     (tmp_path / "script.py").write_text(textwrap.dedent(FLAG))
 
     def racegate(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", MAIN, "torch", *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=250
-        )
+        return run_command("torch", *arguments, cwd=tmp_path, warmth=Warmth.PROGRAMS)
 
     found = racegate("run", "--witness", "torn.witness.json", "script.py")
     assert found.returncode == 1, found.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from racegate.interpose.device.kept import (
     peek,
 )
 from racegate.order.shadow import Access
+from warmed import Warmth, run_command
 
 # ---- copies of bytes
 
@@ -161,10 +161,7 @@ UPLOAD = 'target = torch.from_numpy(shared).to("cuda", non_blocking=True)'
 
 def start(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(textwrap.dedent(text))
-    command = [sys.executable, "-m", "racegate", "torch", "run", "script.py"]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=250
-    )
+    return run_command("torch", "run", "script.py", cwd=folder, warmth=Warmth.PROGRAMS)
 
 
 @needs_cuda_torch

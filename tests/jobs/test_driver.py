@@ -36,7 +36,7 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
-from racegate.jobs.pools.returned import Loss, ReturnedTasks
+from racegate.jobs.pools.returned import ReturnedTasks, WorkerLoss
 from racegate.jobs.stores.records import ScenarioAside
 from racegate.report.search import print_campaign
 
@@ -160,9 +160,9 @@ def test_what_hangs_twice_is_set_aside_and_holds_nobody_up() -> None:
     """Nothing but a task makes its worker silent: it is no suspect, and is not tried alone."""
     returned: ReturnedTasks[int] = ReturnedTasks(2)
     hung = (0, Task(name="number 0", content=0))
-    assert returned.takes(hung, Loss.SILENT)
+    assert returned.takes(hung, WorkerLoss.SILENT)
     assert (list(returned.back), list(returned.suspects)) == ([hung], [])
-    assert not returned.takes(returned.back.popleft(), Loss.SILENT)
+    assert not returned.takes(returned.back.popleft(), WorkerLoss.SILENT)
     assert returned.blame(0) == "2 workers were lost with it"
     assert not returned
 
@@ -241,6 +241,23 @@ def test_room_that_comes_later_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
             return self.room < 95
 
     assert results(heard(Late({0: 1, 1: 1}), range(3))) == [0, 1, 4]
+
+
+def test_a_last_worker_that_was_lost_in_a_long_task_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had said nothing for longer than a job without workers waits."""
+    clock = [0.0]
+    monkeypatch.setattr(driver, "_now", lambda: clock[0])
+
+    class Slow(Bench):
+        def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
+            clock[0] += driver.ROOM_WITHIN_S + 1
+            return handles[:1]
+
+    pool = DrivenPool(Slow({3: 1}), losses_max=2)
+    with closing(pool.run(Squarer, spread(numbered(iter(range(5))), 1))) as events:
+        assert results(list(in_order(events))) == [0, 1, 4, 9, 16]
 
 
 def test_without_any_room_what_was_handed_back_is_not_done(

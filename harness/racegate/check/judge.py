@@ -12,16 +12,15 @@ import msgspec
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
 from racegate.check.findings import from_divergence, from_end, from_stop, from_violations
-from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
-from racegate.history.breakage import Breakage, Caught, breakage_of
-from racegate.history.finding import ALL_ORACLES, Finding, FindingKind, Oracle, with_hazards
+from racegate.history.breakage import Breakage, Caught
+from racegate.history.finding import ALL_ORACLES, Finding, Oracle, with_hazards
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, cut_off, make_stats, unmet_expectations, vacuous
 from racegate.history.trace import HoldOutcome
-from racegate.history.verdict import Facts, Tried, tried_by_hand, unrealised, verdict_of
+from racegate.history.verdict import facts_of, tried_by_hand, unrealised, verdict_of
 from racegate.oracles.counts import find_miscounts
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned
 from racegate.oracles.invariants import Violation
@@ -69,7 +68,7 @@ class Judge:
         asked = _Asked(f"{self._expected.scenario.name}: judging a run", command)
         conflicts = asked.about(Oracle.ORDERING, oracles, lambda: recall.conflicts(run.trace))
         findings = _naming(self._findings(run, conflicts, oracles, asked, recall), command)
-        breakages = (*asked.breakages, *_broken(run, command))
+        breakages = tuple(asked.breakages)
         scenario = self._expected.scenario
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, oracles)
@@ -82,7 +81,7 @@ class Judge:
             config=msgspec.to_builtins({"model": scenario.model, "engine": scenario.engine}),
             fault=None if fault is None else fault.name,
             schedule=schedule.texts(),
-            verdict=verdict_of(facts_of(findings, unmet, breakages, tried)),
+            verdict=verdict_of(facts_of(findings, unmet, tried, is_broken=bool(breakages))),
             findings=findings,
             tried=tried,
             stats=stats,
@@ -110,7 +109,9 @@ class Judge:
             schedule=schedule.texts(),
             holds=holds,
             unmet=unmet,
-            verdict=verdict_of(facts_of(eager.findings, unmet, eager.breakages, tried)),
+            verdict=verdict_of(
+                facts_of(eager.findings, unmet, tried, is_broken=bool(eager.breakages))
+            ),
             tried=tried,
             findings=_naming(eager.findings, self._command.text(schedule, fault)),
         )
@@ -125,14 +126,13 @@ class Judge:
     ) -> list[Finding]:
         """Causes before effects: orders, owners, steps, invariants, outputs."""
         about = partial(asked.about, oracles=oracles)
-        stopped = None if isinstance(run.stopped, FootprintError) else run.stopped
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
             *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
-            *from_stop(stopped),
+            *from_stop(run.stopped),
         ]
 
     def _left_reference(self, run: Run, recall: Recall) -> list[Finding]:
@@ -209,30 +209,3 @@ class _Asked:
         assert caught.breakage is not None
         self.breakages.append(caught.breakage)
         return []
-
-
-def _broken(run: Run, command: str) -> tuple[Breakage, ...]:
-    """An operation outside its footprint: what else the ordering oracle says is not to be had."""
-    if not isinstance(run.stopped, FootprintError):
-        return ()
-    return (breakage_of(run.stopped, at="auditing footprints", command=command),)
-
-
-def facts_of(
-    findings: Sequence[Finding],
-    unmet: tuple[str, ...],
-    breakages: Sequence[Breakage],
-    tried: Tried,
-) -> Facts:
-    """What the rule of the verdict is asked about one run, or about all runs of a search: every
-    run of our own engine is compared with the reference.
-    """
-    kinds = {finding.kind for finding in findings}
-    return Facts(
-        is_broken=bool(breakages),
-        is_deadlocked=FindingKind.DEADLOCK in kinds,
-        is_wrong=bool(kinds - {FindingKind.CONFLICT, FindingKind.DEADLOCK}),
-        conflicts=sum(finding.kind is FindingKind.CONFLICT for finding in findings),
-        unmet=unmet,
-        tried=tried,
-    )

@@ -52,6 +52,7 @@ class FindingKind(StrEnum):
     LOSS: delivered tokens that plain decoding does not give
     DEADLOCK: a wait that nothing can end
     CRASH: the engine stopped on an error
+    FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
     """
 
     CONFLICT = "conflict"
@@ -61,6 +62,7 @@ class FindingKind(StrEnum):
     LOSS = "loss"
     DEADLOCK = "deadlock"
     CRASH = "crash"
+    FOOTPRINT = "footprint"
 
 
 class Hazard(StrEnum):

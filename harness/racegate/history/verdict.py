@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.trace import HoldOutcome
 from racegate.scenario.strict import StrictStruct
 
@@ -95,6 +95,29 @@ class Facts(StrictStruct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     is_compared: bool = True
     tried: Tried = NOTHING_TRIED
+
+
+def facts_of(
+    findings: Sequence[Finding],
+    unmet: tuple[str, ...],
+    tried: Tried,
+    *,
+    is_broken: bool = False,
+    is_compared: bool = True,
+) -> Facts:
+    """What the rule is asked about one run, or about all runs of a search. The last three are
+    those of `Facts`.
+    """
+    kinds = {finding.kind for finding in findings}
+    return Facts(
+        is_broken=is_broken,
+        is_deadlocked=FindingKind.DEADLOCK in kinds,
+        is_wrong=bool(kinds - {FindingKind.CONFLICT, FindingKind.DEADLOCK}),
+        conflicts=sum(finding.kind is FindingKind.CONFLICT for finding in findings),
+        unmet=unmet,
+        is_compared=is_compared,
+        tried=tried,
+    )
 
 
 @dataclass(frozen=True, slots=True)

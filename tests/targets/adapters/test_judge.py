@@ -90,19 +90,33 @@ def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
 def test_every_landing_without_effect_is_benign(tmp_path: Path) -> None:
     lines = [*TWICE, observation(2, count=1)]
     found = judged(tmp_path, {"": lines}, **EVERYTHING)
-    assert found.result.verdict is Verdict.BENIGN
+    assert found.result.text == "BENIGN in each of 2 combinations of landings"
     assert (found.landings, found.landings_all) == (2, 2)
     assert any("copies that land in parts" in reason for reason in found.not_seen)
     assert kinds(found) == [FindingKind.CONFLICT]
 
 
-@pytest.mark.parametrize("offers", [["plain", "holds"], ["observations", "holds"]])
-def test_benign_needs_observations_and_plain_decoding(tmp_path: Path, offers: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("offers", "verdict"),
+    [(["plain", "holds"], Verdict.CONFLICT), (["observations", "holds"], Verdict.INCONCLUSIVE)],
+)
+def test_benign_needs_observations_and_plain_decoding(
+    tmp_path: Path, offers: list[str], verdict: Verdict
+) -> None:
+    """Without observations nobody can compare; without plain decoding something is not met."""
     lines = [*TWICE, observation(2, count=1)] if "observations" in offers else TWICE
     boundaries = ["sampled"] if "observations" in offers else []
     found = judged(tmp_path, {"": lines}, offers=offers, boundaries=boundaries)
-    assert found.result.verdict is Verdict.CONFLICT
+    assert found.result.verdict is verdict
     assert found.landings == found.landings_all == 2
+
+
+def test_a_runner_that_offers_no_holds_is_never_benign(tmp_path: Path) -> None:
+    """With all else that it could offer: no landing was tried."""
+    lines = [*TWICE, observation(2, count=1)]
+    found = judged(tmp_path, {"": lines}, offers=["plain", "observations", "owners"], **SEEN)
+    assert (found.result.verdict, found.result.unmet) == (Verdict.CONFLICT, ())
+    assert (found.landings, found.result.tried.number) == (0, 0)
 
 
 INSIDE = [*RACY, host("host:take@3", use("x", [1])), host("host:take@3", use("x", [1], write=True))]

@@ -9,13 +9,14 @@ import pytest
 from rich.console import Console
 
 from racegate.history.finding import Verdict
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import NOT_RECORDED, EngineVerdict, judge, judge_under
 from racegate.targets.common.report import print_engine_verdict, replay_command
 from racegate.targets.common.search import Effect, search
-from racegate.targets.common.wire import Told
+from racegate.targets.common.sensitivity import Pulse
+from racegate.targets.common.wire import Observed, Told
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 from small_engine import Served, SmallEngine, Wait
@@ -67,6 +68,7 @@ def test_a_landing_is_tried_in_every_gap() -> None:
 def test_a_dead_copy_is_benign() -> None:
     found = judged(Wait.DEAD)
     assert found.verdict is Verdict.BENIGN
+    assert found.text == "BENIGN in each of 2 landings of one operation; combinations not tried"
     assert found.search is not None
     assert {c.effect for c in found.search.conflicts} == {Effect.BENIGN}
 
@@ -116,10 +118,46 @@ def test_a_found_landing_runs_again() -> None:
     assert again.told.wrong == landing.told.wrong
 
 
-def test_a_hold_of_nothing_is_inconclusive() -> None:
-    engine = Served(SmallEngine(Wait.DEAD))
-    found = judge_under(engine, SCENARIO, CELL, (("d2h nowhere@nothing#1", "forced"),))
+NOWHERE = (("d2h nowhere@nothing#1", "forced"),)
+
+
+def test_one_hold_that_changes_nothing_leaves_a_conflict_open() -> None:
+    """What the recorded run has is asked with a hold too: its conflicts, and what it exercised."""
+    base = SmallEngine(Wait.DEAD).run(Plan())
+    hold = (base.outcome.findings[0].pairs[0][0], "forced")
+    found = judge_under(Served(SmallEngine(Wait.DEAD)), SCENARIO, CELL, (hold,))
+    assert (found.verdict, found.unmet) == (Verdict.CONFLICT, ())
+    assert found.text == "CONFLICT; 1 schedule tried, without harm"
+    expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
+    calm = judge_under(Served(SmallEngine(Wait.BEFORE)), expecting, CELL, (hold,))
+    assert calm.verdict is Verdict.INCONCLUSIVE
+    assert calm.unmet[-1] == "condense_moves is 0, the scenario expects at least 1"
+
+
+def test_a_dead_observation_is_no_pass_with_a_hold_either() -> None:
+    engine = Served(SmallEngine(Wait.BEFORE))
+    dead = {Observed.ACCEPTED: Pulse.DEAD}
+    hold = ((SmallEngine(Wait.DEAD).run(Plan()).outcome.findings[0].pairs[0][0], "forced"),)
+    assert judge_under(engine, SCENARIO, CELL, hold).verdict is Verdict.PROVED
+    found = judge_under(engine, SCENARIO, CELL, hold, sensitivity=dead)
     assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_on_a_gpu_nobody_knows_what_races() -> None:
+    engine = Served(SmallEngine(Wait.DEAD))
+    hold = (SmallEngine(Wait.DEAD).run(Plan()).outcome.findings[0].pairs[0][0], "forced")
+    found = judge_under(engine, SCENARIO, CELL, (hold,), kind=DeviceKind.CUDA)
+    assert not any(plan.is_recording for plan in engine.plans)
+    assert (found.verdict, found.unmet) == (Verdict.INCONCLUSIVE, (NOT_RECORDED,))
+
+
+@pytest.mark.parametrize(
+    ("wait", "verdict"),
+    [(Wait.DEAD, Verdict.CONFLICT), (Wait.BEFORE, Verdict.INCONCLUSIVE)],
+)
+def test_a_hold_of_nothing_tries_nothing(wait: Wait, verdict: Verdict) -> None:
+    found = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, NOWHERE)
+    assert (found.verdict, found.tried.number) == (verdict, 0)
     assert found.unmet == ("hold 'd2h nowhere@nothing#1 until forced' was not realised",)
 
 

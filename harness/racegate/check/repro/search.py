@@ -9,7 +9,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.forking import ForkedRuns
-from racegate.check.judge import Judged, facts_of
+from racegate.check.judge import Judged
 from racegate.check.subject import LaunchMode
 from racegate.device.stepping import Stepper
 from racegate.device.virtual.memo import OpMemo
@@ -22,7 +22,7 @@ from racegate.history.observe import Boundary, Observation
 from racegate.history.outcome import RunResult, SearchSummary
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
-from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of
+from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, facts_of, verdict_of
 from racegate.oracles.ordering import has_unordered_query
 from racegate.oracles.recall import Recall
 from racegate.scenario.errors import BrokenHarnessError
@@ -159,7 +159,7 @@ def _searched(
     else:
         result = as_holds(checker, climbed.wrong, fault)
     tried = _tried(climbed)
-    facts = facts_of(result.findings, result.unmet, result.breakages, tried)
+    facts = facts_of(result.findings, result.unmet, tried, is_broken=bool(result.breakages))
     seconds = time.perf_counter() - started
     return msgspec.structs.replace(
         result,

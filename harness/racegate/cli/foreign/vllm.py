@@ -151,13 +151,13 @@ def run(
     loaded = load_for("vLLM", scenario)
     cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
     with started(release, path, cell, log) as engine:
+        pulses = sensitivity_of(engine)
         if hold is None:
-            pulses = sensitivity_of(engine)
             judged = judge(
                 engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
         else:
-            judged = judge_under(engine, loaded, cell, pairs_of(hold))
+            judged = judge_under(engine, loaded, cell, pairs_of(hold), sensitivity=pulses)
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(judged, loaded)):
             say(f"wrote {written}")

@@ -21,6 +21,7 @@ KINDS = {
     FindingKind.LOSS: "Tokens that plain decoding does not give",
     FindingKind.DEADLOCK: "A wait that nothing can end",
     FindingKind.CRASH: "The engine stopped on an error",
+    FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "broken": "The harness failed a check of its own",

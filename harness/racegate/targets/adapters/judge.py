@@ -15,6 +15,15 @@ from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Reach,
+    Tried,
+    facts_of,
+    tried_by_hand,
+    unrealised,
+    verdict_of,
+)
 from racegate.oracles.findings import from_conflicts, from_losses, from_misowned, signature
 from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
@@ -128,7 +137,8 @@ class AdapterJudge:
         assert isinstance(eager, Told) and isinstance(held, Told)
         wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
         conflicts = find_conflicts(held.run.trace)
-        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=1)
+        tried = tried_by_hand(held.run.trace.holds if held.run.stopped is None else ())
+        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=tried)
 
     def _search(
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
@@ -136,13 +146,15 @@ class AdapterJudge:
         """All landings, few holds first, until one goes wrong."""
         missing = list(landings.missing)
         known = {_pair(found) for found in conflicts}
-        tried = 0
+        runs = landed = 0
         for schedule in islice(landings.schedules(), self._landings_max):
             held = self._told(schedule, plant)
             if isinstance(held, RefusedAnswer):
                 missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
                 continue
-            tried += 1
+            runs += 1
+            landed += bool(tried_by_hand(held.run.trace.holds).number)
+            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
             wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
             if wrong:
                 return self._judged(
@@ -150,11 +162,13 @@ class AdapterJudge:
                 )
             if held.run.stopped is not None:
                 missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
-            missing += _unrealised(held.run)
+            missing += unrealised(held.run.trace.holds)
             if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
                 missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
-        if tried < landings.number:
-            missing.append(f"{tried} of {landings.number} landings were tried")
+        if runs < landings.number:
+            missing.append(f"{runs} of {landings.number} landings were tried")
+        reach = Reach.SOME if missing else Reach.COMBINATIONS
+        tried = Tried(reach=reach, number=landed, known=landings.number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
         return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
 
@@ -211,20 +225,20 @@ class AdapterJudge:
         plant: Plant | None,
         *,
         landings: Landings | None = None,
-        tried: int = 0,
+        tried: Tried = NOTHING_TRIED,
     ) -> Judgement:
         missing = () if landings is None else landings.missing
         findings = from_conflicts(conflicts, run) + wrong
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
         not_seen = self._not_seen()
-        if tried and not wrong:
+        if tried.number and not wrong:
             not_seen += (_TORN,)
         if conflicts and not wrong:
             not_seen += missing
-        is_complete = landings is not None and tried == landings.number and not missing
-        verdict = self._verdict(findings, unmet, is_complete=is_complete)
-        result = self._result(schedule, plant, verdict, unmet, stats=stats)
+        is_compared = Offer.OBSERVATIONS in self._hello.offers
+        facts = facts_of(findings, unmet, tried, is_compared=is_compared)
+        result = self._result(schedule, plant, verdict_of(facts), unmet, stats=stats)
         command = self._command.text(schedule, plant)
         return self._judgement(
             msgspec.structs.replace(
@@ -232,24 +246,12 @@ class AdapterJudge:
                 findings=tuple(msgspec.structs.replace(f, replay=command) for f in findings),
                 holds=run.trace.holds,
                 warnings=_idle_events(run),
+                tried=tried,
             ),
-            tried=tried,
+            runs=tried.number,
             landings_all=0 if landings is None else landings.number,
             not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
         )
-
-    def _verdict(
-        self, findings: list[Finding], unmet: tuple[str, ...], *, is_complete: bool
-    ) -> Verdict:
-        kinds = {finding.kind for finding in findings}
-        if FindingKind.DEADLOCK in kinds:
-            return Verdict.DEADLOCK
-        if kinds - {FindingKind.CONFLICT}:
-            return Verdict.DIVERGENT
-        if kinds:
-            is_compared = Offer.OBSERVATIONS in self._hello.offers and not unmet
-            return Verdict.BENIGN if is_complete and is_compared else Verdict.CONFLICT
-        return Verdict.INCONCLUSIVE if unmet else Verdict.PROVED
 
     def _unmet(self, run: Run, stats: Stats, plant: Plant | None) -> tuple[str, ...]:
         if isinstance(run.stopped, EngineLostError):
@@ -261,7 +263,7 @@ class AdapterJudge:
             unmet += ("the host asks whether something is complete: the other answer was not run",)
         if self._plain is None:
             unmet += (_UNSEEN[Offer.PLAIN],)
-        return (*unmet, *_vacuous(run), *_unrealised(run))
+        return (*unmet, *_vacuous(run), *unrealised(run.trace.holds))
 
     def _not_seen(self) -> tuple[str, ...]:
         unseen = (text for offer, text in _UNSEEN.items() if offer not in self._hello.offers)
@@ -308,14 +310,14 @@ class AdapterJudge:
         result: RunResult,
         *,
         not_seen: tuple[str, ...],
-        tried: int = 0,
+        runs: int = 0,
         landings_all: int = 0,
     ) -> Judgement:
         return Judgement(
             engine=self._hello.engine,
             version=self._hello.version,
             result=result,
-            landings=tried,
+            landings=runs,
             landings_all=landings_all,
             not_seen=not_seen,
         )
@@ -356,12 +358,6 @@ def _vacuous(run: Run) -> tuple[str, ...]:
     if not any(run.result.delivered.values()):
         reasons.append("no token was delivered")
     return tuple(reasons)
-
-
-def _unrealised(run: Run) -> tuple[str, ...]:
-    return tuple(
-        f"hold '{hold.hold}' was not realised" for hold in run.trace.holds if not hold.realised
-    )
 
 
 def _idle_events(run: Run) -> tuple[str, ...]:

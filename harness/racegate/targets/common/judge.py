@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Reach,
+    Tried,
+    unrealised_text,
+    verdict_of,
+    verdict_text,
+)
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.search import RUNS_MAX, Effect, Holds, Search, is_wrong, search
+from racegate.targets.common.search import (
+    RUNS_MAX,
+    Holds,
+    Search,
+    is_decided,
+    is_tried,
+    is_wrong,
+    search,
+)
 from racegate.targets.common.sensitivity import Sensitivity, absent, dead
 from racegate.targets.common.wire import PENALISED, Told
+
+NOT_RECORDED = "what races: on a GPU the run without holds is not recorded"
 
 
 class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of one scenario in one cell.
 
     told: the recorded run, or the one under the holds asked for; unmet: why it is no pass
+    tried: what was tried besides the recorded run, which the verdict rests on
     not_seen: what the verdict does not cover, by kind
     sensitivity: whether a planted wrong value changes each observation
     refused: why the engine is not asked to run this scenario, if it is not
@@ -28,6 +49,7 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     verdict: Verdict
     told: Told
+    tried: Tried = NOTHING_TRIED
     search: Search | None = None
     holds: Holds = ()
     unmet: tuple[str, ...] = ()
@@ -35,6 +57,11 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     sensitivity: Sensitivity = {}
     refused: str = ""
+
+    @property
+    def text(self) -> str:
+        """The verdict as it is printed, with what was tried."""
+        return verdict_text(self.verdict, self.tried)
 
 
 def judge(
@@ -54,37 +81,52 @@ def judge(
     if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
     base = engine.run(scenario, Plan())
-    if base.outcome.ending is not Ending.FINISHED:
-        return _verdict(cell, scenario, base, None, pulses)
-    if not base.outcome.findings or is_wrong(base):
-        return _verdict(cell, scenario, base, None, pulses)
-    found = search(lambda plan: engine.run(scenario, plan), base, runs_max=runs_max, on_run=on_run)
-    return _verdict(cell, scenario, base, found, pulses)
+    known = _Known(base=base, told=base)
+    is_whole = base.outcome.ending is Ending.FINISHED and not is_wrong(base)
+    if is_whole and base.outcome.findings:
+        run = partial(engine.run, scenario)
+        found = search(run, base, runs_max=runs_max, on_run=on_run)
+        known = msgspec.structs.replace(
+            known, is_changed=found.is_changed, tried=found.tried, search=found
+        )
+    return _verdict(cell, scenario, known, pulses)
 
 
-def judge_under(engine: Runs, scenario: Scenario, cell: EngineCell, holds: Holds) -> EngineVerdict:
-    """One run under holds, compared with the one in which nothing is held."""
-    base = engine.run(scenario, Plan(is_recording=False, settles=True))
+def judge_under(
+    engine: Runs,
+    scenario: Scenario,
+    cell: EngineCell,
+    holds: Holds,
+    *,
+    sensitivity: Sensitivity | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
+) -> EngineVerdict:
+    """One run under holds, compared with the recorded one, in which nothing is held.
+
+    kind: of the device: on a GPU the run without holds is not recorded, so that nobody knows what
+        races in it
+    """
+    if reason := cell.cannot_run(scenario):
+        return _refused(cell, scenario, reason)
+    is_recording = kind is DeviceKind.VIRTUAL
+    base = engine.run(scenario, Plan(is_recording=is_recording, settles=True))
     held = engine.run(scenario, Plan(holds=holds, is_recording=False))
-    unrealised = tuple(
-        f"hold '{text}' was not realised" for text, n in held.outcome.realised.items() if not n
-    )
-    is_other = held.seen != base.seen
-    if held.outcome.ending not in (Ending.FINISHED, Ending.FAILED):
-        verdict = Verdict.INCONCLUSIVE
-    elif is_other or is_wrong(held):
-        verdict = Verdict.DIVERGENT
-    else:
-        verdict = Verdict.INCONCLUSIVE if unrealised else Verdict.BENIGN
-    return EngineVerdict(
-        cell=cell,
-        scenario=scenario.name,
-        verdict=verdict,
-        told=held,
-        holds=holds,
-        unmet=unrealised,
-        not_seen=_not_seen(cell, held),
-        message=held.outcome.message,
+    realised = held.outcome.realised
+    return _verdict(
+        cell,
+        scenario,
+        _Known(
+            base=base,
+            told=held,
+            is_changed=is_decided(held) and held.seen != base.seen,
+            unmet=(
+                *(unrealised_text(text) for text, count in realised.items() if not count),
+                *(() if is_recording else (NOT_RECORDED,)),
+            ),
+            tried=Tried(reach=Reach.SOME, number=int(is_tried(held))),
+            holds=holds,
+        ),
+        sensitivity or {},
     )
 
 
@@ -111,37 +153,56 @@ def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
     )
 
 
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of one verdict showed. base: the run without holds; told: the one that is shown
+    is_changed: holds changed what is observed; unmet: beside what the scenario expects
+    """
+
+    base: Told
+    told: Told
+    is_changed: bool = False
+    unmet: tuple[str, ...] = ()
+    tried: Tried = NOTHING_TRIED
+    holds: Holds = ()
+    search: Search | None = None
+
+
 def _verdict(
-    cell: EngineCell, scenario: Scenario, base: Told, found: Search | None, pulses: Sensitivity
+    cell: EngineCell, scenario: Scenario, known: _Known, pulses: Sensitivity
 ) -> EngineVerdict:
-    unmet = (*unmet_expectations(scenario, base), *dead(pulses))
+    base, told = known.base, known.told
+    runs = [base] if told is base else [base, told]
+    cut = tuple(
+        f"a run did not come to its end: {run.outcome.ending}"
+        for run in runs
+        if not is_decided(run)
+    )
+    unmet = (
+        *cut,
+        *known.unmet,
+        *unmet_expectations(scenario, base),
+        *dead(pulses),
+    )
+    facts = Facts(
+        is_wrong=known.is_changed or any(is_decided(run) and is_wrong(run) for run in runs),
+        conflicts=len(base.outcome.findings) if is_decided(base) else 0,
+        unmet=unmet,
+        is_compared=bool(base.outcome.observations),
+        tried=known.tried,
+    )
     return EngineVerdict(
         cell=cell,
         scenario=scenario.name,
-        verdict=_word(base, found, unmet),
-        told=base,
-        search=found,
+        verdict=verdict_of(facts),
+        told=told,
+        tried=known.tried,
+        search=known.search,
+        holds=known.holds,
         unmet=unmet,
-        not_seen=(*_not_seen(cell, base), *absent(pulses)),
-        message=base.outcome.message,
+        not_seen=(*_not_seen(cell, told), *absent(pulses)),
+        message=told.outcome.message,
         sensitivity=pulses,
     )
-
-
-def _word(base: Told, found: Search | None, unmet: tuple[str, ...]) -> Verdict:
-    ending = base.outcome.ending
-    if ending in (Ending.NOT_MODELLED, Ending.LOST, Ending.TIMED_OUT):
-        return Verdict.INCONCLUSIVE
-    if ending is Ending.FAILED or is_wrong(base):
-        return Verdict.DIVERGENT
-    effects = {judged.effect for judged in found.conflicts} if found is not None else set()
-    if effects & {Effect.WRONG, Effect.DIVERGENT}:
-        return Verdict.DIVERGENT
-    if unmet:
-        return Verdict.INCONCLUSIVE
-    if not effects:
-        return Verdict.PROVED
-    return Verdict.BENIGN if effects == {Effect.BENIGN} else Verdict.CONFLICT
 
 
 def _not_seen(cell: EngineCell, told: Told) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ def _last_line(judged: EngineVerdict) -> Text:
     style = _STYLES.get(judged.verdict, "bold red")
     tried = _tried(search)
     return line(
-        (judged.verdict, style),
+        (judged.text, style),
         f": {told.steps} steps, {told.outcome.events} events, "
         f"{len(told.outcome.findings)} conflicts{tried}",
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from racegate.history.finding import Race
 from racegate.history.schedule import FORCED
+from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.wire import Told
 
@@ -59,22 +60,32 @@ class JudgedConflict(msgspec.Struct, frozen=True, kw_only=True):
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """runs: under holds; is_complete: every landing of every operation was tried
     untried: why the first one that was not tried was not
+    tried: landings of one operation that did what they say
     """
 
     conflicts: tuple[JudgedConflict, ...]
     runs: int
     is_complete: bool
     untried: str = ""
+    tried: Tried = NOTHING_TRIED
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a landing changes what is observed, or is wrong by itself."""
+        return any(found.landing is not None for found in self.conflicts)
 
 
 class _Tried:
-    """Runs under holds. changes: first operation -> the landings that came out differently."""
+    """Runs under holds. changes: first operation -> the landings that came out differently
+    alone: landings of one operation that did what they say
+    """
 
     def __init__(self, run: RunPlan, base: Told, runs_max: int) -> None:
         self._run = run
         self._base = base
         self._runs_max = runs_max
         self.runs = 0
+        self.alone = 0
         self.untried = ""
         self.landings: dict[str, int] = {}
         self.changes: dict[str, list[Landing]] = {}
@@ -86,13 +97,14 @@ class _Tried:
             return None
         self.runs += 1
         told = self._run(Plan(holds=holds, is_recording=False))
-        is_tried = all(told.outcome.realised.values()) and told.outcome.ending in _ENDINGS
-        if not is_tried:
+        did_land = is_tried(told)
+        self.alone += did_land and len(holds) == 1
+        if not did_land:
             lost = [hold for hold, count in told.outcome.realised.items() if not count]
             self.miss(told.outcome.message or ", ".join(lost) or str(told.outcome.ending))
         for operation, _ in holds:
-            self.landings[operation] = self.landings.get(operation, 0) + is_tried
-            if is_tried and told.seen != self._base.seen:
+            self.landings[operation] = self.landings.get(operation, 0) + did_land
+            if did_land and told.seen != self._base.seen:
                 landing = Landing(holds=holds, told=told)
                 self.changes.setdefault(operation, []).append(landing)
         return told
@@ -131,12 +143,15 @@ def search(
         tried.hold(tuple((operation, FORCED) for operation in clean))
     if any(_RAW in kind for kind in base.outcome.not_seen):
         tried.miss("memory is touched below Python, where no landing can be made")
-    conflicts = tuple(_judged(finding, tried, base) for finding in base.outcome.findings)
+    findings = base.outcome.findings
+    # No landing of a device's operation turns an access of the host round that comes first.
+    is_each = not tried.untried and not any(finding.first.is_host for finding in findings)
     return Search(
-        conflicts=conflicts,
+        conflicts=tuple(_judged(finding, tried, base) for finding in findings),
         runs=tried.runs,
         is_complete=not tried.untried,
         untried=tried.untried,
+        tried=Tried(reach=Reach.EACH_ALONE if is_each else Reach.SOME, number=tried.alone),
     )
 
 
@@ -164,8 +179,19 @@ def _judged(finding: Race, tried: _Tried, base: Told) -> JudgedConflict:
     )
 
 
+def is_decided(told: Told) -> bool:
+    """Whether a run came to an end of its own, so that it says something about the engine."""
+    return told.outcome.ending in _ENDINGS
+
+
+def is_tried(told: Told) -> bool:
+    """Whether a run under holds did what they say, and came to an end of its own."""
+    return is_decided(told) and all(told.outcome.realised.values())
+
+
 def is_wrong(told: Told) -> bool:
     """Whether a run is wrong by itself: a count that is not true, a token that plain decoding does
     not give, an engine that failed.
     """
-    return bool(told.wrong or told.delivered != told.plain or told.outcome.exit_code)
+    is_failed = told.outcome.exit_code or told.outcome.ending is Ending.FAILED
+    return bool(told.wrong or told.delivered != told.plain or is_failed)

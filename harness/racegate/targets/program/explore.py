@@ -15,6 +15,7 @@ import msgspec
 
 from racegate.history.finding import Race, Verdict
 from racegate.history.schedule import FORCED, Half
+from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of
 from racegate.interpose.device.copies import COPIES, WORD, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
@@ -57,6 +58,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     left: combinations that were not, 10**15 for more than that
     limits: why a finding that did not show may yet be harmful
     is_interrupted: the user stopped it
+    tried: what was tried besides the recorded run, which the verdicts rest on
     """
 
     judged: tuple[Judged, ...]
@@ -66,6 +68,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     left: int = 0
     limits: tuple[str, ...] = ()
     is_interrupted: bool = False
+    tried: Tried = NOTHING_TRIED
 
 
 class Runs:
@@ -93,6 +96,16 @@ class Runs:
     @property
     def is_spent(self) -> bool:
         return len(self.tried) >= self.runs_max
+
+    def tried_in(self, reach: Reach, *, left: int) -> Tried:
+        """Sets of holds that did what they say, with every answer to queries."""
+        did = [
+            all(run.realised.values()) and run.ending not in UNDECIDED
+            for (holds, _), run in self.tried.items()
+            if holds
+        ]
+        known = 0 if left == LEFT_MAX else len(did) + left
+        return Tried(reach=reach, number=sum(did), known=known)
 
     def run(self, holds: Holds, polls: int) -> Outcome:
         """The outcome under these holds, from before if it was run."""
@@ -284,7 +297,8 @@ def search(
     looking.look()
     left, limits = looking.left(), looking.limits()
     is_complete = not (left or limits or looking.divergent)
-    judged = tuple(_judge(f, looking, is_complete=is_complete) for f in base.findings)
+    tried = looking.runs.tried_in(Reach.COMBINATIONS if is_complete else Reach.SOME, left=left)
+    judged = tuple(_judge(finding, looking, tried) for finding in base.findings)
     return Search(
         judged=judged,
         runs=len(looking.runs.tried),
@@ -292,6 +306,7 @@ def search(
         left=left,
         limits=limits,
         is_interrupted=looking.is_interrupted,
+        tried=tried,
     )
 
 
@@ -336,13 +351,12 @@ def _has_more_orders(finding: Race) -> bool:
     return finding.first.is_host or "graph" in (finding.first.operation, finding.second.operation)
 
 
-def _judge(finding: Race, looking: _Looking, *, is_complete: bool) -> Judged:
+def _judge(finding: Race, looking: _Looking, tried: Tried) -> Judged:
     found = looking.divergent.get(finding.signature)
     base = looking.runs.bases[0]
     if found is None:
-        is_benign = is_complete and bool(base.observations)
-        verdict = Verdict.BENIGN if is_benign else Verdict.CONFLICT
-        return Judged(signature=finding.signature, verdict=verdict)
+        facts = Facts(conflicts=1, is_compared=bool(base.observations), tried=tried)
+        return Judged(signature=finding.signature, verdict=verdict_of(facts))
     expected = looking.runs.bases[found.polls]
     actual = looking.runs.tried[found.holds, found.polls]
     is_same = (actual.ending, actual.exit_code) == (expected.ending, expected.exit_code)

@@ -11,6 +11,7 @@ from racegate.targets.common.judge import EngineVerdict, judge_under
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import FreshEngines, open_engine
 from racegate.targets.vllm.environment import environment_of
+from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.witness import EngineWitness
 
 
@@ -38,6 +39,7 @@ def judge_again(
     cell = Cell(release=str(checkout or named), runner=witness.runner, mode=witness.mode)
     if kind is DeviceKind.CUDA:
         engines = FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log)
-        return judge_under(engines, witness.scenario, cell, witness.holds)
+        return judge_under(engines, witness.scenario, cell, witness.holds, kind=kind)
     with open_engine(environment, runner=cell.runner, mode=cell.mode, log=log) as engine:
-        return judge_under(engine, witness.scenario, cell, witness.holds)
+        pulses = sensitivity_of(engine)
+        return judge_under(engine, witness.scenario, cell, witness.holds, sensitivity=pulses)

@@ -101,10 +101,8 @@ def is_engine_witness(path: Path) -> bool:
 
 def outcome_of(judged: EngineVerdict, witness: EngineWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
-    if judged.verdict is Verdict.INCONCLUSIVE:
-        return ReplayOutcome.NOT_REALISED
     if judged.verdict is not Verdict.DIVERGENT:
-        return ReplayOutcome.NOTHING
+        return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
     is_same = tuple(wrong_lines(judged.told)) == witness.wrong
     return ReplayOutcome.REPRODUCED if is_same else ReplayOutcome.OTHER
 
