@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.measure.evaluation.truth_table import Motion, motion_scenario
-from racegate.scenario.files import load, load_for
 from racegate.scenario.settings import CacheMode
 from repository import ROOT, anchors_of, files_of_checkout, named
 
@@ -47,9 +47,7 @@ def origins() -> dict[str, str]:
     """Where every script, fault and design says it comes from."""
     found = {fault.name: fault.origin for fault in FAULTS + VARIANTS}
     for path in files_of_checkout("scenarios/*.toml"):
-        is_own = path.parent.name not in ("vllm", "sglang")
-        scenario = load(path) if is_own else load_for(path.parent.name, path)
-        found[path.name] = scenario.origin
+        found[path.name] = tomllib.loads(path.read_text(encoding="utf-8")).get("origin", "")
     return found | {"halffixes": motion_scenario(Motion.CONDENSE, CacheMode.NONE).origin}
 
 
