@@ -11,7 +11,7 @@ import pytest
 from racegate.check.selfcheck import SelfCheck
 from racegate.history.finding import Verdict
 from racegate.jobs.fleet import worker as fleet_worker
-from racegate.jobs.fleet.shown import Judged, Shown
+from racegate.jobs.fleet.shown import FleetAnswers, Shown
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, Target, VllmTarget
 from racegate.jobs.fleet.worker import Batch, BatchReport, FleetSpec, FleetWorker
 from racegate.jobs.generated import drawn
@@ -31,12 +31,12 @@ class Read:
     def __init__(self) -> None:
         self.scripts: list[OwnScenario | Scenario] = []
 
-    def __call__(self, target: Target, *, folder: Path, timeout_s: float) -> Judged:
+    def __call__(self, target: Target, *, folder: Path, timeout_s: float) -> FleetAnswers:
         paths = sorted(folder.glob("*.toml"))
         is_release = not isinstance(target, AdapterTarget)
         self.scripts += [load_for("a release", p) if is_release else load(p) for p in paths]
         shown = Shown(verdict=Verdict.DIVERGENT, signature="a/x", schedules=1, delivered=1)
-        return Judged(shown={path.stem: shown for path in paths}, why="")
+        return FleetAnswers(shown={path.stem: shown for path in paths}, why="")
 
 
 def nothing_missing(target: Target) -> str:
