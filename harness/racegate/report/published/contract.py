@@ -2,7 +2,8 @@
 
 What a field means stands in the docstring of its Struct, as `field: meaning` or `field, field:
 meaning`, at the beginning of a line or behind a semicolon or full stop; what means the same in all
-of them stands in `Everywhere`. `python -m racegate.report.published.contract docs/json.md` writes the page.
+of them stands in `Everywhere`. `python -m racegate.report.published.contract docs/json.md` writes
+the page.
 """
 
 from __future__ import annotations
