@@ -20,7 +20,7 @@ from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Recorder, Stack
-from racegate.targets.common.inside.rejoin import Heard
+from racegate.targets.common.inside.convergence import Heard
 
 Tensor = Any  # torch is untyped here
 _unseen = torch._C._DisableTorchDispatch  # our own work takes no way through modes
