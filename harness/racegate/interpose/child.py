@@ -83,6 +83,8 @@ class Child:
         if job.timeout_s:
             write_stacks_on_signal(Path(job.stacks))
         self.run.suppressed = frozenset(job.suppressed)
+        # What runs behind the script is judged too: the library answers until nothing is left.
+        atexit.unregister(self.installed.library.hush)
         enter(self.installed)
         if job.plan.is_recording:
             self.installed.library.watch_pages()
@@ -221,8 +223,8 @@ def end_as_python_does(session: Session) -> None:
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
+        gc.collect()  # before torch takes back, at exit, what runs operators here
         atexit._run_exitfuncs()
-        gc.collect()
     except KeyboardInterrupt:
         pass  # told to stop in its last moments: what was found is told
     left = len(sys._current_frames()) - 1
