@@ -16,7 +16,6 @@ import torch
 
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.order.ranges import Ranges
@@ -145,8 +144,7 @@ class EngineSession(Session):
                 work(given, made)
 
         self.issue(kind, torch._C._cuda_getCurrentRawStream(0), read, written, run)
-        if isinstance(self.queue, LatchQueue):
-            self.queue.issued()
+        self.queue.issued()
 
     def issue(
         self,

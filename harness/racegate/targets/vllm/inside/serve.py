@@ -28,7 +28,7 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
 from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
 from racegate.interpose.program.huge_pages import gather
-from racegate.interpose.program.install import Installed, enter, watching
+from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
@@ -78,9 +78,7 @@ class Host:
         engine = start(folder, cache_mode=mode, fidelity=fidelity)
         self._memo = Memo()
         self._learnt = folder / "learnt"
-        installed = self._child.installed
-        if isinstance(installed, Installed):  # on a GPU kernels run
-            installed.triton.memo = self._memo
+        self._child.installed.remember(self._memo)
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
         self._driver = Driver(engine, self._session, fidelity)
@@ -211,14 +209,14 @@ class Host:
             cpu_s=round(time.process_time() + self._beginning_s, 3),
         )
         result.write_bytes(msgspec.json.encode(told))
-        if isinstance(self._child.installed, Installed):
-            self._teach(self._child.installed)
+        if self._child.installed.computes:
+            self._teach()
 
-    def _teach(self, installed: Installed) -> None:
+    def _teach(self) -> None:
         """Kernels, operators and imports of runs in which nothing is held: they make all of them.
         The results of operators that run later are those of runs under holds.
         """
-        shapes = installed.kernels.shapes.dump()
+        shapes = self._child.installed.dump_shapes()
         lesson = RunCache(shapes)
         if self._memo.is_open:
             operators = sorted(set(met()) - self._met)
@@ -251,8 +249,7 @@ class Host:
         lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=RunCache)
         if is_last:
             self._learnt.unlink()
-        if isinstance(self._child.installed, Installed):
-            self._child.installed.kernels.shapes.load(lesson.shapes)
+        self._child.installed.load_shapes(lesson.shapes)
         meet(lesson.operators)
         self._met |= set(lesson.operators)
         for name in lesson.modules:
