@@ -1,19 +1,15 @@
-"""The verdict as text."""
+"""The verdict on a program as text, and for CI services."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from itertools import zip_longest
 
-from racegate.history.finding import FindingKind, Race, Side, Verdict
+from racegate.history.finding import FindingKind, Race, Verdict
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.interpose.outcome import Ending, Outcome
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Verdicts
-
-_STACK_MAX = 4
-COMMAND = "racegate torch run"
+from racegate.targets.program.words import difference, finding_lines, replay_of, shown
 
 
 def render(verdicts: Verdicts, command: str) -> str:
@@ -29,14 +25,14 @@ def render(verdicts: Verdicts, command: str) -> str:
         if finding.signature in reasons:
             lines += _suppressed(finding, reasons[finding.signature])
         else:
-            lines += _finding(index, finding, judged.get(finding.signature), command)
+            lines += finding_lines(index, finding, judged.get(finding.signature), command)
     if verdicts.polls_matter:
         lines += _polls(verdicts)
     if verdicts.changes:
         lines += _changes(verdicts)
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
-        lines += [f"observed {_shown(item)}" for item in outcome.observations]
+        lines += [f"observed {shown(item)}" for item in outcome.observations]
     lines += _not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, outcome)
@@ -82,7 +78,7 @@ def _failing(finding: Race, judged: Judged | None, command: str, *, is_known: bo
     stack = finding.first.stack
     diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
     replay = "" if judged is None else replay_of(judged, command)
-    told = [line for line in _finding(1, finding, judged, command) if line]
+    told = [line for line in finding_lines(1, finding, judged, command) if line]
     return Failing(
         name=command,
         file=_from_here(stack[0][0]) if stack else "",
@@ -104,13 +100,6 @@ def _from_here(path: str) -> str:
     """A file below this folder by its path from here: so a CI service finds it."""
     here = os.path.join(os.getcwd(), "")
     return path.removeprefix(here)
-
-
-def render_findings(findings: Iterable[Race]) -> str:
-    """Findings that no search was made for."""
-    return "\n".join(
-        line for index, one in enumerate(findings, 1) for line in _finding(index, one, None, "")
-    )
 
 
 def _not_covered(verdicts: Verdicts) -> list[str]:
@@ -149,47 +138,6 @@ def _suppressed(finding: Race, reason: str) -> list[str]:
     return [f"suppressed [{finding.signature}] {finding.buffer}, {where}: {reason}", ""]
 
 
-def _finding(index: int, finding: Race, judged: Judged | None, command: str) -> list[str]:
-    times = f", {finding.count} times" if finding.count > 1 else ""
-    verdict = judged.verdict if judged is not None else Verdict.CONFLICT
-    return [
-        f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
-        *_side("first ", finding.first),
-        *_side("second", finding.second),
-        f"  edge    {finding.edge}",
-        *(_divergence(judged, command) if judged is not None and judged.hold else []),
-        "",
-    ]
-
-
-def _divergence(judged: Judged, command: str) -> list[str]:
-    lines = [f"  ended   {judged.ending}"] if judged.ending else []
-    lines += difference(judged.expected, judged.actual, "with the hold")
-    return [*lines, f"  replay  {replay_of(judged, command)}"]
-
-
-def replay_of(judged: Judged, command: str) -> str:
-    """What shows a finding again; empty if no hold does. command: as of `render`"""
-    if not judged.hold:
-        return ""
-    holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
-    polls = f"--not-ready {judged.polls} " if judged.polls else ""
-    return f"{COMMAND} {polls}{holds} {command}"
-
-
-def difference(
-    expected: tuple[Observation, ...], actual: tuple[Observation, ...], how: str
-) -> list[str]:
-    """The first observation that differs."""
-    for item, other in zip_longest(expected, actual):
-        if item is None:
-            return [f"  value   {_shown(other)} {how} alone"]
-        if other is None or other != item:
-            seen = other.preview if other is not None else "nothing"
-            return [f"  value   {_shown(item)}; {how} {seen}"]
-    return []
-
-
 def _polls(verdicts: Verdicts) -> list[str]:
     assert verdicts.polled is not None
     head = 'DIVERGENT completion queries that are first answered "not ready" change: '
@@ -209,19 +157,6 @@ def _changes(verdicts: Verdicts) -> list[str]:
         *difference(expected, actual, "with the hold"),
         "",
     ]
-
-
-def _shown(item: Observation) -> str:
-    return f"{item.name} = {item.preview}"
-
-
-def _side(name: str, side: Side) -> list[str]:
-    verb = "writes" if side.is_write else "reads"
-    head = f"  {name}  {side.operation} {verb} it on {side.lane}"
-    frames = [
-        f"            {file}:{line} in {code}" for file, line, code in side.stack[:_STACK_MAX]
-    ]
-    return [head, *frames]
 
 
 def _closing(verdicts: Verdicts) -> str:
