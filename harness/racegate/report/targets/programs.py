@@ -6,10 +6,16 @@ import os
 
 from racegate.history.finding import FindingKind, Race, Verdict
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.interpose.outcome import Ending, Outcome
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.words import difference, finding_lines, replay_of, shown
+from racegate.targets.program.words import (
+    closing,
+    difference,
+    finding_lines,
+    not_covered,
+    replay_of,
+    shown,
+)
 
 
 def render(verdicts: Verdicts, command: str) -> str:
@@ -33,15 +39,15 @@ def render(verdicts: Verdicts, command: str) -> str:
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {shown(item)}" for item in outcome.observations]
-    lines += _not_covered(verdicts)
+    lines += not_covered(verdicts)
     if verdicts.search is not None:
-        lines += _search(verdicts.search, outcome)
+        lines += _search(verdicts.search, verdicts)
     for stale in verdicts.stale:
         lines.append(
             f"stale suppression {stale.signature}: nothing in this run has this signature; remove "
             f"it, or its reason is no longer true: {stale.reason}"
         )
-    return "\n".join([*lines, _closing(verdicts)])
+    return "\n".join([*lines, closing(verdicts)])
 
 
 def checked_program(verdicts: Verdicts, command: str) -> Checked:
@@ -64,12 +70,12 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
         failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
     if verdicts.changes:
         failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
-    elif outcome.ending is not Ending.FINISHED:
-        failing.append(_said(command, "inconclusive", str(outcome.ending), [_closing(verdicts)]))
+    elif not verdicts.is_finished:
+        failing.append(_said(command, "inconclusive", str(outcome.ending), [closing(verdicts)]))
     for stale in verdicts.stale:
         failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
     case = CheckedCase(
-        group="programs", name=command, said=_closing(verdicts), failing=tuple(failing)
+        group="programs", name=command, said=closing(verdicts), failing=tuple(failing)
     )
     return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
 
@@ -102,21 +108,7 @@ def _from_here(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _not_covered(verdicts: Verdicts) -> list[str]:
-    """What no run of these says anything about."""
-    lines = [f"  {count} x {text}" for text, count in sorted(verdicts.outcome.not_seen.items())]
-    polled = verdicts.polled
-    if polled is not None and polled.ending is Ending.TIMED_OUT:
-        lines.append('  a run in which queries are first answered "not ready": it did not end')
-    if polled is not None and polled.ending is Ending.NOT_MODELLED:
-        lines.append(
-            f'  a run in which queries are first answered "not ready": not modelled: '
-            f"{polled.message}"
-        )
-    return ["not covered by this verdict:", *lines] if lines else []
-
-
-def _search(search: Search, outcome: Outcome) -> list[str]:
+def _search(search: Search, verdicts: Verdicts) -> list[str]:
     """How it was searched, and what is left where something has not shown."""
     text = f"search: {search.runs} runs under {search.deferral} deferral"
     if search.is_interrupted:
@@ -128,7 +120,7 @@ def _search(search: Search, outcome: Outcome) -> list[str]:
     elif search.left:
         text += f", not every landing tried: {search.left} combinations are left (--runs)"
     lines = [text, *(f"  {limit}" for limit in search.limits)]
-    if not outcome.observations:
+    if not verdicts.outcome.observations:
         lines.append("nothing was observed: mark values with racegate.observe(name, value)")
     return lines
 
@@ -157,27 +149,3 @@ def _changes(verdicts: Verdicts) -> list[str]:
         *difference(expected, actual, "with the hold"),
         "",
     ]
-
-
-def _closing(verdicts: Verdicts) -> str:
-    outcome = verdicts.outcome
-    if outcome.ending is Ending.NOT_MODELLED:
-        return f"racegate: not modelled: {outcome.message}"
-    if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
-        return f"racegate: {outcome.message}"
-    text = (
-        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
-    )
-    if outcome.ending is Ending.FAILED:
-        why = outcome.message or f"it ended with exit code {outcome.exit_code}"
-        return f"{text}; the script failed by itself: {why}"
-    if outcome.ending is Ending.INTERRUPTED:
-        return f"{text}, as far as it came: interrupted"
-    return text
-
-
-def _counted(verdicts: Verdicts) -> str:
-    count = len(verdicts.outcome.findings)
-    found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
-    hidden = len({s.signature for s in verdicts.suppressed})
-    return f"{found}, {hidden} of them suppressed," if hidden else found

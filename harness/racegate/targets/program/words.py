@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 from racegate.history.finding import Race, Side, Verdict
-from racegate.interpose.outcome import Observation
+from racegate.interpose.outcome import Ending, Observation
 from racegate.targets.program.explore import Judged
+from racegate.targets.program.judge import Verdicts
 
 _STACK_MAX = 4
 COMMAND = "racegate torch run"
@@ -79,3 +80,42 @@ def _side(name: str, side: Side) -> list[str]:
         f"            {file}:{line} in {code}" for file, line, code in side.stack[:_STACK_MAX]
     ]
     return [head, *frames]
+
+
+def not_covered(verdicts: Verdicts) -> list[str]:
+    """What no run of these says anything about."""
+    lines = [f"  {count} x {text}" for text, count in sorted(verdicts.outcome.not_seen.items())]
+    polled = verdicts.polled
+    if polled is not None and polled.ending is Ending.TIMED_OUT:
+        lines.append('  a run in which queries are first answered "not ready": it did not end')
+    if polled is not None and polled.ending is Ending.NOT_MODELLED:
+        lines.append(
+            f'  a run in which queries are first answered "not ready": not modelled: '
+            f"{polled.message}"
+        )
+    return ["not covered by this verdict:", *lines] if lines else []
+
+
+def closing(verdicts: Verdicts) -> str:
+    """The last line: how many conflicts there are, or why nothing was judged."""
+    outcome = verdicts.outcome
+    if outcome.ending is Ending.NOT_MODELLED:
+        return f"racegate: not modelled: {outcome.message}"
+    if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
+        return f"racegate: {outcome.message}"
+    text = (
+        f"racegate: {_counted(verdicts)} in {outcome.events} events (torch {outcome.torch_version})"
+    )
+    if outcome.ending is Ending.FAILED:
+        why = outcome.message or f"it ended with exit code {outcome.exit_code}"
+        return f"{text}; the script failed by itself: {why}"
+    if outcome.ending is Ending.INTERRUPTED:
+        return f"{text}, as far as it came: interrupted"
+    return text
+
+
+def _counted(verdicts: Verdicts) -> str:
+    count = len(verdicts.outcome.findings)
+    found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
+    hidden = len({s.signature for s in verdicts.suppressed})
+    return f"{found}, {hidden} of them suppressed," if hidden else found
