@@ -21,10 +21,10 @@ from racegate.jobs.triage.bisect import Shows
 from racegate.jobs.triage.origin import OriginObject, OriginOutcome
 from racegate.jobs.verify import VerifyObject, VerifyOutcome
 from racegate.oracles.paths import Ordered, PathStep
-from racegate.report.adapter import print_judgement
 from racegate.report.cause.account import Account
 from racegate.report.cause.shared import SharedCause
 from racegate.report.objects import FindingsObject
+from racegate.report.targets.adapters import print_judgement
 from racegate.report.text import (
     ShownFinding,
     cause_panel,

@@ -38,10 +38,10 @@ from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
 from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
+from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
-from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.witness import witnesses_of, write_witnesses
