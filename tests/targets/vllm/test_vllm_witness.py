@@ -22,7 +22,6 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
 from racegate.targets.common.judge import EngineVerdict, judge, judge_under
-from racegate.targets.common.report import wrong_lines
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witness import (
@@ -31,6 +30,7 @@ from racegate.targets.common.witness import (
     witnesses_of,
     write_witnesses,
 )
+from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import Runner, StateMode
 from racegate.targets.vllm.witness import EngineWitness, read_witness
