@@ -43,7 +43,7 @@ from pool_workers import Squarer, numbered
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.environment import environment
 from racegate.jobs.generated import CampaignSpec
-from racegate.jobs.pools.choice import Backend, Place, pool_of
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace, pool_of
 from racegate.jobs.pools.cluster import RayHandle, RayTransport
 from racegate.jobs.pools.pool import Done, Pool, spread
 from racegate.jobs.pools.processes import (
@@ -52,7 +52,7 @@ from racegate.jobs.pools.processes import (
     process_pool,
 )
 from racegate.jobs.stores.choice import store_of
-from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.link import StoreLink
 from racegate.jobs.stores.records import CampaignState
 from racegate.scenario.untrusted.files import write_json
 from redis_server import RedisServer, redis_server
@@ -67,18 +67,18 @@ SIMULATED_EACH = 60
 LINEAR = 0.9
 
 
-HANDLES = {Backend.LOCAL: ProcessHandle, Backend.RAY: RayHandle}
+HANDLES = {PoolBackend.LOCAL: ProcessHandle, PoolBackend.RAY: RayHandle}
 
 
-def pool_on(backend: Backend, workers: int) -> Pool:
+def pool_on(backend: PoolBackend, workers: int) -> Pool:
     """Of handles also where one worker would need none."""
-    if backend is Backend.LOCAL:
+    if backend is PoolBackend.LOCAL:
         return process_pool()
-    return pool_of(workers, place=Place(backend=backend))
+    return pool_of(workers, place=WorkerPlace(backend=backend))
 
 
 def campaign_on(
-    backend: Backend, workers: int, store: str, *, scenarios: int
+    backend: PoolBackend, workers: int, store: str, *, scenarios: int
 ) -> tuple[dict[str, Any], CampaignState]:
     """One real campaign without findings, in a store with nothing else: how long each part of it
     took, and where it ended.
@@ -89,13 +89,13 @@ def campaign_on(
         for patch in (
             clock.hearing(handle),
             clock.sending(handle),
-            clock.timed(Link, "sync", "sync"),
+            clock.timed(StoreLink, "sync", "sync"),
             clock.timed(Campaign, "save", "save"),
             mock.patch.object(campaigns, "make_worker", make),
             mock.patch.object(campaigns, "pool_of", lambda n, **given: pool_on(backend, n)),
         ):
             patches.enter_context(patch)
-        link = Link(store_of(store, None), "scaling", print)
+        link = StoreLink(store_of(store, None), "scaling", print)
         campaign = Campaign(CampaignSpec(seed=workers), Path(folder) / "out", link)
         bounds = campaigns.Bounds(scenarios=scenarios)
         state = campaigns.fuzz(campaign, bounds, workers=workers)
@@ -116,7 +116,7 @@ def campaign_on(
     return times, state
 
 
-def delivery_on(backend: Backend) -> float:
+def delivery_on(backend: PoolBackend) -> float:
     """Of a task that is nothing: from when it is sent to its answer, less what the driver does."""
     clock, handle = Clock(), HANDLES[backend]
     pool = pool_on(backend, 1)
@@ -187,7 +187,7 @@ def worked_s(server: RedisServer) -> float:
 
 def syncs_of(store: str, state: CampaignState) -> list[float]:
     """Of one campaign, alone at its store."""
-    link = Link(store_of(store, None), "scaling", print)
+    link = StoreLink(store_of(store, None), "scaling", print)
     took = []
     for _ in range(SYNCS_EACH):
         began = time.perf_counter()
@@ -202,7 +202,7 @@ def measured(each: int) -> dict[str, Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join((str(HERE), *sys.path))
     with tempfile.TemporaryDirectory() as root, redis_server(Path(root)) as server:
         runs = []
-        for backend in (Backend.LOCAL, Backend.RAY):
+        for backend in (PoolBackend.LOCAL, PoolBackend.RAY):
             for workers in (1, 2):
                 store = f"{server.url}/{len(runs)}"
                 run, state = campaign_on(backend, workers, store, scenarios=each * workers)

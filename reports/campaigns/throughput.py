@@ -20,16 +20,16 @@ from pathlib import Path
 from racegate.jobs.environment import environment
 from racegate.jobs.fuzz import make_worker
 from racegate.jobs.generated import CampaignSpec
-from racegate.jobs.pools.choice import Backend, Place, pool_of
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace, pool_of
 from racegate.jobs.pools.pool import Done, Task, spread
 from racegate.scenario.untrusted.files import write_json
 
 WORKERS = 2
 
 
-def rate_on(backend: Backend, scenarios: int) -> float:
+def rate_on(backend: PoolBackend, scenarios: int) -> float:
     """Scenarios per second."""
-    pool = pool_of(WORKERS, place=Place(backend=backend))
+    pool = pool_of(WORKERS, place=WorkerPlace(backend=backend))
     make = partial(make_worker, CampaignSpec(seed=1), frozenset())
     tasks = spread((Task(name=f"{i}", content=i) for i in range(scenarios)), WORKERS)
     begun: set[int] = set()
@@ -55,7 +55,7 @@ def main() -> None:
     given = parser.parse_args()
     rounds = []
     for number in range(given.pairs):
-        order = [Backend.LOCAL, Backend.RAY][:: 1 if number % 2 == 0 else -1]
+        order = [PoolBackend.LOCAL, PoolBackend.RAY][:: 1 if number % 2 == 0 else -1]
         rates = {str(backend): rate_on(backend, given.scenarios) for backend in order}
         rounds.append({"ratio": rates["ray"] / rates["local"], **rates})
         print(json.dumps(rounds[-1]), flush=True)

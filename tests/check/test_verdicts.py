@@ -17,7 +17,7 @@ from racegate.check.limits import RunLimitError, limited_memory
 from racegate.check.repro.search import search
 from racegate.check.selfcheck import canary_scenario
 from racegate.check.sharing import SharedRuns, SharingWarning, agree
-from racegate.explore.ladder import Climb, Stage
+from racegate.explore.ladder import Climb, Rung
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import ALL_ORACLES, Benign, Oracle, Verdict, exit_code
 from racegate.history.schedule import EAGER, parse_schedule
@@ -74,7 +74,7 @@ class TestCutOff:
             return Climb(
                 first=first,
                 wrong=None,
-                stage=Stage.DPOR,
+                stage=Rung.DPOR,
                 schedules=2,
                 progress=None,
                 is_complete=True,

@@ -17,7 +17,7 @@ from racegate.cli.measure import ab as cli_ab
 from racegate.cli.measure.ab import CallSpec, exit_code_of, line_of
 from racegate.measure.ab import waves
 from racegate.measure.ab.folder import open_folder
-from racegate.measure.ab.running import Progress, Share, WaveSummary
+from racegate.measure.ab.running import WaveProgress, WaveShare, WaveSummary
 from racegate.measure.ab.summary import AbReport, ArmReport, TruthReport, summarise
 from racegate.measure.ab.workload import AbSpec, Arm
 from support import SCENARIOS
@@ -30,7 +30,7 @@ PLAN = AbSpec(
     device="virtual", generations=20, wave=10, rows=5, max_tokens=30, vocab_size=20, checked=3
 )
 TIMES = {"seconds": 0, "setup_seconds": 0, "tokens_per_second": 0}
-HOW = CallSpec(share=Share(), witnesses=SCENARIOS / "witnesses")
+HOW = CallSpec(share=WaveShare(), witnesses=SCENARIOS / "witnesses")
 TWO_ARMS = ("--arm", "fault-free", "--arm", "accepted-double-remap")
 
 
@@ -164,7 +164,7 @@ def test_a_line_of_progress() -> None:
         wrong=0,
         stopped="step 4: AssertionError: planted",
     )
-    done = Progress(
+    done = WaveProgress(
         shown=shown,
         done=25,
         units=100,

@@ -22,6 +22,36 @@ PACKAGES = {
 HARNESS = ROOT / "harness" / "racegate"
 
 
+TERMS_MAX = 150
+# One idea on two kinds of device or release, each in a folder that cannot import the other. Nothing
+# else shares its name.
+SHARED = {
+    "Access": "rows of a storage; bytes of a program",
+    "Call": "",
+    "Campaign": "",
+    "Conflict": "rows of a storage; bytes of a program",
+    "Device": "",
+    "Driver": "what runs scenarios inside a release: vLLM, SGLang",
+    "Effect": "",
+    "Engine": "",
+    "Hold": "",
+    "Host": "what a release's runs are forked from: vLLM, SGLang",
+    "Judged": "",
+    "Landings": "",
+    "Latches": "",
+    "Model": "",
+    "Observation": "",
+    "Recorder": "of the engine's devices; of programs",
+    "Run": "",
+    "Runner": "",
+    "Runs": "",
+    "Search": "",
+    "Task": "",
+    "Told": "",
+    "Version": "of an event, on the engine's devices and under programs",
+}
+
+
 class Word(NamedTuple):
     """A row of a table. banned: what stands in code style in the third column."""
 
@@ -109,6 +139,18 @@ def public_nouns() -> dict[str, list[str]]:
     return found
 
 
+@cache
+def public_classes() -> dict[str, list[str]]:
+    """Every public class but the reference's -> the modules that define it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for folder in (HARNESS, PACKAGES["kernels"]):
+        for path, tree in modules(folder).items():
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(str(path.relative_to(ROOT)))
+    return found
+
+
 def singular(noun: str) -> set[str]:
     return {noun, noun.removesuffix("s"), noun.removesuffix("es")}
 
@@ -143,6 +185,15 @@ def test_no_other_word_is_used_for_it(room: str) -> None:
         for other in sorted(spoken(tree) & set(banned)):
             where = path.relative_to(ROOT)
             pytest.fail(f"{where}: docs/words.md says {banned[other]!r}, not {other!r}")
+
+
+def test_terms_are_few() -> None:
+    assert len(table()) <= TERMS_MAX, "a term of its own is for what the field has no word for"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    twice = {name: where for name, where in public_classes().items() if len(where) > 1}
+    assert twice.keys() == SHARED.keys()
 
 
 def test_every_public_class_ends_in_a_word_of_the_page() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from racegate.explore.features import lives, prefixes, steps
-from racegate.explore.features.facts import Facts, SeenEntry, SeenFrame, SeenPreempt, SeenStep
+from racegate.explore.features.facts import RunFacts, SeenEntry, SeenFrame, SeenPreempt, SeenStep
 from racegate.history.run import EngineResult
 from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import OwnScenario, Request
@@ -53,7 +53,7 @@ def issued(step: int, *entries: SeenEntry, published: frozenset[int] = frozenset
     )
 
 
-def facts(*moments: SeenStep | SeenFrame, k: int = 3, **known: Any) -> Facts:
+def facts(*moments: SeenStep | SeenFrame, k: int = 3, **known: Any) -> RunFacts:
     """A run of requests A and B in align mode. known: requests, delivered, finished, preemptions"""
     requests = known.get("requests", (a_request("A"), a_request("B")))
     engine = EngineSpec(
@@ -66,7 +66,7 @@ def facts(*moments: SeenStep | SeenFrame, k: int = 3, **known: Any) -> Facts:
         counters={},
         unmet_events=(),
     )
-    return Facts(
+    return RunFacts(
         scenario=OwnScenario(name="s", title="", requests=requests, engine=engine),
         result=result,
         moments=moments,

@@ -12,7 +12,7 @@ from racegate.check.checker import Checker
 from racegate.explore.generate import generate, seeded
 from racegate.explore.learning.behaviour import Behaviour, behaviours_of
 from racegate.explore.learning.choices import Choices, crossed, drawn, mutated, replayed
-from racegate.explore.learning.corpus import FRESH, HOLDERS_MAX, Corpus, Energy, Tried
+from racegate.explore.learning.corpus import FRESH, HOLDERS_MAX, Corpus, Energy, TriedScenario
 from racegate.scenario.validation import validate
 
 SEEDS = st.integers(0, 1 << 30)
@@ -59,9 +59,9 @@ def test_crossed_over_it_begins_as_one_and_ends_as_the_other(seed: int) -> None:
     assert any(child == first[:cut] + second[cut:] for cut in range(1, len(first)))
 
 
-def tried(*behaviours: Behaviour, index: int) -> Tried:
+def tried(*behaviours: Behaviour, index: int) -> TriedScenario:
     choices = drawn(seeded(7, index), name="x").choices
-    return Tried(choices=choices, behaviours=frozenset(behaviours))
+    return TriedScenario(choices=choices, behaviours=frozenset(behaviours))
 
 
 def corpus_of(rounds: int, energy: Energy = Energy.RARE) -> Corpus:

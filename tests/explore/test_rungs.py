@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from racegate.explore.ladder import Attempt, Stage, climb
+from racegate.explore.ladder import Attempt, Rung, climb
 from racegate.history.schedule import EAGER, FORCED, LATE, Hold, Schedule, lane_late
 from racegate.history.trace import OpRecord
 from racegate.oracles.ordering import Conflict
@@ -84,5 +84,5 @@ def test_conflicts_with_the_host_concern_the_other_lane() -> None:
 @pytest.mark.parametrize("budget", range(1, 8))
 def test_the_rung_where_the_budget_ends_is_said(budget: int) -> None:
     ended = climb(Harmless(conflict(1)), lanes=LANES, budget=budget, seed=0)
-    rungs = [Stage.LATE, Stage.REVERSALS, *[Stage.LANES] * 4, Stage.DPOR]
+    rungs = [Rung.LATE, Rung.REVERSALS, *[Rung.LANES] * 4, Rung.DPOR]
     assert (ended.stage, ended.wrong, ended.is_complete) == (rungs[budget - 1], None, False)

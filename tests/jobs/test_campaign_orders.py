@@ -20,7 +20,7 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.history.witness import load_witness
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
-from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report
 from racegate.jobs.pools.driver import DrivenPool
 from racegate.jobs.stores.records import WorkerState
 from shuffled import Shuffled
@@ -52,15 +52,17 @@ def told(shows: Sequence[str | None]) -> Callable[..., Report]:
     return look
 
 
-def small(found: Found, fault: object) -> Found:
+def small(found: GeneratedFinding, fault: object) -> GeneratedFinding:
     """In place of minimising."""
     return msgspec.structs.replace(found, is_minimal=True, runs=1)
 
 
-def found_in(index: int, signature: str) -> Found:
+def found_in(index: int, signature: str) -> GeneratedFinding:
     scenario = msgspec.structs.replace(WITNESS.scenario, name=f"generated-5-{index}")
     witness = msgspec.structs.replace(WITNESS, scenario=scenario, seed=5, signature=signature)
-    return Found(signature=signature, index=index, witness=witness, runs=0, is_minimal=False)
+    return GeneratedFinding(
+        signature=signature, index=index, witness=witness, runs=0, is_minimal=False
+    )
 
 
 def known_after(shows: Sequence[str | None], workers: int, luck: random.Random) -> dict[str, Any]:

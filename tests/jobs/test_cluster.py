@@ -21,7 +21,7 @@ from racegate.cli.app import app
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec
-from racegate.jobs.pools.choice import Backend, Place, pool_of
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace, pool_of
 from racegate.jobs.pools.cluster import ClusterError, RayHandle
 from racegate.jobs.pools.driver import GoneError
 from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
@@ -47,11 +47,11 @@ def cluster() -> Iterator[Any]:
             nodes.shutdown()
 
 
-def place_of(cluster: Any) -> Place:
-    return Place(backend=Backend.RAY, address=cluster.address)
+def place_of(cluster: Any) -> WorkerPlace:
+    return WorkerPlace(backend=PoolBackend.RAY, address=cluster.address)
 
 
-def heard(place: Place, make: type[Squarer], numbers: Iterator[int]) -> list[Event[Any]]:
+def heard(place: WorkerPlace, make: type[Squarer], numbers: Iterator[int]) -> list[Event[Any]]:
     pool = pool_of(2, place=place, losses_max=2)
     with closing(pool.run(make, spread(numbered(numbers), 2))) as events:
         return [event for event in events if not isinstance(event, Tick)]
@@ -107,7 +107,7 @@ def test_an_answer_that_is_lost_with_its_node_is_a_worker_that_is_gone(
         RayHandle(None, None).hear()
 
 
-def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]:
+def signatures_of(folder: Path, place: WorkerPlace, *, workers: int) -> dict[str, int]:
     campaign = Campaign(CampaignSpec(seed=3, fault="correction-partial-fields"), folder)
     state = fuzz(campaign, Bounds(scenarios=4), workers=workers, place=place)
     assert (state.done, campaign.breakages, campaign.unchecked) == (4, [], set())
@@ -115,7 +115,7 @@ def signatures_of(folder: Path, place: Place, *, workers: int) -> dict[str, int]
 
 
 def test_a_seed_shows_the_same_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
-    here = signatures_of(tmp_path / "here", Place(), workers=1)
+    here = signatures_of(tmp_path / "here", WorkerPlace(), workers=1)
     assert here == signatures_of(tmp_path / "there", place_of(cluster), workers=2) != {}
 
 
@@ -125,7 +125,7 @@ def test_a_seed_shows_the_same_with_eight_workers(cluster: Any, tmp_path: Path) 
     place = place_of(cluster)
     shown = [
         signatures_of(tmp_path / f"{at.backend} {workers}", at, workers=workers)
-        for at, workers in ((Place(), 1), (Place(), 8), (place, 8))
+        for at, workers in ((WorkerPlace(), 1), (WorkerPlace(), 8), (place, 8))
     ]
     cluster.remove_node(node)
     assert shown == [shown[0]] * 3 != [{}] * 3
@@ -159,7 +159,7 @@ def test_what_needs_a_gpu_goes_to_the_worker_that_has_one(cluster: Any, tmp_path
 )
 def test_a_cluster_that_is_not_there(address: str, said: str) -> None:
     with pytest.raises(ClusterError, match=said):
-        pool_of(2, place=Place(backend=Backend.RAY, address=address))
+        pool_of(2, place=WorkerPlace(backend=PoolBackend.RAY, address=address))
 
 
 def test_a_cluster_that_is_too_small(cluster: Any) -> None:

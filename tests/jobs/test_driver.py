@@ -36,7 +36,7 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
-from racegate.jobs.pools.returned import Loss, ReturnedTasks
+from racegate.jobs.pools.returned import ReturnedTasks, WorkerLoss
 from racegate.jobs.stores.records import ScenarioAside
 from racegate.report.search import print_campaign
 
@@ -160,9 +160,9 @@ def test_what_hangs_twice_is_set_aside_and_holds_nobody_up() -> None:
     """Nothing but a task makes its worker silent: it is no suspect, and is not tried alone."""
     returned: ReturnedTasks[int] = ReturnedTasks(2)
     hung = (0, Task(name="number 0", content=0))
-    assert returned.takes(hung, Loss.SILENT)
+    assert returned.takes(hung, WorkerLoss.SILENT)
     assert (list(returned.back), list(returned.suspects)) == ([hung], [])
-    assert not returned.takes(returned.back.popleft(), Loss.SILENT)
+    assert not returned.takes(returned.back.popleft(), WorkerLoss.SILENT)
     assert returned.blame(0) == "2 workers were lost with it"
     assert not returned
 

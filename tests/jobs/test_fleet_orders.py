@@ -19,11 +19,11 @@ from racegate.history.finding import Verdict
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fleet.outcome import FleetObject, outcome_of
 from racegate.jobs.fleet.run import UNANSWERED_MAX, FleetBounds, FleetRun, TargetCampaign
-from racegate.jobs.fleet.shown import Judged, Shown
+from racegate.jobs.fleet.shown import FleetAnswers, Shown
 from racegate.jobs.fleet.targets import DeviceTarget, Target, TargetDevice
 from racegate.jobs.fleet.worker import FleetSpec, FleetWorker
 from racegate.jobs.generated import CampaignSpec, drawn
-from racegate.jobs.pools.choice import Place
+from racegate.jobs.pools.choice import WorkerPlace
 from racegate.jobs.pools.driver import DrivenPool
 from racegate.scenario.spec import OwnScenario
 from shuffled import Shuffled
@@ -43,7 +43,7 @@ class ToldWorker(FleetWorker):
 
     told: Told
 
-    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> Judged:
+    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
         assert target is not CARD or self._gpu is not None
         said = {one.name: self.told[target.name][_index(one)] for one in scenarios}
         shown = {
@@ -56,7 +56,7 @@ class ToldWorker(FleetWorker):
             for name, signature in said.items()
             if signature != SILENT
         }
-        return Judged(shown=shown, why="it is silent")
+        return FleetAnswers(shown=shown, why="it is silent")
 
 
 def _index(scenario: OwnScenario) -> int:
@@ -82,7 +82,7 @@ def after(told: Told, workers: int, gpus: int, luck: random.Random) -> FleetObje
             for one in spec.targets
         ]
         run = FleetRun(spec, targets, FleetBounds(scenarios=SCENARIOS))
-        states = run.run(workers, Place(gpus=gpus))
+        states = run.run(workers, WorkerPlace(gpus=gpus))
         assert run.breakages == []
         return outcome_of(run, 5, states)
 

@@ -23,7 +23,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.witness import Witness, load_witness
 from racegate.jobs.campaign import Campaign, CampaignError
 from racegate.jobs.fleet.matrix import matrix_in
-from racegate.jobs.generated import CampaignSpec, Found, Report, look_at
+from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report, look_at
 from racegate.jobs.stores import link as links
 from racegate.jobs.stores import store as stores
 from racegate.jobs.stores.choice import store_of, subject_of
@@ -209,7 +209,7 @@ def test_any_machine_goes_on(
     there, _ = joined(tmp_path / "there", opened("s"))
     assert there.done == 1
     (waiting,) = there.to_minimise
-    small = Found(
+    small = GeneratedFinding(
         signature=waiting.signature,
         index=waiting.index,
         witness=waiting.witness,

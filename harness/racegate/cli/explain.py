@@ -13,9 +13,9 @@ from racegate.check.repro.explain import Racing, explain_failure, explain_pair
 from racegate.cli.options import FaultOption, JsonOption, fail, stdout_console, tell
 from racegate.cli.pictures import (
     HtmlOption,
+    PictureFiles,
     SvgOption,
     TraceOutOption,
-    Wanted,
     draw,
     draw_timeline,
 )
@@ -48,7 +48,7 @@ def explain(
     json: JsonOption = None,
 ) -> None:
     """Explain a witness; or say by which edges two operations of a scenario are ordered, or not."""
-    wanted = Wanted(svg, html, trace_out)
+    wanted = PictureFiles(svg, html, trace_out)
     is_witness = target.name.endswith(WITNESS_SUFFIX)
     if pair is not None:
         _explain_pair(target, pair, fault, wanted, json)
@@ -58,7 +58,7 @@ def explain(
         fail("say which operations of the scenario: --pair OP OP")
 
 
-def _explain_witness(target: Path, wanted: Wanted, json: str | None) -> None:
+def _explain_witness(target: Path, wanted: PictureFiles, json: str | None) -> None:
     witness = load_witness(target)
     schedule = parse_schedule(list(witness.holds))
     fault = None if witness.fault is None else find_fault(witness.fault)
@@ -73,7 +73,7 @@ def _explain_witness(target: Path, wanted: Wanted, json: str | None) -> None:
 
 
 def _explain_pair(
-    target: Path, pair: tuple[str, str], fault: str | None, wanted: Wanted, json: str | None
+    target: Path, pair: tuple[str, str], fault: str | None, wanted: PictureFiles, json: str | None
 ) -> None:
     """Of a scenario's eager run, or of the run of a witness."""
     if target.name.endswith(WITNESS_SUFFIX):
@@ -96,5 +96,7 @@ def _explain_pair(
     if timeline is None:
         wanted.refuse_all("nothing races")
     else:
-        Wanted(html=wanted.html).refuse_all("a page is about a finding: explain a witness, or run")
+        PictureFiles(html=wanted.html).refuse_all(
+            "a page is about a finding: explain a witness, or run"
+        )
         draw_timeline(wanted, timeline)

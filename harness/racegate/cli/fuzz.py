@@ -31,7 +31,7 @@ from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.fuzz import fuzz as run_fuzz
 from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
-from racegate.jobs.pools.choice import Backend, Place
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.records import CampaignState, code_of
@@ -57,7 +57,7 @@ def fuzz(
     ] = 0,
     fault: FaultOption = None,
     strict: StrictOption = None,
-    backend: BackendOption = Backend.LOCAL,
+    backend: BackendOption = PoolBackend.LOCAL,
     address: AddressOption = None,
     store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -75,7 +75,7 @@ def fuzz(
             campaign,
             bounds,
             workers=workers,
-            place=Place(backend=backend, address=address),
+            place=WorkerPlace(backend=backend, address=address),
             on_progress=lambda live: display.update(live_line(live)),
         )
     shown = campaign_object(campaign, state)

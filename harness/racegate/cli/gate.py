@@ -49,9 +49,9 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import (
     HtmlOption,
+    PictureFiles,
     SvgOption,
     TraceOutOption,
-    Wanted,
     draw,
 )
 from racegate.faults.catalogue import find_fault
@@ -140,7 +140,7 @@ def gate(
         is_audited=audit is Audit.ON,
     )
     run = partial(run_gate, given, look=look, fault=fault, seed=seed, timeout_s=timeout)
-    wanted = Wanted(svg, html, trace_out)
+    wanted = PictureFiles(svg, html, trace_out)
     shown = _Shown(benign=benign_of(strict), ci=ci, json=json, wanted=wanted)
     raise typer.Exit(_gated(partial(run, workers=workers or cores()), given, shown))
 
@@ -156,7 +156,7 @@ def _gated(run: Callable[..., GateResult], given: GateSpec, shown: _Shown) -> in
         except StoppedError as error:
             progress.stop()
             # Half a gate is no baseline, nor beside one, and nobody looked for what to draw.
-            half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=Wanted())
+            half = replace(shown, ci=shown.ci._replace(baseline=None), wanted=PictureFiles())
             half.show(known_result(error, GateResult), given, None)
             raise
     return shown.show(found, given, _first_seen(given, found))
@@ -169,7 +169,7 @@ class _Shown:
     benign: Benign
     ci: CiOptions
     json: str | None
-    wanted: Wanted
+    wanted: PictureFiles
 
     def show(self, found: GateResult, given: GateSpec, seen: Examined | None) -> int:
         """Tells it, draws what was looked at, and gives the exit code."""

@@ -17,7 +17,7 @@ import typer
 
 from racegate.device.cuda.pacing import Pacing
 from racegate.history.finding import Benign
-from racegate.jobs.pools.choice import Backend
+from racegate.jobs.pools.choice import PoolBackend
 from racegate.scenario.errors import BrokenHarnessError
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.files import check_writable, json_text, write_whole
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
-    from racegate.jobs.stores.link import Link
+    from racegate.jobs.stores.link import StoreLink
     from racegate.scenario.spec import OwnScenario, Scenario
 
 
 T = TypeVar("T")
 
 
-class DeviceKind(StrEnum):
+class ExecutionDevice(StrEnum):
     """Where to run."""
 
     VIRTUAL = "virtual"
@@ -135,7 +135,7 @@ BudgetOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of samplers, and of what a request log leaves open.")
 ]
-DeviceOption = Annotated[DeviceKind, typer.Option(help="Where to run.")]
+DeviceOption = Annotated[ExecutionDevice, typer.Option(help="Where to run.")]
 PacingOption = Annotated[
     Pacing,
     typer.Option(
@@ -143,7 +143,7 @@ PacingOption = Annotated[
     ),
 ]
 BackendOption = Annotated[
-    Backend, typer.Option(help="Where workers are: processes here, or a Ray cluster.")
+    PoolBackend, typer.Option(help="Where workers are: processes here, or a Ray cluster.")
 ]
 AddressOption = Annotated[
     str | None,
@@ -219,9 +219,9 @@ def _say_left_out(folder: Path) -> None:
             say(f"not read: {count} scripts in {folder / name}; name that folder to run them")
 
 
-def site_of(device: DeviceKind, pacing: Pacing) -> CudaSite | None:
+def site_of(device: ExecutionDevice, pacing: Pacing) -> CudaSite | None:
     """The GPU to run on, if that is asked for. Raises NoCudaError."""
-    if device is DeviceKind.VIRTUAL:
+    if device is ExecutionDevice.VIRTUAL:
         return None
     from racegate.device.cuda.site import CudaSite
     from racegate.device.cuda.torch import open_cuda
@@ -281,16 +281,16 @@ def subject_given(fault: str | None, target: str | None) -> str | None:
 
 
 def check_search(
-    seconds: float | None, scenarios: int | None, backend: Backend, address: str | None
+    seconds: float | None, scenarios: int | None, backend: PoolBackend, address: str | None
 ) -> None:
     """What a search over scenarios is given: an end, and workers where they are said to be."""
     if seconds is None and scenarios is None:
         fail("give --seconds or --scenarios, or both")
-    if address is not None and backend is not Backend.RAY:
+    if address is not None and backend is not PoolBackend.RAY:
         fail("--address is of a Ray cluster: give --backend ray")
 
 
-def link_to(store: str | None, subject: str | None, folder: Path) -> Link | None:
+def link_to(store: str | None, subject: str | None, folder: Path) -> StoreLink | None:
     """To a shared store, if one is given. The same folder on the same machine goes on where a
     driver was killed.
     """
@@ -299,9 +299,9 @@ def link_to(store: str | None, subject: str | None, folder: Path) -> Link | None
     from platform import node
 
     from racegate.jobs.stores.choice import store_of
-    from racegate.jobs.stores.link import Link
+    from racegate.jobs.stores.link import StoreLink
 
-    return Link(store_of(store, subject), f"{node()}:{folder.resolve()}", say)
+    return StoreLink(store_of(store, subject), f"{node()}:{folder.resolve()}", say)
 
 
 def say(text: str) -> None:

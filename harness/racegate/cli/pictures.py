@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from racegate.cli.options import fail, place_to_write, say, write_text
-from racegate.report.text import Shown
+from racegate.report.text import ShownFinding
 from racegate.report.timeline.chrome import chrome_trace
 from racegate.report.timeline.drawing import Examined, page_of
 from racegate.report.timeline.model import Timeline
@@ -39,7 +39,7 @@ TraceOutOption = Annotated[
 ]
 
 
-class Wanted(NamedTuple):
+class PictureFiles(NamedTuple):
     """Files to be written."""
 
     svg: Path | None = None
@@ -57,12 +57,12 @@ class Wanted(NamedTuple):
             say(f"{why}, so {path} is not written")
 
 
-def shown_of(seen: Examined | None) -> Shown | None:
+def shown_of(seen: Examined | None) -> ShownFinding | None:
     """What a terminal shows, if there is anything."""
     return None if seen is None else seen.shown
 
 
-def draw(wanted: Wanted, seen: Examined | None) -> None:
+def draw(wanted: PictureFiles, seen: Examined | None) -> None:
     """The files that were asked for."""
     if seen is None:
         wanted.leave_out("nothing was found")
@@ -76,7 +76,7 @@ def draw(wanted: Wanted, seen: Examined | None) -> None:
         write_text(wanted.html, page_of(seen))
 
 
-def draw_timeline(wanted: Wanted, timeline: Timeline) -> None:
+def draw_timeline(wanted: PictureFiles, timeline: Timeline) -> None:
     """The pictures alone. jinja2 is imported for these and nothing else."""
     if wanted.trace_out is not None:
         write_text(wanted.trace_out, chrome_trace(timeline).decode())

@@ -12,8 +12,8 @@ from racegate.check.checker import Checkers
 from racegate.check.repro.replay import Replay, ReplayOfFile, ReplaysObject
 from racegate.check.repro.replay import replay as replay_witness
 from racegate.cli.options import (
-    DeviceKind,
     DeviceOption,
+    ExecutionDevice,
     JsonOption,
     PacingOption,
     RunTimeoutOption,
@@ -25,9 +25,9 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import (
     HtmlOption,
+    PictureFiles,
     SvgOption,
     TraceOutOption,
-    Wanted,
     draw,
     shown_of,
 )
@@ -59,7 +59,7 @@ app = typer.Typer(add_completion=False)
 def replay(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Witnesses.")],
     times: Annotated[int, typer.Option(min=1, help="How often each.")] = 1,
-    device: DeviceOption = DeviceKind.VIRTUAL,
+    device: DeviceOption = ExecutionDevice.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     timeout: RunTimeoutOption = 0.0,
     svg: SvgOption = None,
@@ -70,7 +70,7 @@ def replay(
     """Run witnesses again, of the engine, of programs or of vLLM releases: 1 reproduced, 4 not
     realised, 5 another signature, 6 nothing found; of several the worst outcome.
     """
-    wanted = Wanted(svg, html, trace_out)
+    wanted = PictureFiles(svg, html, trace_out)
     if any(is_engine_witness(f) or is_program_witness(f) for f in files):
         wanted.refuse_all("pictures are of witnesses of the engine")
     if len(files) > 1:
@@ -107,7 +107,7 @@ def replay(
 
 
 def _replay_programs(
-    files: list[Path], times: int, timeout_s: float, json: str | None, *, device: DeviceKind
+    files: list[Path], times: int, timeout_s: float, json: str | None, *, device: ExecutionDevice
 ) -> int:
     """Programs' witnesses, on one virtual CUDA device or on a real GPU."""
     witnesses = [load_program_witness(file) for file in files]
@@ -160,7 +160,7 @@ def _show(files: list[Path], results: list[Replay], seen: Examined | None) -> No
 
 
 def _replay_object(
-    files: list[Path], results: list[Replay], device: DeviceKind
+    files: list[Path], results: list[Replay], device: ExecutionDevice
 ) -> Replay | ReplaysObject:
     """One replay whole; several without their last runs."""
     if len(files) == 1:

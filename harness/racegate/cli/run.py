@@ -16,8 +16,8 @@ from racegate.cli.options import (
     Audit,
     AuditOption,
     BudgetOption,
-    DeviceKind,
     DeviceOption,
+    ExecutionDevice,
     Explore,
     FaultOption,
     JsonOption,
@@ -36,9 +36,9 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import (
     HtmlOption,
+    PictureFiles,
     SvgOption,
     TraceOutOption,
-    Wanted,
     draw,
     shown_of,
 )
@@ -88,7 +88,7 @@ def run(
             callback=place_to_write,
         ),
     ] = None,
-    device: DeviceOption = DeviceKind.VIRTUAL,
+    device: DeviceOption = ExecutionDevice.VIRTUAL,
     pacing: PacingOption = Pacing.EAGER,
     audit: AuditOption = Audit.ON,
     strict: StrictOption = None,
@@ -103,7 +103,7 @@ def run(
         fail("give either a scenario file or --trace CSV")
     if hold and explore is not Explore.EAGER:
         fail("--hold says which schedule to run: leave --explore out")
-    if device is DeviceKind.CUDA and (explore is not Explore.EAGER or witness is not None):
+    if device is ExecutionDevice.CUDA and (explore is not Explore.EAGER or witness is not None):
         fail("searching and minimising step the virtual device: leave --device cuda out")
     site = site_of(device, pacing)
     if scenario is not None:
@@ -124,10 +124,10 @@ def run(
             searched = partial(search, checker, fault=found, budget=budget, seed=seed)
             with counted("searching schedules", total=budget) as on_run:
                 result = searched(is_audited=is_audited, on_run=on_run)
-    result = result if is_audited or device is DeviceKind.CUDA else unaudited(result)
+    result = result if is_audited or device is ExecutionDevice.CUDA else unaudited(result)
     seen = seen_in(checker, result, found, judged)
     tell(json, result, lambda: print_run(stdout_console(), result, shown_of(seen)))
-    draw(Wanted(svg, html, trace_out), seen)
+    draw(PictureFiles(svg, html, trace_out), seen)
     if witness is not None:
         _write_witness(witness, checker.scenario, result, found, seed=seed)
     raise typer.Exit(exit_code([result.verdict], benign=benign_of(strict)))

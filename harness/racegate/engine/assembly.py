@@ -17,10 +17,10 @@ from racegate.engine.decode.draft_weights import NoDraftWeights
 from racegate.engine.decode.drafters import make_drafter
 from racegate.engine.decode.grammar import GrammarMasks, NoGrammarMasks
 from racegate.engine.decode.sampling import Sampling
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.graphs import ForwardPass
 from racegate.engine.model.model import Model
-from racegate.engine.observe.probe import Memory, Probe
+from racegate.engine.observe.probe import Probe, ProbedMemory
 from racegate.engine.parts import EngineParts
 from racegate.engine.rows import stages
 from racegate.engine.rows.layout import RowLayout
@@ -67,7 +67,7 @@ def make_runner(
     grammar_masks = _grammar_masks(setup, parts)
     draft_weights = layout.draft_weights() if engine.draws_drafts else NoDraftWeights()
     laid_out = layout.laid_out(count_path, draft_weights)
-    bound = Bound(inputs=inputs, work=work, window_table=columns.window_table.gpu)
+    bound = BoundBuffers(inputs=inputs, work=work, window_table=columns.window_table.gpu)
     through = stages.Stages(
         batch=laid_out.batch,
         guard=laid_out.guard,
@@ -87,7 +87,7 @@ def make_runner(
         drafter=drafter,
     )
     probe.attach(
-        Memory(
+        ProbedMemory(
             inputs=inputs,
             work=work,
             model=model,
@@ -98,7 +98,7 @@ def make_runner(
     return Runner(setup, through, probe=probe)
 
 
-def _layout(site: Site, parts: EngineParts) -> stages.Layout:
+def _layout(site: Site, parts: EngineParts) -> stages.BatchLayout:
     if site.scenario.engine.layout is Layout.ROWS:
         return RowLayout(make_setup(*site), parts.rows, cache=parts.cache, decode=parts.decode)
     pool = parts.slots.pool(site.device, max(2, site.scenario.engine.depth))

@@ -25,7 +25,7 @@ from racegate.oracles.ordering import Conflict
 T = TypeVar("T")
 
 
-class Stage(StrEnum):
+class Rung(StrEnum):
     """A rung of the ladder."""
 
     EAGER = "eager"
@@ -72,7 +72,7 @@ class Climb(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     first: Attempt[T]
     wrong: Attempt[T] | None
-    stage: Stage
+    stage: Rung
     schedules: int
     progress: Progress | None
     is_complete: bool
@@ -82,9 +82,9 @@ def climb(subject: Explorable[T], *, lanes: Sequence[str], budget: int, seed: in
     """Climbs until something is wrong, all classes are run, or the budget of schedules is used."""
     first = subject.with_schedule(EAGER)
     if first.is_wrong:
-        return _ended(first, first, Stage.EAGER, 1)
+        return _ended(first, first, Rung.EAGER, 1)
     if not first.conflicts and not first.is_branching:
-        return _ended(first, None, Stage.EAGER, 1, is_complete=True)
+        return _ended(first, None, Rung.EAGER, 1, is_complete=True)
     made = 1
     for stage, schedule in _schedules(first, lanes):
         if made >= budget:
@@ -94,24 +94,24 @@ def climb(subject: Explorable[T], *, lanes: Sequence[str], budget: int, seed: in
         if attempt.is_wrong:
             return _ended(first, attempt, stage, made)
     if made >= budget:
-        return _ended(first, None, Stage.DPOR, made)
+        return _ended(first, None, Rung.DPOR, made)
     return _search(subject, first, made=made, budget=budget, seed=seed)
 
 
-def _schedules(first: Attempt[T], lanes: Sequence[str]) -> Iterator[tuple[Stage, Schedule]]:
-    yield Stage.LATE, LATE
+def _schedules(first: Attempt[T], lanes: Sequence[str]) -> Iterator[tuple[Rung, Schedule]]:
+    yield Rung.LATE, LATE
     likeliest = reversals(_recurring(first.conflicts))[:1]
     for hold in likeliest:
-        yield Stage.REVERSALS, Schedule(holds=(hold,))
+        yield Rung.REVERSALS, Schedule(holds=(hold,))
     concerned = _concerned(first, lanes)
     for lane in concerned:
-        yield Stage.LANES, lane_late(lane)
+        yield Rung.LANES, lane_late(lane)
     for lane in concerned:
         others = (Hold(op=f"{other}/*", until=FORCED) for other in lanes if other != lane)
-        yield Stage.LANES, Schedule(holds=tuple(others))
+        yield Rung.LANES, Schedule(holds=tuple(others))
     for hold in reversals(first.conflicts):
         if hold not in likeliest:
-            yield Stage.REVERSALS, Schedule(holds=(hold,))
+            yield Rung.REVERSALS, Schedule(holds=(hold,))
 
 
 def _recurring(conflicts: Sequence[Conflict]) -> Sequence[Conflict]:
@@ -162,7 +162,7 @@ def _search(
         return _ended(
             first,
             wrong[0] if wrong else None,
-            Stage.DPOR,
+            Rung.DPOR,
             made,
             progress=found.progress,
             is_complete=found.is_complete,
@@ -171,8 +171,8 @@ def _search(
         attempt = _sample(subject, found.results[0], number, seed)
         made += 1
         if attempt.is_wrong:
-            return _ended(first, attempt, Stage.SAMPLERS, made, progress=found.progress)
-    return _ended(first, None, Stage.SAMPLERS, made, progress=found.progress)
+            return _ended(first, attempt, Rung.SAMPLERS, made, progress=found.progress)
+    return _ended(first, None, Rung.SAMPLERS, made, progress=found.progress)
 
 
 class Noting:
@@ -206,7 +206,7 @@ def _sample(subject: Explorable[T], earlier: Attempt[T], number: int, seed: int)
 def _ended(
     first: Attempt[T],
     wrong: Attempt[T] | None,
-    stage: Stage,
+    stage: Rung,
     schedules: int,
     *,
     progress: Progress | None = None,

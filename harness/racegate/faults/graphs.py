@@ -11,7 +11,7 @@ import numpy as np
 
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import reads, writes
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding, is_uniform_decode
 from racegate.engine.model.parts import ModelParts
 from racegate.engine.state.buffers import UploadedTwin
@@ -53,7 +53,7 @@ class PaddedTail(Padding):
     state is kept after the last of them (vllm#55178).
     """
 
-    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+    def __init__(self, setup: Setup, live: BoundBuffers, *, sizes: tuple[int, ...]) -> None:
         super().__init__(setup, live, sizes=sizes)
         shape = live.inputs.query_start.gpu.shape
         starts = setup.device.device_buffer(
@@ -62,7 +62,7 @@ class PaddedTail(Padding):
         self._starts = UploadedTwin(live.inputs.query_start.cpu, starts)
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundBuffers:
         """The row starts with the placeholders in them, and the flags, so that prefill rows can be
         told.
         """
@@ -149,7 +149,7 @@ class UnrefreshedTail(Trespassing):
     its row starts are those of a full batch (sglang#32555).
     """
 
-    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+    def __init__(self, setup: Setup, live: BoundBuffers, *, sizes: tuple[int, ...]) -> None:
         super().__init__(setup, live, sizes=sizes)
         starts = np.arange(self.rows_most + 1, dtype=np.int32) * self.width
         self._starts = UploadedTwin(
@@ -164,11 +164,11 @@ class UnrefreshedTail(Trespassing):
         )
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundBuffers:
         """Its own metadata."""
         bound = super().bound
         window_table, accepted, computed = self._own
-        return Bound(
+        return BoundBuffers(
             inputs=replace(bound.inputs, query_start=self._starts),
             work=replace(bound.work, accepted=accepted, computed=computed),
             window_table=window_table,

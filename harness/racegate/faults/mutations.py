@@ -18,7 +18,7 @@ from racegate.history.edge import Edge
 from racegate_kernels.backend import Kernel
 
 
-class Operator(StrEnum):
+class MutationOperator(StrEnum):
     """How an edge is moved."""
 
     DROP = "dropped"
@@ -37,7 +37,7 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     edge: str
-    operator: Operator
+    operator: MutationOperator
     event: str = ""
     place: str = ""
 
@@ -85,11 +85,11 @@ class MutatedDevice:
             self._device.record(stream, event)
             return
         match self._mutation.operator:
-            case Operator.RECORD_EARLY:
+            case MutationOperator.RECORD_EARLY:
                 pass  # it was recorded before the operation
-            case Operator.RECORD_LATE:
+            case MutationOperator.RECORD_LATE:
                 self._late_record = (stream, event)
-            case Operator.RECORD_ELSEWHERE:
+            case MutationOperator.RECORD_ELSEWHERE:
                 self._device.record(self._elsewhere(stream), event)
             case _:
                 self._device.record(stream, event)
@@ -97,10 +97,10 @@ class MutatedDevice:
     def wait_stream(self, stream: Stream, event: Event, edge: Edge, *, step: int) -> None:
         """Waits, unless the mutation waits later or elsewhere."""
         if edge.name == self._mutation.edge:
-            if self._mutation.operator is Operator.WAIT_LATE:
+            if self._mutation.operator is MutationOperator.WAIT_LATE:
                 self._late_wait = _Wait(stream, event, edge, step)
                 return
-            if self._mutation.operator is Operator.WAIT_ELSEWHERE:
+            if self._mutation.operator is MutationOperator.WAIT_ELSEWHERE:
                 stream = self._elsewhere(stream)
         self._device.wait_stream(stream, event, edge, step=step)
 
@@ -111,7 +111,10 @@ class MutatedDevice:
 
     def wait_host(self, event: Event, edge: Edge, *, step: int) -> None:
         """Waits, unless the mutation waits behind a later host action."""
-        if edge.name == self._mutation.edge and self._mutation.operator is Operator.WAIT_LATE:
+        if (
+            edge.name == self._mutation.edge
+            and self._mutation.operator is MutationOperator.WAIT_LATE
+        ):
             self._late_wait = _Wait(None, event, edge, step)
             return
         self._device.wait_host(event, edge, step=step)
@@ -195,7 +198,9 @@ class MutatedDevice:
     def _issuing(self, stream: Stream, operation: str) -> Iterator[None]:
         """What comes right before an operation, and right after it."""
         mutation = self._mutation
-        is_early = mutation.operator is Operator.RECORD_EARLY and operation == mutation.place
+        is_early = (
+            mutation.operator is MutationOperator.RECORD_EARLY and operation == mutation.place
+        )
         if is_early and self._event is not None:
             self._device.record(stream, self._event)
         yield

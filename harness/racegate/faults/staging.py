@@ -20,7 +20,7 @@ from racegate.engine.state.setup import Setup
 from racegate.engine.state.sizes import ceil_div
 from racegate.engine.state.view import StepView
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.faults.mutations import Mutation, Operator
+from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.scenario.settings import CacheMode
 
 
@@ -117,7 +117,7 @@ FAULTS = (
         expect="sampled.sampled",
         scenarios=("random-rows-change-hands",),
         moved=Mutation(
-            edge=edges.INPUT_PREP_GUARD.name, operator=Operator.WAIT_LATE, place="reorder"
+            edge=edges.INPUT_PREP_GUARD.name, operator=MutationOperator.WAIT_LATE, place="reorder"
         ),
         holds={"random-rows-change-hands": ("h2d:seed@4 until host:update_states@5",)},
     ),

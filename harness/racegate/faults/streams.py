@@ -18,7 +18,7 @@ from racegate.engine.rows.parts import RowParts
 from racegate.engine.state import edges
 from racegate.engine.state.setup import Setup
 from racegate.faults.fault import Fault, FaultKind, Need, the_parts
-from racegate.faults.mutations import Mutation, Operator
+from racegate.faults.mutations import Mutation, MutationOperator
 
 X = (Need.SECOND_STREAM,)
 HX = (Need.HYBRID, Need.SECOND_STREAM)
@@ -120,7 +120,7 @@ FAULTS = (
         holds={"offload-save-and-load": ("kernel:zero.state.0@6 until h2d:load.state.0.B@6",)},
         moved=Mutation(
             edge=edges.LOAD_AFTER_RELEASE.name,
-            operator=Operator.RECORD_EARLY,
+            operator=MutationOperator.RECORD_EARLY,
             event="blocks_ready",
             place="kernel:zero.kv.2",
         ),

@@ -23,9 +23,9 @@ from racegate.explore.features.table import FeatureTotals
 from racegate.history.breakage import Breakage
 from racegate.history.finding import Benign
 from racegate.history.witness import Witness, WitnessError, load_witness
-from racegate.jobs.generated import CampaignSpec, Found, Report
+from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report
 from racegate.jobs.stores.folder import RAW, STATE_FILE, FolderStore, load_state
-from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.link import StoreLink
 from racegate.jobs.stores.records import (
     STATE_SCHEMA,
     CampaignState,
@@ -111,13 +111,13 @@ class Campaign:
     Raises CampaignError, and StoreError of a shared store.
     """
 
-    def __init__(self, spec: CampaignSpec, folder: Path, shared: Link | None = None) -> None:
+    def __init__(self, spec: CampaignSpec, folder: Path, shared: StoreLink | None = None) -> None:
         self.spec = spec
         self.folder = folder
         self.shared = shared
         self.known, raw = _known(folder)
-        self.new: dict[str, Found] = {}
-        self.to_minimise: deque[Found] = deque()
+        self.new: dict[str, GeneratedFinding] = {}
+        self.to_minimise: deque[GeneratedFinding] = deque()
         self.breakages: list[Breakage] = []
         self.set_aside: list[Breakage] = []
         self.losses: list[str] = []
@@ -152,7 +152,7 @@ class Campaign:
             )
         return state
 
-    def _join(self, shared: Link, state: CampaignState | None) -> CampaignState | None:
+    def _join(self, shared: StoreLink, state: CampaignState | None) -> CampaignState | None:
         """Takes what a shared store has into the folder, as far as it is of this campaign, and will
         bring over what the store lacks; how far the campaign is anywhere.
         """
@@ -215,7 +215,7 @@ class Campaign:
             self._totals.add(report)
         return is_new
 
-    def put_aside(self, task: int | Found, breakage: Breakage) -> None:
+    def put_aside(self, task: int | GeneratedFinding, breakage: Breakage) -> None:
         """Goes on without a scenario, or without the minimal form of a finding, whose next run may
         have more luck.
         """
@@ -232,7 +232,7 @@ class Campaign:
         with suppress(OSError):  # `add` says so
             self._store.offer(_as_kept(found))
 
-    def minimised(self, signature: str, small: Found) -> None:
+    def minimised(self, signature: str, small: GeneratedFinding) -> None:
         """Writes the minimal form of a finding in place of what was found. Minimal, a failure may
         go by another name.
         """
@@ -242,7 +242,7 @@ class Campaign:
         if self.shared is not None:
             self.shared.offer(kept)
 
-    def _is_ours(self, found: Found) -> bool:
+    def _is_ours(self, found: GeneratedFinding) -> bool:
         """Writes a finding; whether no other campaign had it before."""
         kept = _as_kept(found)
         self._store.offer(kept)
@@ -251,7 +251,7 @@ class Campaign:
         self.known.add(found.signature)
         return False
 
-    def _open(self, found: Found) -> None:
+    def _open(self, found: GeneratedFinding) -> None:
         self.new[found.signature] = found
         self.to_minimise.append(found)
 
@@ -345,8 +345,8 @@ def _known(folder: Path) -> tuple[set[str], list[Witness]]:
     return known, [one for one in raw if one.signature not in known]
 
 
-def _as_found(witness: Witness) -> Found:
-    return Found(
+def _as_found(witness: Witness) -> GeneratedFinding:
+    return GeneratedFinding(
         signature=witness.signature,
         index=index_of(witness),
         witness=witness,
@@ -355,5 +355,5 @@ def _as_found(witness: Witness) -> Found:
     )
 
 
-def _as_kept(found: Found) -> KeptFinding:
+def _as_kept(found: GeneratedFinding) -> KeptFinding:
     return KeptFinding(signature=found.signature, is_minimal=False, witness=found.witness)

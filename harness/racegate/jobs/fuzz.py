@@ -25,12 +25,12 @@ from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.generated import (
     Answer,
     CampaignSpec,
-    Found,
-    Minimised,
+    GeneratedFinding,
+    MinimisedFinding,
     Report,
     ScenarioWorker,
 )
-from racegate.jobs.pools.choice import HERE, Place, pool_of
+from racegate.jobs.pools.choice import HERE, WorkerPlace, pool_of
 from racegate.jobs.pools.pool import (
     Done,
     Ended,
@@ -74,7 +74,7 @@ def fuzz(
     bounds: Bounds,
     *,
     workers: int,
-    place: Place = HERE,
+    place: WorkerPlace = HERE,
     on_progress: Callable[[CampaignProgress], None] = lambda live: None,
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
@@ -87,15 +87,15 @@ def fuzz(
     return _Run(campaign, bounds, on_progress).run(workers, place)
 
 
-class _Shared(Iterator[Task[int | Found]]):
+class _Shared(Iterator[Task[int | GeneratedFinding]]):
     """Tasks for all workers. That there was none is not for good: what was handed back may show
     something, and this is to be minimised.
     """
 
-    def __init__(self, next_task: Callable[[], Task[int | Found] | None]) -> None:
+    def __init__(self, next_task: Callable[[], Task[int | GeneratedFinding] | None]) -> None:
         self._next_task = next_task
 
-    def __next__(self) -> Task[int | Found]:
+    def __next__(self) -> Task[int | GeneratedFinding]:
         task = self._next_task()
         if task is None:
             raise StopIteration
@@ -118,7 +118,7 @@ class _Run:
         self._indices = self._left()
         self._is_broken = False
 
-    def run(self, workers: int, place: Place) -> CampaignState:
+    def run(self, workers: int, place: WorkerPlace) -> CampaignState:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
         make = partial(make_worker, campaign.spec, frozenset(campaign.known))
@@ -149,7 +149,7 @@ class _Run:
         first, last = self._campaign.done, self._bounds.scenarios
         return iter(count(first) if last is None else range(first, last))
 
-    def _next_task(self) -> Task[int | Found] | None:
+    def _next_task(self) -> Task[int | GeneratedFinding] | None:
         """What is to be minimised, and scenarios until the end, which a lost canary and an error of
         the harness bring at once.
         """
@@ -212,9 +212,9 @@ class _Run:
                 self._is_broken = bool(report.breakages)
                 if campaign.add(report):
                     self._last_new = now
-            case Done(result=Minimised() as answer):
+            case Done(result=MinimisedFinding() as answer):
                 campaign.minimised(answer.signature, answer.small)
-            case SetAside(content=int() | Found() as task) if not self._is_broken:
+            case SetAside(content=int() | GeneratedFinding() as task) if not self._is_broken:
                 campaign.put_aside(task, event.breakage)
             case Ended(result=SelfCheck() as check):
                 campaign.check(check)
@@ -246,6 +246,6 @@ def pause_after(saved_in_s: float) -> float:
 
 def make_worker(
     spec: CampaignSpec, known: frozenset[str], number: int
-) -> Worker[int | Found, Answer]:
+) -> Worker[int | GeneratedFinding, Answer]:
     """In a worker process; every worker is like the other."""
     return ScenarioWorker(spec, known)

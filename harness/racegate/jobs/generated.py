@@ -46,7 +46,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class GeneratedFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One signature. index: of the scenario, the lowest that showed it; runs: made to minimise it,
     0 if it has not been
     """
@@ -72,20 +72,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...]
     features: tuple[str, ...]
     signature: str | None
-    found: Found | None
+    found: GeneratedFinding | None
     selfcheck: SelfCheck
     breakages: tuple[Breakage, ...] = ()
 
 
-class Minimised(msgspec.Struct, frozen=True, kw_only=True):
+class MinimisedFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding made small. signature: the one that it was found by"""
 
     signature: str
-    small: Found
+    small: GeneratedFinding
 
 
 # What workers say: of a scenario, of a finding, and at their end.
-Answer = Report | Minimised | SelfCheck
+Answer = Report | MinimisedFinding | SelfCheck
 
 
 class ScenarioWorker:
@@ -100,12 +100,12 @@ class ScenarioWorker:
         self._seen = dict.fromkeys(known, -1)
         self._unsaid = self._canaries()
 
-    def work(self, task: int | Found) -> Answer:
+    def work(self, task: int | GeneratedFinding) -> Answer:
         """One scenario, in which a signature that this worker has seen in no lower one is found; or
         the minimal form of what was found.
         """
-        if isinstance(task, Found):
-            return Minimised(signature=task.signature, small=minimised(task, self._fault))
+        if isinstance(task, GeneratedFinding):
+            return MinimisedFinding(signature=task.signature, small=minimised(task, self._fault))
         seen = {signature for signature, index in self._seen.items() if index < task}
         report = look_at(self._spec, task, self._fault, seen)
         if report.found is not None:
@@ -154,7 +154,9 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
         seen.add(signature)
         title = f"{_title(signature, index, spec.seed)}, not minimised"
         witness = as_found(scenario, result, fault, title=title, seed=spec.seed)
-        found = Found(signature=signature, index=index, witness=witness, runs=0, is_minimal=False)
+        found = GeneratedFinding(
+            signature=signature, index=index, witness=witness, runs=0, is_minimal=False
+        )
     return Report(
         index=index,
         schedules=schedules,
@@ -227,12 +229,12 @@ def _with_drawn_holds(
     return clean, spec.holds_each
 
 
-def minimised(found: Found, fault: Fault | None) -> Found:
+def minimised(found: GeneratedFinding, fault: Fault | None) -> GeneratedFinding:
     """What was found, as small as it gets. Raises ValueError if its witness shows nothing."""
     raw = found.witness
     small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault)
     title = _title(small.signature, found.index, raw.seed)
-    return Found(
+    return GeneratedFinding(
         signature=small.signature,
         index=found.index,
         witness=witness_of(small, fault, title=title, seed=raw.seed),

@@ -38,7 +38,7 @@ class ReportError(BadInputError):
     """A folder without what the page needs: says which file or figure."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class FigureLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A figure that has a limit. is_least: the limit is the least, not the most"""
 
     name: str
@@ -198,7 +198,7 @@ def _sorted(environment: Mapping[str, str]) -> Mapping[str, str]:
     return {name: environment[name] for name in sorted(environment)}
 
 
-def targets(folder: GpuFolder) -> list[Target]:
+def targets(folder: GpuFolder) -> list[FigureLimit]:
     """Every figure with a limit, in the order of the page."""
     value = folder.value
     large = [f"engine_large_b{batch}" for batch in BATCHES]
@@ -218,7 +218,7 @@ def targets(folder: GpuFolder) -> list[Target]:
     ]
 
 
-def _held_targets(folder: GpuFolder) -> list[Target]:
+def _held_targets(folder: GpuFolder) -> list[FigureLimit]:
     ordering = [replay for replay in folder.replays if is_ordering(replay)]
     shares = [_reproduced(replay) / replay.times for replay in ordering]
     totals = [soak.total for soak in folder.soaks]
@@ -263,14 +263,14 @@ def _idle(value: Callable[[str], float], names: Iterable[str]) -> float:
     return max(value(f"{name}_depth2_idle_between_steps_share") for name in names)
 
 
-def _least(name: str, value: float, limit: float) -> Target:
+def _least(name: str, value: float, limit: float) -> FigureLimit:
     shown = f"{_short(value)} (at least {_short(limit)})"
-    return Target(name=name, value=value, limit=limit, is_least=True, shown=shown)
+    return FigureLimit(name=name, value=value, limit=limit, is_least=True, shown=shown)
 
 
-def _most(name: str, value: float, limit: float) -> Target:
+def _most(name: str, value: float, limit: float) -> FigureLimit:
     shown = f"{_short(value)} (at most {_short(limit)})"
-    return Target(name=name, value=value, limit=limit, is_least=False, shown=shown)
+    return FigureLimit(name=name, value=value, limit=limit, is_least=False, shown=shown)
 
 
 def _short(value: float) -> str:

@@ -6,7 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from racegate.measure.evaluation.truth_table import CellOutcome, Landed, Landing, Motion, TruthCell
+from racegate.measure.evaluation.truth_table import (
+    CellOutcome,
+    CountLanding,
+    Landed,
+    Motion,
+    TruthCell,
+)
 
 _WORDS = {
     Landed.EXCLUDED: "right: an edge excludes it",
@@ -29,7 +35,7 @@ def _table(cells: Sequence[TruthCell]) -> str:
         _line(["---"] * (3 + len(Motion))),
     ]
     for design in dict.fromkeys(cell.design for cell in cells):
-        for landing in Landing:
+        for landing in CountLanding:
             row = [c for c in cells if (c.design, c.landing) == (design, landing)]
             flagged = "yes" if all(cell.is_flagged for cell in row) else "no"
             lines.append(_line((f"`{design}`", landing, *map(_words, row), flagged)))

@@ -30,7 +30,7 @@ from racegate.report.features import print_pairs
 from racegate.report.objects import FindingsObject
 from racegate.report.templating import render
 from racegate.report.text import (
-    Shown,
+    ShownFinding,
     cause_panel,
     print_breakages,
     print_picture,
@@ -55,7 +55,7 @@ ORIGIN_STYLES = {
 }
 
 
-def print_replay(console: Console, result: Replay, shown: Shown | None = None) -> None:
+def print_replay(console: Console, result: Replay, shown: ShownFinding | None = None) -> None:
     """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
     print_run(console, result.last, shown)
     count = result.outcomes.get(result.outcome, 0)

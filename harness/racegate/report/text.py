@@ -33,7 +33,7 @@ _STYLE = {
 }
 
 
-class Shown(NamedTuple):
+class ShownFinding(NamedTuple):
     """What is shown of a finding. picture: lines"""
 
     account: Account
@@ -68,7 +68,7 @@ def _cell(run: RunResult) -> str:
 
 
 def print_gate(
-    console: Console, result: GateResult, shown: Mapping[str, Shown] | None = None
+    console: Console, result: GateResult, shown: Mapping[str, ShownFinding] | None = None
 ) -> None:
     """The table, findings of each failing scenario, and the verdict with its assumptions. shown: of
     scenarios, by name
@@ -119,7 +119,7 @@ def print_selfcheck(console: Console, check: SelfCheck) -> None:
     )
 
 
-def print_run(console: Console, run: RunResult, shown: Shown | None = None) -> None:
+def print_run(console: Console, run: RunResult, shown: ShownFinding | None = None) -> None:
     """One run: configuration, verdict, findings, counts. shown: of what was found"""
     fault = () if run.fault is None else (", fault ", (run.fault, "bold"))
     console.print(line((run.scenario, "bold"), f" on {run.device}", *fault))
@@ -159,7 +159,7 @@ def _searched(run: RunResult) -> str:
     return text
 
 
-def _print_details(console: Console, run: RunResult, shown: Shown | None) -> None:
+def _print_details(console: Console, run: RunResult, shown: ShownFinding | None) -> None:
     """One cause, with its picture and what follows from it; the oracles name causes first."""
     if shown is not None:
         console.print(cause_panel(shown.account))

@@ -42,7 +42,7 @@ class RequestEntry(StrictStruct, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
 
 
-class LogEntry(StrictStruct, frozen=True, kw_only=True):
+class RequestLogEntry(StrictStruct, frozen=True, kw_only=True):
     """Requests taken from a log with the columns TIMESTAMP, ContextTokens, GeneratedTokens.
 
     file: beside the scenario; rows: A:B of it, B not included
@@ -77,6 +77,6 @@ class ScenarioFile(StrictStruct, frozen=True, kw_only=True):
     model: ModelSpec = ModelSpec()
     engine: EngineSpec = EngineSpec()
     requests: tuple[RequestEntry, ...] = ()
-    log: LogEntry | None = msgspec.field(default=None, name="trace")
+    log: RequestLogEntry | None = msgspec.field(default=None, name="trace")
     events: tuple[Event, ...] = ()
     expect: Expect = Expect()

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from racegate.scenario.entries import SCHEMA_VERSION, LogEntry, RequestEntry, ScenarioFile
+from racegate.scenario.entries import SCHEMA_VERSION, RequestEntry, RequestLogEntry, ScenarioFile
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import EngineSpec
 from racegate.scenario.spec import REQUESTS_MAX, ScenarioError
@@ -27,7 +27,7 @@ LOG_TOKENS_MAX = 1 << 30
 
 
 def entries_from_log(
-    log: LogEntry, *, file: ScenarioFile, source: str, folder: Path
+    log: RequestLogEntry, *, file: ScenarioFile, source: str, folder: Path
 ) -> tuple[RequestEntry, ...]:
     """One request per log row. Raises ScenarioError with the reason."""
     first, end = _row_range(log, source)
@@ -61,7 +61,7 @@ def entries_from_log(
     return tuple(entries)
 
 
-def _row_range(log: LogEntry, source: str) -> tuple[int, int]:
+def _row_range(log: RequestLogEntry, source: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,12}):([0-9]{1,12})", log.rows)
     if match is None or int(match[1]) >= int(match[2]):
         raise ScenarioError(
@@ -145,6 +145,6 @@ def scenario_file_for(
         seed=seed,
         steps_max=2_000,
         engine=EngineSpec(blocks=512, state_blocks=128, model_len_max=256),
-        log=LogEntry(file=csv_path.name, rows=rows, scale=scale, step_ms=step_ms),
+        log=RequestLogEntry(file=csv_path.name, rows=rows, scale=scale, step_ms=step_ms),
         expect=Expect(overlapped_ops=1),
     )

@@ -11,7 +11,7 @@ from racegate.check.checker import Checker
 from racegate.check.repro.minimise import minimise
 from racegate.check.repro.search import BUDGET, search
 from racegate.explore.canonical import canonical_holds
-from racegate.explore.ladder import Noting, Stage, reversals
+from racegate.explore.ladder import Noting, Rung, reversals
 from racegate.explore.samplers.pos import PosStepper
 from racegate.explore.shrink import Case, shrink
 from racegate.faults.catalogue import FAULTS, find_fault
@@ -31,7 +31,7 @@ def test_a_clean_scenario_is_proved_in_one_schedule() -> None:
     result = search(checker("steady-mixed-accepts"))
     assert result.verdict is Verdict.PROVED
     assert result.search is not None
-    assert (result.search.schedules, result.search.stage) == (1, Stage.EAGER)
+    assert (result.search.schedules, result.search.stage) == (1, Rung.EAGER)
 
 
 def test_a_race_that_loses_late_is_found_on_the_second_rung() -> None:
@@ -39,7 +39,7 @@ def test_a_race_that_loses_late_is_found_on_the_second_rung() -> None:
     result = search(checker("finish-and-condense"), fault=fault)
     assert result.verdict is Verdict.DIVERGENT
     assert result.search is not None
-    assert (result.search.schedules, result.search.stage) == (2, Stage.LATE)
+    assert (result.search.schedules, result.search.stage) == (2, Rung.LATE)
 
 
 def test_a_race_that_does_no_harm_is_benign_when_all_classes_were_run() -> None:

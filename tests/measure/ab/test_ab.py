@@ -22,7 +22,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import LATE
 from racegate.measure.ab.folder import Folder, missing, open_folder, read_folder
 from racegate.measure.ab.held import run_held
-from racegate.measure.ab.running import AbRunner, Progress, Share, parse_share, worker_here
+from racegate.measure.ab.running import AbRunner, WaveProgress, WaveShare, parse_share, worker_here
 from racegate.measure.ab.summary import AbReport, ArmReport, summarise
 from racegate.measure.ab.waves import (
     ArmWave,
@@ -59,9 +59,9 @@ def truth() -> TruthWave:
     return run_truth(VirtualWaveSite(), PLAN, 0, WHERE)
 
 
-def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[Progress]:
+def run_all(folder: Folder, *arms: Arm, **options: Any) -> list[WaveProgress]:
     """One call; what it has shown."""
-    seen: list[Progress] = []
+    seen: list[WaveProgress] = []
     make = worker_here(folder, VirtualWaveSite(), WHERE)
     AbRunner(folder, arms, make, **options).run(seen.append)
     return seen
@@ -242,7 +242,7 @@ class TestFolder:
     def test_parts_make_a_whole(self, tmp_path: Path) -> None:
         for index in (1, 2):
             folder = open_folder(tmp_path, PLAN)
-            run_all(folder, Arm.GRAPHS_OFF, share=Share(index, 2))
+            run_all(folder, Arm.GRAPHS_OFF, share=WaveShare(index, 2))
         report = summarise(read_folder(tmp_path), read_folder(tmp_path).arms())
         assert [arm.arm for arm in report.arms] == [Arm.GRAPHS_OFF]
         assert (report.missing, report.arms[0].generations) == (0, 30)

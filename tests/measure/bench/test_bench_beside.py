@@ -16,7 +16,7 @@ from kernel_twins import DEVICE
 from racegate.cli.app import app
 from racegate.measure.bench.beside import (
     TOLERANCES,
-    Comparison,
+    KernelComparison,
     PeerBench,
     compared_entries,
     comparisons,
@@ -106,7 +106,7 @@ def compared(*peers: Contender, round_bytes: int = 0) -> tuple[dict[str, Any], O
     where = PeerBench(
         clock=clock, turns=clock, device="cpu", copy_bytes=1 << 12, round_bytes=round_bytes
     )
-    comparison = Comparison(update=Update.MAMBA2, item_bytes=4, drafts=2, rows=(1, 2))
+    comparison = KernelComparison(update=Update.MAMBA2, item_bytes=4, drafts=2, rows=(1, 2))
     entries = compared_entries(comparison, [peer("racegate"), *peers], where, base=SMALL)
     return {entry.name: entry for entry in entries}, clock
 
@@ -160,7 +160,7 @@ def test_windows_in_either_layout_are_those_of_the_table(layout: WindowLayout) -
 
 def test_launches_go_over_tables_until_the_cache_is_left() -> None:
     base = msgspec.structs.replace(SMALL, rows=2)
-    comparison = Comparison(update=Update.MAMBA2, item_bytes=2, drafts=2)
+    comparison = KernelComparison(update=Update.MAMBA2, item_bytes=2, drafts=2)
     sizes = comparison.sizes(base, rows=2, round_bytes=3_000)
     assert sizes.item_bytes == 2 and sizes.tables == 3
     assert comparison.sizes(base, rows=2).tables == 1

@@ -22,7 +22,7 @@ from racegate.engine.engine import AsyncEngine
 from racegate.engine.model.weights import make_weights
 from racegate.measure.bench.cuda import BenchJob, BenchPart, cuda_jobs, has_failed, run_job
 from racegate.measure.bench.engine import TRACED_SKIP, TRACED_STEPS, EngineBench, SteadyEngine
-from racegate.measure.bench.intervals import Span
+from racegate.measure.bench.intervals import DeviceSpan
 from racegate.measure.bench.loads import (
     LARGE,
     SMALL,
@@ -64,15 +64,15 @@ class Ticks:
 class FakeTracer:
     """Runs the job and shows the spans that it was given."""
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(self, spans: list[DeviceSpan]) -> None:
         self._spans = spans
 
-    def trace(self, job: Callable[[], None]) -> list[Span]:
+    def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
         job()
         return self._spans
 
 
-def bench(spans: list[Span] | None = None, driver: Any = None) -> EngineBench:
+def bench(spans: list[DeviceSpan] | None = None, driver: Any = None) -> EngineBench:
     driver = SyncDriver(numpy_backend()) if driver is None else driver
     return EngineBench(driver, FakeTracer([] if spans is None else spans), now=Ticks())
 
@@ -175,14 +175,14 @@ def test_bfloat16_runs_on_the_launchers() -> None:
     assert hidden.storage.tensor.isfinite().all()
 
 
-def profiled() -> list[Span]:
+def profiled() -> list[DeviceSpan]:
     """Steps of 10 us: 7 of a forward pass, 1 of the drafter, 2 idle; beside it a copy of 1."""
     spans = []
     for step in range(TRACED_SKIP + TRACED_STEPS):
         first = 10_000 * step
-        spans.append(Span("layer", 7, first, first + 7_000))
-        spans.append(Span("_scripted_draft_kernel", 7, first + 7_000, first + 8_000))
-        spans.append(Span("copy", 9, first + 8_500, first + 9_500, is_kernel=False))
+        spans.append(DeviceSpan("layer", 7, first, first + 7_000))
+        spans.append(DeviceSpan("_scripted_draft_kernel", 7, first + 7_000, first + 8_000))
+        spans.append(DeviceSpan("copy", 9, first + 8_500, first + 9_500, is_kernel=False))
     return spans
 
 
@@ -209,8 +209,8 @@ def test_an_exported_profile_is_read() -> None:
     copy = kernel | {"cat": "gpu_memcpy", "args": {"stream": 13}}
     events = [kernel, copy, kernel | {"cat": "cuda_runtime"}, {"ph": "M", "name": "process"}]
     assert spans_of({"traceEvents": events}) == [
-        Span("k", 7, 1500, 3750),
-        Span("k", 13, 1500, 3750, is_kernel=False),
+        DeviceSpan("k", 7, 1500, 3750),
+        DeviceSpan("k", 13, 1500, 3750, is_kernel=False),
     ]
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.measure.bench.intervals import Span, covered, idle_of, union
+from racegate.measure.bench.intervals import DeviceSpan, covered, idle_of, union
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
 
@@ -33,21 +33,21 @@ def test_covered_counts_what_lies_inside(
 
 
 @st.composite
-def traces(draw: st.DrawFn) -> list[Span]:
+def traces(draw: st.DrawFn) -> list[DeviceSpan]:
     """Steps of a compute stream, kernel after kernel, with anything beside it."""
     spans, now = [], 0
     for _ in range(draw(st.integers(2, 5))):
         for name in ("layer", "layer", "last"):
             first = now + draw(st.integers(0, 3))
             now = first + draw(st.integers(1, 4))
-            spans.append(Span(name, 1, first, now))
+            spans.append(DeviceSpan(name, 1, first, now))
     for first, end in draw(INTERVALS):
-        spans.append(Span("copy", 2, first, max(first, end), is_kernel=False))
+        spans.append(DeviceSpan("copy", 2, first, max(first, end), is_kernel=False))
     return draw(st.permutations(spans))
 
 
 @given(traces())
-def test_idle_is_what_no_operation_covers(spans: list[Span]) -> None:
+def test_idle_is_what_no_operation_covers(spans: list[DeviceSpan]) -> None:
     idle = idle_of(spans, last="last")
     assert idle is not None
     ends = sorted(span.end for span in spans if span.name == "last")
@@ -63,7 +63,7 @@ def test_idle_is_what_no_operation_covers(spans: list[Span]) -> None:
 
 def test_skipped_steps_do_not_count() -> None:
     ends = (10, 100, 110, 120)
-    spans = [Span("last", 1, end - 5, end) for end in ends]
+    spans = [DeviceSpan("last", 1, end - 5, end) for end in ends]
     every, late = idle_of(spans, last="last"), idle_of(spans, last="last", skip=1)
     assert every is not None and late is not None
     assert (every.steps, every.total, late.steps, late.total) == (3, 110, 2, 20)
@@ -72,5 +72,5 @@ def test_skipped_steps_do_not_count() -> None:
 
 def test_without_two_ends_nothing_is_known() -> None:
     assert idle_of([], last="last") is None
-    assert idle_of([Span("last", 1, 0, 5), Span("layer", 1, 6, 7)], last="last") is None
-    assert idle_of([Span("last", 1, 0, 5, is_kernel=False)] * 3, last="last") is None
+    assert idle_of([DeviceSpan("last", 1, 0, 5), DeviceSpan("layer", 1, 6, 7)], last="last") is None
+    assert idle_of([DeviceSpan("last", 1, 0, 5, is_kernel=False)] * 3, last="last") is None

@@ -12,7 +12,7 @@ from script_features import HAPPENING_NAMES, happenings, script_features
 from racegate.check.checker import Checker
 from racegate.explore.features import prefixes
 from racegate.explore.features.catalogue import features_of
-from racegate.explore.features.facts import Facts, facts_of
+from racegate.explore.features.facts import RunFacts, facts_of
 from racegate.explore.features.table import (
     NAMES,
     POSSIBLE,
@@ -39,7 +39,7 @@ GONE_THROUGH: dict[str, list[str]] = msgspec.json.decode(
 
 
 @cache
-def sample() -> tuple[Facts, ...]:
+def sample() -> tuple[RunFacts, ...]:
     found = []
     for index in range(SAMPLE):
         judge = Checker(generate(seeded(0, index), name=f"generated-0-{index}"))

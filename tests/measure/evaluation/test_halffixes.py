@@ -14,8 +14,8 @@ from racegate.faults.fault import FaultKind
 from racegate.history.finding import Verdict
 from racegate.measure.evaluation.truth_table import (
     CellOutcome,
+    CountLanding,
     Landed,
-    Landing,
     Motion,
     TruthCell,
     measure_table,
@@ -35,10 +35,10 @@ DESIGNS = (
 
 # docs/mechanism.md#landings, "current row" and "previous row"; between two moves as measured.
 WRONG = {
-    "counts/live-rows": {(landing, m) for landing in list(Landing)[1:] for m in Motion},
+    "counts/live-rows": {(landing, m) for landing in list(CountLanding)[1:] for m in Motion},
     "counts/previous-position-gather": {
         (landing, motion)
-        for landing in (Landing.EARLY, Landing.BETWEEN)
+        for landing in (CountLanding.EARLY, CountLanding.BETWEEN)
         for motion in (Motion.TWO_CYCLE, Motion.THREE_CYCLE)
     },
 }
@@ -57,7 +57,7 @@ def test_the_committed_table_is_the_measured_one(cells: tuple[TruthCell, ...]) -
 
 def test_every_combination_is_measured_once(cells: tuple[TruthCell, ...]) -> None:
     seen = {(c.design, c.cache_mode, c.motion, c.landing) for c in cells}
-    assert len(seen) == len(cells) == len(DESIGNS) * 2 * len(Motion) * len(Landing)
+    assert len(seen) == len(cells) == len(DESIGNS) * 2 * len(Motion) * len(CountLanding)
     assert {c.design for c in cells} == set(DESIGNS)
 
 
@@ -79,7 +79,7 @@ def test_a_wait_before_the_moves_excludes_the_late_landings(cells: tuple[TruthCe
     for cell in cells:
         if cell.design == "counts/device-authoritative":
             assert cell.landed is Landed.NO_COPY
-        elif cell.design == "counts/early-wait" and cell.landing is not Landing.EARLY:
+        elif cell.design == "counts/early-wait" and cell.landing is not CountLanding.EARLY:
             assert cell.landed is Landed.EXCLUDED
         else:
             assert cell.landed is Landed.AS_WANTED

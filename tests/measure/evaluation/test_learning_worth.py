@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
-from racegate.faults.mutations import Mutation, Operator
+from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.history.exit_code import ExitCode
 from racegate.measure.evaluation.learning import job
 from racegate.measure.evaluation.learning.figures import compared, rows_of, slowest
 from racegate.measure.evaluation.learning.hunt import Hunter
 from racegate.measure.evaluation.learning.results import Approach, Hunt
 from racegate.measure.evaluation.learning.sequences import sequence_of
-from racegate.measure.evaluation.learning.targets import Target, TargetKind
+from racegate.measure.evaluation.learning.targets import HuntTarget, TargetKind
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.results import SourceMutant
 from racegate.measure.evaluation.source.sources import ROOT
@@ -106,7 +106,7 @@ def test_the_slowest_are_a_tenth_of_what_was_noticed() -> None:
     assert unnoticed == [f"t{n}" for n in range(30, 40)]
 
 
-def a_source_mutant() -> Target:
+def a_source_mutant() -> HuntTarget:
     """An engine that never plans a second step."""
     file = "harness/racegate/engine/engine.py"
     content = (ROOT / file).read_bytes()
@@ -122,15 +122,15 @@ def a_source_mutant() -> Target:
         text=after,
     )
     mutant = SourceMutant(file=file, edit=edit, before=before.decode(), after=after)
-    return Target(name=mutant.name, kind=TargetKind.SOURCE, mutant=mutant)
+    return HuntTarget(name=mutant.name, kind=TargetKind.SOURCE, mutant=mutant)
 
 
 TARGETS = (
-    Target(name="correction-partial-fields", kind=TargetKind.FAULT),
-    Target(
+    HuntTarget(name="correction-partial-fields", kind=TargetKind.FAULT),
+    HuntTarget(
         name="dropped",
         kind=TargetKind.EDGE,
-        mutation=Mutation(edge="output-landed", operator=Operator.DROP),
+        mutation=Mutation(edge="output-landed", operator=MutationOperator.DROP),
     ),
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from racegate.check.checker import Checker
 from racegate.engine.state.edges import EDGES
-from racegate.faults.mutations import Mutation, Operator
+from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.history.finding import FindingKind
 from racegate.history.trace import Trace
 from racegate.measure.evaluation.mutate import (
@@ -61,9 +61,14 @@ def test_every_edge_is_mutated_in_every_way_it_can_be() -> None:
     assert {mutation.edge for mutation in mutations()} == ONE_PER_EDGE
     for edge in ONE_PER_EDGE:
         operators = {m.operator for m in mutations() if m.edge == edge}
-        always = {Operator.DROP, Operator.RECORD_EARLY, Operator.RECORD_LATE, Operator.WAIT_LATE}
+        always = {
+            MutationOperator.DROP,
+            MutationOperator.RECORD_EARLY,
+            MutationOperator.RECORD_LATE,
+            MutationOperator.WAIT_LATE,
+        }
         assert operators >= always
-    assert {m.operator for m in mutations()} == set(Operator)
+    assert {m.operator for m in mutations()} == set(MutationOperator)
 
 
 @pytest.mark.parametrize("edge", sorted(ONE_PER_EDGE))
@@ -79,12 +84,12 @@ def test_no_mutant_survives(edge: str) -> None:
         else:
             assert result.signature is not None
             assert not result.signature.startswith("crash/"), result
-        if mutation.operator is Operator.DROP:
+        if mutation.operator is MutationOperator.DROP:
             assert result.fate is Fate.KILLED, f"{edge} is implied everywhere"
 
 
 def test_a_dropped_edge_is_named_by_what_finds_it() -> None:
-    mutation = Mutation(edge="accepted-landed", operator=Operator.DROP)
+    mutation = Mutation(edge="accepted-landed", operator=MutationOperator.DROP)
     result = checker("align-boundary-and-prefix-hit").run(fault=as_fault(mutation))
     named = {f.edge for f in result.findings if f.kind is FindingKind.CONFLICT}
     assert named == {"accepted-landed"}
@@ -94,7 +99,7 @@ def test_an_edge_waited_for_too_late_leaves_what_it_should_order() -> None:
     """docs/mechanism.md#landings: the wait that stands behind the row moves."""
     late = Mutation(
         edge="input-prep-guard",
-        operator=Operator.WAIT_LATE,
+        operator=MutationOperator.WAIT_LATE,
         event="input_preparation",
         place="reorder",
     )

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from racegate.measure.evaluation.source.by_gate import GateLook
-from racegate.measure.evaluation.source.child import ChildResult, Limits, Say, in_a_child
+from racegate.measure.evaluation.source.child import ChildLimits, ChildResult, Say, in_a_child
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, chosen, result_of
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
-from racegate.measure.evaluation.source.reach import Reach
+from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import (
     EquivalentEntry,
     EquivalentError,
@@ -46,7 +46,7 @@ REPORTS = Path(__file__).parents[3] / "reports" / "faults"
 SAMPLE, FILES = 8, 5
 QUICK_CPU_S = 0.5
 NONE = EquivalentTable((), path=Path("none.toml"))
-LIMITS = Limits(cpu_s=20, wall_s=120)
+LIMITS = ChildLimits(cpu_s=20, wall_s=120)
 
 
 def mutant(after: str = "x = 2", *, line: int = 3, scope: str = "f") -> SourceMutant:
@@ -97,11 +97,11 @@ class TestChild:
             while True:
                 pass
 
-        heard = in_a_child(work, Limits(cpu_s=0, wall_s=60))
+        heard = in_a_child(work, ChildLimits(cpu_s=0, wall_s=60))
         assert heard.is_timeout and heard.lines == ["at the loop"]
 
     def test_a_wait_without_end_is_ended(self) -> None:
-        heard = in_a_child(lambda say: signal.pause(), Limits(cpu_s=5, wall_s=0.2))
+        heard = in_a_child(lambda say: signal.pause(), ChildLimits(cpu_s=5, wall_s=0.2))
         assert heard.is_timeout
 
     def test_memory_is_limited(self) -> None:
@@ -111,7 +111,9 @@ class TestChild:
             except MemoryError:
                 say("refused")
 
-        assert in_a_child(work, Limits(cpu_s=5, wall_s=60, data_bytes=1 << 28)).lines == ["refused"]
+        assert in_a_child(work, ChildLimits(cpu_s=5, wall_s=60, data_bytes=1 << 28)).lines == [
+            "refused"
+        ]
 
 
 def heard(*lines: str, is_timeout: bool = False, status: int = 0) -> ChildResult:
@@ -241,7 +243,7 @@ def test_a_larger_sample_contains_a_smaller_one() -> None:
 
 def test_who_executes_the_statement_judges_the_quickest_first() -> None:
     file = mutant().file
-    reach = Reach(
+    reach = LineReach(
         seconds={"slow": 2.0, "quick": 1.0, "other": 0.0, "never": 0.0},
         lines={file: {"slow": (2, 3), "quick": (3,), "other": (4,)}},
     )
@@ -254,7 +256,7 @@ def test_who_executes_the_statement_judges_the_quickest_first() -> None:
 
 def test_more_examples_of_one_test_come_behind_all_others() -> None:
     examples = {f"many[{number}]": 1.0 + number for number in range(12)}
-    reach = Reach(
+    reach = LineReach(
         seconds=examples | {"slow": 50.0},
         lines={mutant().file: dict.fromkeys([*examples, "slow"], (3,))},
     )

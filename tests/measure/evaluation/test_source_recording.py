@@ -8,7 +8,7 @@ import pytest
 
 from racegate.jobs.pools.pool import PoolError
 from racegate.measure.evaluation.source.kept import KeptReach, digest_of
-from racegate.measure.evaluation.source.reach import Reach
+from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.recording import reach_of
 from racegate.measure.evaluation.source.sources import (
     ROOT,
@@ -31,12 +31,12 @@ class Recorded:
     def prepare(self) -> None:
         pass
 
-    def record(self, part: str) -> Reach:
+    def record(self, part: str) -> LineReach:
         self.asked.append(part)
         numbers = tuple(map(int, (self.root / part).read_text().split()))
         if not numbers:
             raise BrokenHarnessError(f"{part} fails")
-        return Reach(seconds={part: 1.0}, lines={"room/a.py": {part: numbers}})
+        return LineReach(seconds={part: 1.0}, lines={"room/a.py": {part: numbers}})
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorded:
     return found
 
 
-def reach(recorded: Recorded) -> Reach:
+def reach(recorded: Recorded) -> LineReach:
     """As a job has it that keeps its results in a file."""
     source = Source(name="device", folders=("room",), tests=("tests",))
     kept = recorded.root / "kept.jsonl"
@@ -85,7 +85,7 @@ def test_a_test_that_fails_keeps_nothing_of_the_others(recorded: Recorded) -> No
 
 def test_a_line_that_a_kill_has_cut_is_recorded_again(tmp_path: Path) -> None:
     path = tmp_path / "kept.reach.jsonl"
-    found = Reach(seconds={"a": 1.0}, lines={"f.py": {"a": (1,)}})
+    found = LineReach(seconds={"a": 1.0}, lines={"f.py": {"a": (1,)}})
     KeptReach(path).add("one", found)
     with path.open("ab") as file:
         file.write(b'["two", {"seconds"')

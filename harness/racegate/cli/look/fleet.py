@@ -30,8 +30,8 @@ from racegate.jobs.fleet.outcome import outcome_of
 from racegate.jobs.fleet.run import FleetBounds, FleetRun, TargetCampaign
 from racegate.jobs.fleet.sources import commit_of
 from racegate.jobs.fleet.targets import (
-    Draw,
     RevisionTarget,
+    ScenarioDraw,
     SglangTarget,
     Target,
     TargetDevice,
@@ -40,7 +40,7 @@ from racegate.jobs.fleet.targets import (
 )
 from racegate.jobs.fleet.worker import FleetSpec
 from racegate.jobs.generated import CampaignSpec, drawn
-from racegate.jobs.pools.choice import Backend, Place
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.choice import subject_of
@@ -75,7 +75,7 @@ def fleet(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the scenarios.")] = 0,
-    backend: BackendOption = Backend.LOCAL,
+    backend: BackendOption = PoolBackend.LOCAL,
     address: AddressOption = None,
     store: StoreOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -94,7 +94,7 @@ def fleet(
     )
     campaigns = [_campaign(target, given.draw, seed, out, store) for target in targets]
     given_gpus = _gpus_here(targets, backend, workers) if gpus is None else min(gpus, workers)
-    place = Place(backend=backend, address=address, gpus=given_gpus)
+    place = WorkerPlace(backend=backend, address=address, gpus=given_gpus)
     with Live("starting", console=stderr_console(), transient=True) as display:
         run = FleetRun(
             spec,
@@ -119,14 +119,14 @@ def _resolved(target: Target) -> Target:
     return msgspec.structs.replace(target, revision=commit)
 
 
-def _gpus_here(targets: Sequence[Target], backend: Backend, workers: int) -> int:
+def _gpus_here(targets: Sequence[Target], backend: PoolBackend, workers: int) -> int:
     """How many workers can have one of their own. Asked only if a target needs one."""
     is_asked = any(getattr(each, "device", None) is TargetDevice.GPU for each in targets)
-    return min(gpu_count(), workers) if is_asked and backend is Backend.LOCAL else 0
+    return min(gpu_count(), workers) if is_asked and backend is PoolBackend.LOCAL else 0
 
 
 def _campaign(
-    target: Target, draw: Draw, seed: int, out: Path, store: str | None
+    target: Target, draw: ScenarioDraw, seed: int, out: Path, store: str | None
 ) -> TargetCampaign:
     subject = subject_of(target.name)
     folder = out / subject
@@ -153,4 +153,4 @@ def drawn_requests(seed: int, index: int) -> OwnScenario:
     return configured(msgspec.structs.replace(scenario, name=f"requests-{seed}-{index}"))
 
 
-DRAWS = {Draw.ENGINE: drawn, Draw.REQUESTS: drawn_requests}
+DRAWS = {ScenarioDraw.ENGINE: drawn, ScenarioDraw.REQUESTS: drawn_requests}

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from racegate.cli.options import (
-    DeviceKind,
+    ExecutionDevice,
     JsonOption,
     WorkersOption,
     fail,
@@ -33,7 +33,7 @@ from racegate.history.witness import load_witness
 from racegate.jobs.environment import environment_of
 from racegate.measure.ab.folder import Folder, open_folder, read_folder
 from racegate.measure.ab.held import run_held, witness_path
-from racegate.measure.ab.running import AbRunner, Progress, Share, parse_share, worker_here
+from racegate.measure.ab.running import AbRunner, WaveProgress, WaveShare, parse_share, worker_here
 from racegate.measure.ab.summary import AbReport, summarise
 from racegate.measure.ab.waves import TruthError, VirtualWaveSite, cuda_wave_site
 from racegate.measure.ab.workload import (
@@ -61,7 +61,7 @@ class Only(StrEnum):
 class CallSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How what is missing is run. witnesses: where the held runs of the faults are"""
 
-    share: Share
+    share: WaveShare
     workers: int = 1
     seconds: float | None = None
     witnesses: Path
@@ -90,7 +90,7 @@ def ab(
     arm: Annotated[
         list[Arm] | None, typer.Option(help="Only this one; may be given several times.")
     ] = None,
-    device: Annotated[DeviceKind, typer.Option(help="Where to run.")] = DeviceKind.CUDA,
+    device: Annotated[ExecutionDevice, typer.Option(help="Where to run.")] = ExecutionDevice.CUDA,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Finished waves are kept here, and not run again."),
@@ -160,7 +160,7 @@ def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
     lacking = [name for name in faults if name not in known and how.share.index == 1]
     for name in lacking:
         load_witness(witness_path(name, how.witnesses))
-    driver = None if folder.plan.device == DeviceKind.VIRTUAL else open_cuda()
+    driver = None if folder.plan.device == ExecutionDevice.VIRTUAL else open_cuda()
     started = time.perf_counter()
     for name in lacking:
         held_site = None if driver is None else CudaSite(driver)
@@ -182,7 +182,7 @@ def _run(folder: Folder, arms: Sequence[Arm], how: CallSpec) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
+def _progress() -> Iterator[Callable[[WaveProgress], None]]:
     """A bar on a terminal; in a log a line per wave."""
     console = stderr_console()
     if not console.is_terminal:
@@ -196,7 +196,7 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
         )
 
 
-def line_of(progress: Progress) -> str:
+def line_of(progress: WaveProgress) -> str:
     """One finished wave: its rate, what was wrong, and how long the rest will take."""
     wave = progress.shown
     rate = wave.tokens / wave.seconds if wave.seconds else 0.0

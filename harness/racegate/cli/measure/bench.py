@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from racegate.cli.options import (
-    DeviceKind,
     DeviceOption,
+    ExecutionDevice,
     JsonOption,
     fail,
     progress_bar,
@@ -37,7 +37,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def bench(
     seconds: Annotated[float, typer.Option(help="Time for each measurement.")] = 3.0,
-    device: DeviceOption = DeviceKind.VIRTUAL,
+    device: DeviceOption = ExecutionDevice.VIRTUAL,
     part: Annotated[BenchPart, typer.Option(help="On CUDA: what to measure.")] = BenchPart.ALL,
     peers: Annotated[
         bool | None,
@@ -49,11 +49,11 @@ def bench(
     the kernels beside the copy bandwidth of the card, the engine at depth 1 and 2, and what
     recording and holding cost there.
     """
-    if device is not DeviceKind.CUDA and peers:
+    if device is not ExecutionDevice.CUDA and peers:
         fail("--peers compares kernels on a GPU: add --device cuda")
     if peers and part is not BenchPart.ALL:
         fail("--peers is a measurement of its own: leave out --part")
-    if device is DeviceKind.CUDA:
+    if device is ExecutionDevice.CUDA:
         result = _bench_cuda(_peer_jobs() if peers else _own_jobs(part, seconds))
     elif part is not BenchPart.ALL:
         fail("--part says what to measure on a GPU: add --device cuda")

@@ -19,7 +19,7 @@ from racegate.check.repro.minimise import as_found
 from racegate.check.repro.public import NotProvedError, assert_verdict
 from racegate.check.repro.search import BUDGET, search
 from racegate.cli.app import app
-from racegate.cli.options import DeviceKind, Explore, site_of
+from racegate.cli.options import ExecutionDevice, Explore, site_of
 from racegate.cli.testing.foreign import run_foreign
 from racegate.cli.testing.settings import TrialSettings
 from racegate.device.cuda.driver import NoCudaError
@@ -141,7 +141,7 @@ def _run_here(trial: Trial, schedule: Schedule, settings: TrialSettings) -> RunR
 
 def _site(settings: TrialSettings) -> CudaSite | None:
     try:
-        return site_of(DeviceKind(settings.device), Pacing.EAGER)
+        return site_of(ExecutionDevice(settings.device), Pacing.EAGER)
     except NoCudaError as error:
         pytest.skip(str(error))
 

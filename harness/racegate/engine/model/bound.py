@@ -1,4 +1,4 @@
-"""Bound: the buffers that a forward pass works on."""
+"""BoundBuffers: the buffers that a forward pass works on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from racegate.engine.state.buffers import Inputs, WorkBuffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class BoundBuffers:
     """Those of a graph are bound when it is captured.
 
     window_table: [R, 1 + K] int32, the blocks of each row's running state window; in cache mode all

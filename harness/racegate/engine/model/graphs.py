@@ -10,7 +10,7 @@ live rows.
 from __future__ import annotations
 
 from racegate.device.protocol import Graph
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.model import Model
 from racegate.engine.model.padding import BLOCKS, STATE_BLOCKS, Padding
 from racegate.engine.model.parts import ModelParts
@@ -32,7 +32,9 @@ def captured_sizes(engine: EngineSpec) -> tuple[int, ...]:
 class ForwardPass:
     """Runs the model's forward pass on what a step has prepared."""
 
-    def __init__(self, setup: Setup, *, model: Model, bound: Bound, parts: ModelParts) -> None:
+    def __init__(
+        self, setup: Setup, *, model: Model, bound: BoundBuffers, parts: ModelParts
+    ) -> None:
         engine, layers = setup.scenario.engine, setup.scenario.model.layers
         self._setup = setup
         self._model = model
@@ -51,13 +53,13 @@ class ForwardPass:
             self._padding.warm_up()
             self._capture_all(self._padding.bound)
 
-    def _capture_all(self, bound: Bound) -> None:
+    def _capture_all(self, bound: BoundBuffers) -> None:
         for size in self._sizes:
             for stretch, name in self._pieces:
                 if name is not None:
                     self._graphs[name, size] = self._capture(name, size, stretch, bound)
 
-    def _capture(self, name: str, size: int, stretch: Stretch, bound: Bound) -> Graph:
+    def _capture(self, name: str, size: int, stretch: Stretch, bound: BoundBuffers) -> Graph:
         shape = BatchShape(
             step=-1,
             rows=size,

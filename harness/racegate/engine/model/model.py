@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from racegate.device.protocol import DeviceBuffer, Use, reads, updates, writes
 from racegate.engine.model import layers
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.cascade import CommonPrefix
 from racegate.engine.model.stretches import EMBEDDING, Stretch
 from racegate.engine.model.weights import make_weights
@@ -107,14 +107,14 @@ class Model:
     def _pool(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> DeviceBuffer:
         return self._setup.device.device_buffer(name, shape, dtype, stream=self._setup.compute)
 
-    def forward(self, stretch: Stretch, shape: BatchShape, bound: Bound) -> None:
+    def forward(self, stretch: Stretch, shape: BatchShape, bound: BoundBuffers) -> None:
         """A stretch of the forward pass; the last leaves the target's hidden states in
         work.hidden.
         """
         for stage in stretch:
             self._stage(stage, shape, bound)
 
-    def _stage(self, stage: int, shape: BatchShape, bound: Bound) -> None:
+    def _stage(self, stage: int, shape: BatchShape, bound: BoundBuffers) -> None:
         if stage == EMBEDDING:
             self._embed(shape, bound)
             return
@@ -126,7 +126,7 @@ class Model:
         if self._setup.scenario.model.mlp_size:
             self._mlp(stage, shape, bound)
 
-    def _embed(self, shape: BatchShape, bound: Bound) -> None:
+    def _embed(self, shape: BatchShape, bound: BoundBuffers) -> None:
         self._setup.kernels.launch_kernel(
             layers.embed,
             {
@@ -138,7 +138,7 @@ class Model:
             constants={"table": self.parameters["embed"]},
         )
 
-    def _mlp(self, index: int, shape: BatchShape, bound: Bound) -> None:
+    def _mlp(self, index: int, shape: BatchShape, bound: BoundBuffers) -> None:
         self._setup.kernels.launch_kernel(
             layers.mlp_layer,
             {"hidden": updates(bound.work.hidden, shape.tokens)},
@@ -147,7 +147,9 @@ class Model:
             constants=self._named(f"layer.{index}.", layers.MlpWeights._fields),
         )
 
-    def _recurrent(self, index: int, kind: LayerKind, shape: BatchShape, bound: Bound) -> None:
+    def _recurrent(
+        self, index: int, kind: LayerKind, shape: BatchShape, bound: BoundBuffers
+    ) -> None:
         layer, _ = _LAYERS[kind]
         inputs, work, rows = bound.inputs, bound.work, shape.rows
         accepted, is_decode = work.accepted, inputs.is_decode.gpu
@@ -170,7 +172,7 @@ class Model:
             constants=self._weights[index],
         )
 
-    def _attention(self, index: int, shape: BatchShape, bound: Bound) -> None:
+    def _attention(self, index: int, shape: BatchShape, bound: BoundBuffers) -> None:
         inputs, work, rows = bound.inputs, bound.work, shape.rows
         spec = self._setup.scenario.model
         self._setup.kernels.launch_kernel(

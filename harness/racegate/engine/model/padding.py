@@ -14,7 +14,7 @@ import numpy as np
 
 from racegate.device.masks import prefix_mask
 from racegate.device.protocol import DeviceBuffer, Use, reads, writes
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.state.buffers import UploadedTwin
 from racegate.engine.state.setup import Setup
 from racegate.engine.state.view import BatchShape, StepView
@@ -50,7 +50,7 @@ class Padding:
     sizes: rows of the graphs; rows_most: of the largest; width: 1 + K, the tokens of a row
     """
 
-    def __init__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> None:
+    def __init__(self, setup: Setup, live: BoundBuffers, *, sizes: tuple[int, ...]) -> None:
         engine = setup.scenario.engine
         self.setup = setup
         self.live = live
@@ -65,7 +65,7 @@ class Padding:
         return self.setup.device.constant("is_decode_captured", ones)
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> BoundBuffers:
         """What the graphs are bound to."""
         return replace(self.live, inputs=replace(self.live.inputs, is_decode=self._is_decode))
 

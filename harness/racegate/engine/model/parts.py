@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from racegate.engine.model.bound import Bound
+from racegate.engine.model.bound import BoundBuffers
 from racegate.engine.model.cascade import CommonPrefix, common_prefix
 from racegate.engine.model.padding import MixedPadding, Padding, fits, is_uniform_decode
 from racegate.engine.state.setup import Setup
@@ -28,7 +28,7 @@ class FitCheck(Protocol):
 class MakePadding(Protocol):
     """Makes what fills batches up. live: what steps prepare; sizes: rows of the graphs."""
 
-    def __call__(self, setup: Setup, live: Bound, *, sizes: tuple[int, ...]) -> Padding: ...
+    def __call__(self, setup: Setup, live: BoundBuffers, *, sizes: tuple[int, ...]) -> Padding: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ EMBEDDING = -1
 Stretch = tuple[int, ...]
 
 
-class Piece(NamedTuple):
+class ModelPiece(NamedTuple):
     """graph: the name under which it is captured; None, it is launched."""
 
     stretch: Stretch
@@ -27,16 +27,16 @@ def whole(layers: tuple[LayerKind, ...]) -> Stretch:
     return (EMBEDDING, *range(len(layers)))
 
 
-def pieces_of(layers: tuple[LayerKind, ...], mode: GraphMode) -> tuple[Piece, ...]:
+def pieces_of(layers: tuple[LayerKind, ...], mode: GraphMode) -> tuple[ModelPiece, ...]:
     """What a step that fits a graph consists of, in order."""
     if mode is not GraphMode.PIECEWISE:
-        return (Piece(whole(layers), "decode"),)
+        return (ModelPiece(whole(layers), "decode"),)
 
     def is_attention(stage: int) -> bool:
         return stage != EMBEDDING and layers[stage] is LayerKind.ATTENTION
 
     return tuple(
-        Piece(stretch, None if attends else f"piece.{stretch[0] + 1}")
+        ModelPiece(stretch, None if attends else f"piece.{stretch[0] + 1}")
         for attends, group in groupby(whole(layers), is_attention)
         for stretch in (tuple(group),)
     )

@@ -17,7 +17,7 @@ from racegate.engine.state.view import PrevStep, StepView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class ProbedMemory:
     """What there is to look at.
 
     draft_cache: [B, S, E], the drafter's, if it keeps one
@@ -52,7 +52,7 @@ class Preparation:
 class Probe(Protocol):
     """Called by the engine at the step boundaries."""
 
-    def attach(self, memory: Memory) -> None:
+    def attach(self, memory: ProbedMemory) -> None:
         """Once, before the first step."""
         ...
 
@@ -88,7 +88,7 @@ class Probe(Protocol):
 class NullProbe:
     """Observes nothing: the bare engine."""
 
-    def attach(self, memory: Memory) -> None:
+    def attach(self, memory: ProbedMemory) -> None:
         """It looks at nothing."""
 
     def scheduled(self, plan: StepPlan, scheduler: Scheduler, *, in_flight: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from racegate.device.protocol import DeviceBuffer
-from racegate.engine.observe.probe import Memory
+from racegate.engine.observe.probe import ProbedMemory
 from racegate.engine.state.view import StepView
 from racegate.scenario.settings import EngineSpec
 from racegate.scenario.spec import OwnScenario
@@ -19,7 +19,7 @@ from racegate_kernels.poison import poison_of
 Parts = dict[str, tuple[DeviceBuffer, np.ndarray | int | None]]
 
 
-def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
+def caches_of(memory: ProbedMemory) -> dict[str, DeviceBuffer]:
     """The caches of attention layers and of the drafter, by name."""
     caches = {f"kv.{index}": cache for index, cache in memory.model.caches.items()}
     if memory.draft_cache is not None:
@@ -27,7 +27,7 @@ def caches_of(memory: Memory) -> dict[str, DeviceBuffer]:
     return caches
 
 
-def input_parts(view: StepView, memory: Memory, scenario: OwnScenario) -> Parts:
+def input_parts(view: StepView, memory: ProbedMemory, scenario: OwnScenario) -> Parts:
     """What the host has prepared and the device has derived, by row and by token."""
     inputs, work = memory.inputs, memory.work
     rows, tokens = view.shape.rows, view.shape.tokens
@@ -122,7 +122,7 @@ class FreshTaken:
                     self.state_blocks.append(block)
                     self._state_owner.append(row)
 
-    def parts(self, memory: Memory) -> Parts:
+    def parts(self, memory: ProbedMemory) -> Parts:
         """What to copy."""
         blocks = np.array(self.blocks, np.int64)
         states = np.array(self.state_blocks, np.int64)

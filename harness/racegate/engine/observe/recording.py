@@ -19,7 +19,7 @@ from racegate.engine.observe.details import (
     processed_detail,
     scheduled_detail,
 )
-from racegate.engine.observe.probe import Memory, Preparation
+from racegate.engine.observe.probe import Preparation, ProbedMemory
 from racegate.engine.observe.probe_blocks import (
     BlockRows,
     FreshTaken,
@@ -68,7 +68,7 @@ class RecordingProbe:
     """Collects observations in the order of the engine's boundaries."""
 
     def __init__(self, scenario: OwnScenario, device: Device, stream: Stream) -> None:
-        self._memory: Memory
+        self._memory: ProbedMemory
         self._scenario = scenario
         self._engine = scenario.engine
         self._conv_width = scenario.model.conv_width
@@ -86,7 +86,7 @@ class RecordingProbe:
         self._computed_host = np.zeros(0, np.int32)
         self._backup = np.zeros(0, np.int32)
 
-    def attach(self, memory: Memory) -> None:
+    def attach(self, memory: ProbedMemory) -> None:
         """From now on it looks at this engine."""
         self._memory = memory
 

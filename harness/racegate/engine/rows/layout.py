@@ -21,7 +21,7 @@ from racegate.scenario.settings import CacheMode
 
 
 class RowLayout:
-    """See Layout of `stages`."""
+    """See BatchLayout."""
 
     def __init__(
         self, setup: Setup, rows: RowParts, *, cache: CacheParts, decode: DecodeParts

@@ -189,7 +189,7 @@ class Stages(LayoutStages):
     drafter: Drafter
 
 
-class Layout(Protocol):
+class BatchLayout(Protocol):
     """How a batch is laid out: makes what depends on that."""
 
     setup: Setup

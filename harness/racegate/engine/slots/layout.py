@@ -23,7 +23,7 @@ from racegate.scenario.settings import CacheMode
 
 
 class SlotLayout:
-    """See Layout of `stages`. pool: where the setup's inputs are"""
+    """See BatchLayout. pool: where the setup's inputs are"""
 
     def __init__(self, setup: Setup, parts: SlotParts, *, rows: RowParts, pool: HostPool) -> None:
         self.setup = setup

@@ -58,7 +58,7 @@ def _table_shapes(sizes: Sizes) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
     return {field.name: special.get(field.name, ((), np.int32)) for field in fields(SlotTables)}
 
 
-class Tables(NamedTuple):
+class WrittenTables(NamedTuple):
     """Those of SlotTables. Written."""
 
     block_table: Array
@@ -72,7 +72,7 @@ class Tables(NamedTuple):
     drafts: Array
 
 
-def _clear_slots(kernels: Backend, tables: Tables) -> None:
+def _clear_slots(kernels: Backend, tables: WrittenTables) -> None:
     """No slot holds a block, and every count is 1."""
     for table in tables:
         kernels.fill(table, value=0)

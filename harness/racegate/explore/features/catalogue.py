@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.explore.features import lives, prefixes, steps
-from racegate.explore.features.facts import Facts
+from racegate.explore.features.facts import RunFacts
 from racegate.explore.features.settings import (
     BEHIND,
     CASCADE,
@@ -395,6 +395,6 @@ FEATURES = SETTINGS + HAPPENINGS
 FEATURE_BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
-def features_of(facts: Facts) -> frozenset[str]:
+def features_of(facts: RunFacts) -> frozenset[str]:
     """The names of all features that a run has."""
     return frozenset(feature.name for feature in FEATURES if feature.seen(facts))

@@ -1,4 +1,4 @@
-"""Facts: what happened in one run, step by step, as far as features ask for it."""
+"""RunFacts: what happened in one run, step by step, as far as features ask for it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class SeenPreempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class RunFacts:
     """One run that came to its end. moments: steps and frames, in the order in which they were."""
 
     scenario: OwnScenario
@@ -157,7 +157,7 @@ class Facts:
         return latest < 0 or any(latest < place for place in preempted)
 
 
-def facts_of(scenario: OwnScenario, run: Run) -> Facts:
+def facts_of(scenario: OwnScenario, run: Run) -> RunFacts:
     """What happened in a run that came to its end, without fault.
 
     scenario: as it ran, with the model seed that was used
@@ -168,7 +168,7 @@ def facts_of(scenario: OwnScenario, run: Run) -> Facts:
     moments = tuple(reader.read(step, seen) for step, seen in _by_moment(run.observations))
     preempted = {(m.step, name) for m in moments if isinstance(m, SeenStep) for name in m.preempted}
     preempted |= reader.unplanned
-    return Facts(
+    return RunFacts(
         scenario=scenario,
         result=run.result,
         moments=moments,

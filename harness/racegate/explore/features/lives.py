@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 
-from racegate.explore.features.facts import DELIVERED_ALL, Facts, met
+from racegate.explore.features.facts import DELIVERED_ALL, RunFacts, met
 from racegate.explore.features.prefixes import admissions
 from racegate.scenario.spec import Abort, Dummy, Rotate
 
 
-def is_preempted_twice(facts: Facts) -> bool:
+def is_preempted_twice(facts: RunFacts) -> bool:
     """One request is preempted, resumes, and is preempted again."""
     return any(n > 1 for n in Counter(p.request for p in facts.preemptions).values())
 
 
-def are_two_preempted(facts: Facts) -> bool:
+def are_two_preempted(facts: RunFacts) -> bool:
     """Two requests are preempted in one step."""
     return any(n > 1 for n in Counter(p.step for p in facts.preemptions).values())
 
 
-def is_preempted_for_blocks(facts: Facts) -> bool:
+def is_preempted_for_blocks(facts: RunFacts) -> bool:
     """A request is preempted because another needs its blocks."""
     return any(not p.is_forced for p in facts.preemptions)
 
 
-def is_preempted_in_prefill(facts: Facts) -> bool:
+def is_preempted_in_prefill(facts: RunFacts) -> bool:
     """A request is preempted between two chunks of its prompt."""
     entries = list(facts.entries)
     for preemption in facts.preemptions:
@@ -36,7 +36,7 @@ def is_preempted_in_prefill(facts: Facts) -> bool:
     return False
 
 
-def is_aborted_waiting(facts: Facts) -> bool:
+def is_aborted_waiting(facts: RunFacts) -> bool:
     """A client gives up while its request waits, before it ran or after a preemption."""
     return any(
         facts.is_waiting(request, step)
@@ -44,7 +44,7 @@ def is_aborted_waiting(facts: Facts) -> bool:
     )
 
 
-def ending_frames(facts: Facts) -> dict[str, int]:
+def ending_frames(facts: RunFacts) -> dict[str, int]:
     """The frame that delivered the last token of each request that was not aborted."""
     ended: dict[str, int] = {}
     for frame in facts.frames:
@@ -55,7 +55,7 @@ def ending_frames(facts: Facts) -> dict[str, int]:
     return ended
 
 
-def ends_late(facts: Facts) -> bool:
+def ends_late(facts: RunFacts) -> bool:
     """A request ends with a frame from before its preemption, while it waits to resume."""
     ended = ending_frames(facts)
     done = {frame.step: frame.iteration for frame in facts.frames}
@@ -65,7 +65,7 @@ def ends_late(facts: Facts) -> bool:
     )
 
 
-def ends_by_token(facts: Facts) -> bool:
+def ends_by_token(facts: RunFacts) -> bool:
     """A request ends with its stop token."""
     return any(
         facts.result.finished[r.name] == "stop"
@@ -74,7 +74,7 @@ def ends_by_token(facts: Facts) -> bool:
     )
 
 
-def ends_by_count(facts: Facts) -> bool:
+def ends_by_count(facts: RunFacts) -> bool:
     """A request ends before max_tokens, and the scheduler learns it from the output only."""
     return any(
         facts.result.finished[r.name] == "stop"
@@ -83,7 +83,7 @@ def ends_by_count(facts: Facts) -> bool:
     )
 
 
-def ends_at_once(facts: Facts) -> bool:
+def ends_at_once(facts: RunFacts) -> bool:
     """A request delivers one token only: the one its prefill sampled."""
     return any(
         len(facts.result.delivered[name]) == 1 and finish in DELIVERED_ALL
@@ -91,12 +91,12 @@ def ends_at_once(facts: Facts) -> bool:
     )
 
 
-def are_two_ending(facts: Facts) -> bool:
+def are_two_ending(facts: RunFacts) -> bool:
     """Two requests end with the same frame."""
     return any(n > 1 for n in Counter(ending_frames(facts).values()).values())
 
 
-def reaches_length(facts: Facts) -> bool:
+def reaches_length(facts: RunFacts) -> bool:
     """A request ends as long as the model allows."""
     most = facts.scenario.engine.model_len_max
     return any(
@@ -104,14 +104,14 @@ def reaches_length(facts: Facts) -> bool:
     )
 
 
-def is_dummy_between(facts: Facts) -> bool:
+def is_dummy_between(facts: RunFacts) -> bool:
     """A step of padding rows runs between steps of requests."""
     steps = [step.step for step in facts.steps]
     dummies = [event.step for event in facts.scenario.events if isinstance(event, Dummy)]
     return bool(steps) and any(steps[0] < dummy < steps[-1] for dummy in dummies)
 
 
-def rotates(facts: Facts) -> bool:
+def rotates(facts: RunFacts) -> bool:
     """Rows change places because the script says so."""
     return any(
         isinstance(event, Rotate)
@@ -121,7 +121,7 @@ def rotates(facts: Facts) -> bool:
     )
 
 
-def resumes_with_outputs(facts: Facts) -> bool:
+def resumes_with_outputs(facts: RunFacts) -> bool:
     """A request enters again with tokens that it has delivered: they are its prompt now."""
     resumed = {e.request: e.step for e in admissions(facts)}
     entered = {e.request: e.step for e in reversed(list(admissions(facts)))}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 from racegate.explore.features.facts import (
     DELIVERED_ALL,
-    Facts,
+    RunFacts,
     SeenEntry,
     SeenFrame,
     SeenStep,
@@ -18,18 +18,18 @@ from racegate.scenario.spec import Request
 Key = tuple[Hashable, ...]
 
 
-def admissions(facts: Facts) -> Iterator[SeenEntry]:
+def admissions(facts: RunFacts) -> Iterator[SeenEntry]:
     """Entries with which a request enters, or enters again."""
     return (entry for entry in facts.entries if entry.hit is not None)
 
 
-def hits_in_a_step(facts: Facts) -> int:
+def hits_in_a_step(facts: RunFacts) -> int:
     """Most requests that one step admitted with a kept prefix."""
     steps = [entry.step for entry in admissions(facts) if entry.hit]
     return max((steps.count(step) for step in steps), default=0)
 
 
-def is_resumed_with_hit(facts: Facts) -> bool:
+def is_resumed_with_hit(facts: RunFacts) -> bool:
     """A request came back from preemption with a kept prefix."""
     seen: set[str] = set()
     for entry in admissions(facts):
@@ -39,12 +39,12 @@ def is_resumed_with_hit(facts: Facts) -> bool:
     return False
 
 
-def leaves_one_token(facts: Facts) -> bool:
+def leaves_one_token(facts: RunFacts) -> bool:
     """A kept prefix holds all of a prompt but the last token."""
     return any(entry.hit and entry.tokens == 1 for entry in admissions(facts))
 
 
-def loads_under_save(facts: Facts) -> bool:
+def loads_under_save(facts: RunFacts) -> bool:
     """A prefix is loaded while a frame in flight saves another."""
     engine = facts.scenario.engine
     if engine.cache_mode is not CacheMode.OFFLOAD:
@@ -57,7 +57,7 @@ def loads_under_save(facts: Facts) -> bool:
     return any(save < load <= done[save] for save in saves for load in loads)
 
 
-def grows_in_a_row(facts: Facts) -> bool:
+def grows_in_a_row(facts: RunFacts) -> bool:
     """Blocks are taken in consecutive steps."""
     had: dict[str, set[int]] = {}
     last = -2
@@ -70,13 +70,13 @@ def grows_in_a_row(facts: Facts) -> bool:
     return False
 
 
-def is_shared(facts: Facts) -> bool:
+def is_shared(facts: RunFacts) -> bool:
     """Two live requests hold a common block."""
     tables = ([set(table) for table in step.blocks.values()] for step in facts.steps)
     return any(len(set[int]().union(*held)) < sum(map(len, held)) for held in tables)
 
 
-def is_recycled_in_flight(facts: Facts) -> bool:
+def is_recycled_in_flight(facts: RunFacts) -> bool:
     """A request took a block that a frame in flight still names as another request's."""
     steps = list(facts.steps)
     had: dict[str, set[int]] = {}
@@ -92,14 +92,14 @@ def is_recycled_in_flight(facts: Facts) -> bool:
     return False
 
 
-def _shared_columns(facts: Facts, entry: SeenEntry) -> int:
+def _shared_columns(facts: RunFacts, entry: SeenEntry) -> int:
     """Columns of an admitted request's table that it shares: they were taken by somebody else."""
     engine = facts.scenario.engine
     is_sharing = engine.cache_mode.publishes and entry.hit is not None
     return entry.hit // engine.block_size if is_sharing and entry.hit else 0
 
 
-def is_evicted_and_missed(facts: Facts) -> bool:
+def is_evicted_and_missed(facts: RunFacts) -> bool:
     """A request begins with a prefix that was kept once, and has to compute it again."""
     return _admits(
         facts,
@@ -109,12 +109,12 @@ def is_evicted_and_missed(facts: Facts) -> bool:
     )
 
 
-def is_hit_behind_decode(facts: Facts) -> bool:
+def is_hit_behind_decode(facts: RunFacts) -> bool:
     """A request starts from a state that decode steps left, accepted drafts and all."""
     return _admits(facts, lambda kept, hit, tokens: hit > 0 and tokens[: hit + 1] in kept.decoded)
 
 
-def is_continuing(facts: Facts) -> bool:
+def is_continuing(facts: RunFacts) -> bool:
     """A prompt goes on where a finished request ended: its prompt and first outputs, at least."""
     entries = list(facts.entries)
     first = {entry.request: entry.step for entry in reversed(entries)}
@@ -134,7 +134,7 @@ class _Kept:
     decoded: keys whose state a decode step left
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: RunFacts) -> None:
         self._interval = facts.scenario.engine.state_interval
         self._decoding = {(e.step, e.request) for e in facts.decoding}
         self._key_of: dict[int, Key] = {}
@@ -169,7 +169,7 @@ def _with_grids(request: Request) -> Key:
     return tuple(prompt)
 
 
-def _admits(facts: Facts, is_it: Callable[[_Kept, int, Key], bool]) -> bool:
+def _admits(facts: RunFacts, is_it: Callable[[_Kept, int, Key], bool]) -> bool:
     """Whether some request is admitted so, given what is kept before the step."""
     if not facts.scenario.engine.cache_mode.publishes:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from racegate.explore.features.facts import Facts
+from racegate.explore.features.facts import RunFacts
 from racegate.scenario.settings import (
     Cascade,
     DrafterKind,
@@ -34,7 +34,7 @@ class Feature:
 
     name: str
     why: str
-    seen: Callable[[Facts], bool]
+    seen: Callable[[RunFacts], bool]
     needs: Needs = field(default_factory=dict)
 
 
@@ -116,7 +116,7 @@ def counted(name: str, counter: str, why: str, needs: Needs | None = None) -> Fe
 
 
 def happening(
-    name: str, why: str, seen: Callable[[Facts], bool], needs: Needs | None = None
+    name: str, why: str, seen: Callable[[RunFacts], bool], needs: Needs | None = None
 ) -> Feature:
     """A feature of what went on in a run."""
     return Feature(name=name, why=why, seen=seen, needs=needs or {})

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from racegate.explore.features.facts import Facts, SeenEntry
+from racegate.explore.features.facts import RunFacts, SeenEntry
 
 
-def temperatures(facts: Facts) -> Iterator[set[bool]]:
+def temperatures(facts: RunFacts) -> Iterator[set[bool]]:
     """By step: whether its rows that sample do so at random."""
     is_random = {request.name: request.temperature > 0 for request in facts.scenario.requests}
     for step in facts.steps:
         yield {is_random[e.request] for e in step.entries if not e.is_discarded}
 
 
-def widest(facts: Facts) -> int:
+def widest(facts: RunFacts) -> int:
     """Rows of the largest batch."""
     return max((len(step.rows) for step in facts.steps), default=0)
 
 
-def is_waiting_for_row(facts: Facts) -> bool:
+def is_waiting_for_row(facts: RunFacts) -> bool:
     """A request waits while every row is taken."""
     most = facts.scenario.engine.rows_max
     return any(step.waiting and step.running >= most for step in facts.steps)
 
 
-def is_waiting_for_blocks(facts: Facts) -> bool:
+def is_waiting_for_blocks(facts: RunFacts) -> bool:
     """A request waits with rows left, and not even the least that one needs is free."""
     engine = facts.scenario.engine
     width = 1 + engine.draft_len_max
@@ -38,7 +38,7 @@ def is_waiting_for_blocks(facts: Facts) -> bool:
     )
 
 
-def changes_hands(facts: Facts) -> bool:
+def changes_hands(facts: RunFacts) -> bool:
     """A row holds another request than in the step before."""
     rows = [step.rows for step in facts.steps]
     return any(
@@ -48,7 +48,7 @@ def changes_hands(facts: Facts) -> bool:
     )
 
 
-def enters_row_of_high_count(facts: Facts) -> bool:
+def enters_row_of_high_count(facts: RunFacts) -> bool:
     """A request enters a row whose request of the step before had drafts accepted."""
     counts: dict[int, int] = {}
     for step in facts.steps:
@@ -58,7 +58,7 @@ def enters_row_of_high_count(facts: Facts) -> bool:
     return False
 
 
-def moves_with_high_count(facts: Facts) -> bool:
+def moves_with_high_count(facts: RunFacts) -> bool:
     """A request that had drafts accepted in the step before is in another row now."""
     return any(
         before.is_decode
@@ -69,7 +69,7 @@ def moves_with_high_count(facts: Facts) -> bool:
     )
 
 
-def spends_budget(facts: Facts) -> bool:
+def spends_budget(facts: RunFacts) -> bool:
     """A step schedules all tokens that it may."""
     return any(
         sum(entry.tokens for entry in step.entries) >= facts.budget(step.step)
@@ -77,7 +77,7 @@ def spends_budget(facts: Facts) -> bool:
     )
 
 
-def mixes_prefill_and_decode(facts: Facts) -> bool:
+def mixes_prefill_and_decode(facts: RunFacts) -> bool:
     """One step admits a request and decodes another with drafts."""
     return any(
         any(e.hit is not None for e in step.entries) and any(_verifies(e) for e in step.entries)
@@ -85,7 +85,7 @@ def mixes_prefill_and_decode(facts: Facts) -> bool:
     )
 
 
-def discards_beside_drafts(facts: Facts) -> bool:
+def discards_beside_drafts(facts: RunFacts) -> bool:
     """One step computes part of a prompt and verifies another request's drafts."""
     return any(
         any(e.is_discarded for e in step.entries) and any(_verifies(e) for e in step.entries)
@@ -97,36 +97,36 @@ def _verifies(entry: SeenEntry) -> bool:
     return entry.is_decode and entry.drafts > 0
 
 
-def is_chunk_of_width(facts: Facts) -> bool:
+def is_chunk_of_width(facts: RunFacts) -> bool:
     """A prefill chunk is as long as a row with all its drafts."""
     k = facts.scenario.engine.draft_len_max
     return any(e.tokens == 1 + k > 1 and not e.is_decode for e in facts.entries)
 
 
-def is_chunk_of_one(facts: Facts) -> bool:
+def is_chunk_of_one(facts: RunFacts) -> bool:
     """A prefill chunk is one token: a row like one that decodes without drafts."""
     return any(e.tokens == 1 and not e.is_decode for e in facts.entries)
 
 
-def accepts_onto_edge(facts: Facts) -> bool:
+def accepts_onto_edge(facts: RunFacts) -> bool:
     """Every draft is accepted, and the last kept token ends a block."""
     return _accepts_onto(facts, facts.scenario.engine.block_size)
 
 
-def accepts_onto_boundary(facts: Facts) -> bool:
+def accepts_onto_boundary(facts: RunFacts) -> bool:
     """Every draft is accepted, and the last kept token ends a column of states."""
     engine = facts.scenario.engine
     return engine.cache_mode.has_columns and _accepts_onto(facts, engine.state_interval)
 
 
-def _accepts_onto(facts: Facts, interval: int) -> bool:
+def _accepts_onto(facts: RunFacts, interval: int) -> bool:
     return any(
         _verifies(e) and e.accepted == 1 + e.drafts and e.settled % interval == 0
         for e in facts.decoding
     )
 
 
-def rejects_over_edge(facts: Facts) -> bool:
+def rejects_over_edge(facts: RunFacts) -> bool:
     """Rejected drafts stood in a block of which nothing is kept."""
     size = facts.scenario.engine.block_size
     return any(
@@ -135,12 +135,12 @@ def rejects_over_edge(facts: Facts) -> bool:
     )
 
 
-def accepts_some(facts: Facts) -> bool:
+def accepts_some(facts: RunFacts) -> bool:
     """Some drafts of a row are accepted, and some are not."""
     return any(1 < e.accepted < 1 + e.drafts for e in facts.decoding)
 
 
-def ends_column_within(facts: Facts) -> bool:
+def ends_column_within(facts: RunFacts) -> bool:
     """A column of states ends within an accepted run: one of the middle slots is to be kept."""
     engine = facts.scenario.engine
     interval = engine.state_interval
@@ -150,7 +150,7 @@ def ends_column_within(facts: Facts) -> bool:
     )
 
 
-def rejects_over_boundary(facts: Facts) -> bool:
+def rejects_over_boundary(facts: RunFacts) -> bool:
     """Drafts went over the end of a column of states, and not one behind it was accepted."""
     engine = facts.scenario.engine
     interval = engine.state_interval
@@ -160,28 +160,28 @@ def rejects_over_boundary(facts: Facts) -> bool:
     )
 
 
-def differs_in_drafts(facts: Facts) -> bool:
+def differs_in_drafts(facts: RunFacts) -> bool:
     """Rows of one step verify different numbers of drafts."""
     return any(len({e.drafts for e in step.entries if e.is_decode}) > 1 for step in facts.steps)
 
 
-def is_constrained(facts: Facts) -> bool:
+def is_constrained(facts: RunFacts) -> bool:
     """A grammar masks a row that verifies drafts."""
     named = {r.name for r in facts.scenario.requests if r.grammar_modulus}
     return any(_verifies(e) and e.request in named for e in facts.decoding)
 
 
-def has_part_of_drafts(facts: Facts) -> bool:
+def has_part_of_drafts(facts: RunFacts) -> bool:
     """A row verifies drafts, but fewer than k."""
     return any(0 < e.drafts < facts.scenario.engine.draft_len_max for e in facts.decoding)
 
 
-def has_no_drafts(facts: Facts) -> bool:
+def has_no_drafts(facts: RunFacts) -> bool:
     """A row decodes without drafts, in an engine that drafts."""
     return any(e.drafts == 0 < facts.scenario.engine.draft_len_max for e in facts.decoding)
 
 
-def has_no_drafts_after_accepts(facts: Facts) -> bool:
+def has_no_drafts_after_accepts(facts: RunFacts) -> bool:
     """A row has no drafts where its last step had drafts accepted: the count must not stay."""
     return any(
         before.is_decode and before.accepted > 1 and entry.drafts == 0
@@ -189,7 +189,7 @@ def has_no_drafts_after_accepts(facts: Facts) -> bool:
     )
 
 
-def returns_after_accepts(facts: Facts) -> bool:
+def returns_after_accepts(facts: RunFacts) -> bool:
     """A request was not in the last step, and in its last one drafts were accepted."""
     return any(
         before.is_decode and before.accepted > 1 and entry.step > before.step + 1
@@ -197,7 +197,7 @@ def returns_after_accepts(facts: Facts) -> bool:
     )
 
 
-def is_clipped(facts: Facts) -> bool:
+def is_clipped(facts: RunFacts) -> bool:
     """Drafts are left out because the model's longest sequence ends."""
     engine = facts.scenario.engine
     return any(
@@ -206,13 +206,13 @@ def is_clipped(facts: Facts) -> bool:
     )
 
 
-def is_idle_between(facts: Facts) -> bool:
+def is_idle_between(facts: RunFacts) -> bool:
     """A step without a plan lies between steps with one."""
     steps = [step.step for step in facts.steps]
     return bool(steps) and len(steps) < 1 + steps[-1] - steps[0]
 
 
-def replays_between(facts: Facts) -> bool:
+def replays_between(facts: RunFacts) -> bool:
     """A step without graph lies between two replays."""
     replayed = [step.replayed > 0 for step in facts.steps]
     if not any(replayed):
@@ -221,7 +221,7 @@ def replays_between(facts: Facts) -> bool:
     return not all(replayed[first:last])
 
 
-def pads_where_request_stood(facts: Facts) -> bool:
+def pads_where_request_stood(facts: RunFacts) -> bool:
     """A pad row of a replay stands where a request stood before."""
     most = 0
     for step in facts.steps:
@@ -231,24 +231,24 @@ def pads_where_request_stood(facts: Facts) -> bool:
     return False
 
 
-def fills_graph(facts: Facts) -> bool:
+def fills_graph(facts: RunFacts) -> bool:
     """A replay of two rows or more without a pad row."""
     return any(step.replayed == len(step.rows) > 1 for step in facts.steps)
 
 
-def replays_sizes(facts: Facts) -> bool:
+def replays_sizes(facts: RunFacts) -> bool:
     """Graphs of two sizes are replayed in one run."""
     return len({step.replayed for step in facts.steps if step.replayed}) > 1
 
 
-def replays_chunk(facts: Facts) -> bool:
+def replays_chunk(facts: RunFacts) -> bool:
     """A step with a chunk of a prompt replays."""
     return any(
         step.replayed and not all(entry.is_decode for entry in step.entries) for step in facts.steps
     )
 
 
-def corrects_coordinates(facts: Facts) -> bool:
+def corrects_coordinates(facts: RunFacts) -> bool:
     """Coordinates are planned with drafts that were rejected, and nobody waits for their counts."""
     scenario = facts.scenario
     if not scenario.model.has_mrope or scenario.engine.cache_mode.splits_chunks:
@@ -258,7 +258,7 @@ def corrects_coordinates(facts: Facts) -> bool:
     )
 
 
-def ends_within_image(facts: Facts) -> bool:
+def ends_within_image(facts: RunFacts) -> bool:
     """A chunk of a prompt has some tokens of an image, and the next one the others."""
     images = {request.name: request.images for request in facts.scenario.requests}
     return any(
@@ -269,7 +269,7 @@ def ends_within_image(facts: Facts) -> bool:
     )
 
 
-def drafts_behind_image(facts: Facts) -> bool:
+def drafts_behind_image(facts: RunFacts) -> bool:
     """A request with an image verifies drafts."""
     shown = {request.name for request in facts.scenario.requests if request.images}
     return any(e.drafts and e.request in shown for step in facts.steps for e in step.entries)

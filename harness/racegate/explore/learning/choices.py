@@ -21,14 +21,14 @@ Choices = tuple[int, ...]
 MORE = 0.75
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnScenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario, and the choices that it was drawn with."""
 
     scenario: OwnScenario
     choices: Choices
 
 
-def drawn(pick: Pick, *, name: str) -> Drawn:
+def drawn(pick: Pick, *, name: str) -> DrawnScenario:
     """A scenario from these picks."""
     taken: list[int] = []
 
@@ -37,7 +37,7 @@ def drawn(pick: Pick, *, name: str) -> Drawn:
         return taken[-1]
 
     scenario = generate(noting, name=name)
-    return Drawn(scenario=scenario, choices=tuple(taken))
+    return DrawnScenario(scenario=scenario, choices=tuple(taken))
 
 
 def replayed(choices: Choices, further: Pick) -> Pick:

@@ -19,7 +19,7 @@ from racegate.explore.generate import seeded
 from racegate.explore.learning.behaviour import Behaviour
 from racegate.explore.learning.choices import (
     Choices,
-    Drawn,
+    DrawnScenario,
     crossed,
     drawn,
     mutated,
@@ -44,7 +44,7 @@ class Energy(StrEnum):
     EVEN = "even"
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class TriedScenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario that was run. behaviours: what it reached"""
 
     choices: Choices
@@ -68,7 +68,7 @@ class Corpus:
         """Different behaviours."""
         return len(self._counts)
 
-    def learn(self, tried: Iterable[Tried]) -> None:
+    def learn(self, tried: Iterable[TriedScenario]) -> None:
         """Takes in a round of scenarios, in their order."""
         for one in tried:
             is_kept = False
@@ -84,7 +84,7 @@ class Corpus:
         self._targets = sorted(self._counts)
         self._weights = list(accumulate(1 / self._counts[one] for one in self._targets))
 
-    def draw(self, index: int, *, name: str) -> Drawn:
+    def draw(self, index: int, *, name: str) -> DrawnScenario:
         """The scenario of an index, which depends on the seed and on what was learned only. Some
         are those that `generate` makes of the seed and the index.
         """

@@ -12,7 +12,7 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.history.outcome import RunResult
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, read, shown_of
+from racegate.jobs.fleet.shown import REFUSED, FleetAnswers, Shown, read, shown_of
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, VllmTarget
 
 ANSWER = "answer.json"
@@ -20,7 +20,7 @@ ANSWER = "answer.json"
 
 def judge_by_gate(
     target: AdapterTarget | VllmTarget | SglangTarget, *, folder: Path, timeout_s: float
-) -> Judged:
+) -> FleetAnswers:
     """folder: where the scenarios are"""
     asked = ("--scenarios", str(folder), "--json", str(folder / ANSWER))
     if isinstance(target, AdapterTarget):
@@ -39,7 +39,7 @@ def judge_by_gate(
     else:
         engine = read(folder / ANSWER, tuple[_EngineVerdict, ...])
         shown = {one.scenario: one.shown() for one in engine or () if one.is_answer}
-    return Judged(shown=shown, why=ended.why)
+    return FleetAnswers(shown=shown, why=ended.why)
 
 
 def release_words(target: VllmTarget | SglangTarget) -> Sequence[str]:

@@ -11,7 +11,7 @@ from racegate.check.selfcheck import CANARIES, SelfCheck, canary_scenario
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import RunResult
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import REFUSED, Judged, Shown, read, shown_of
+from racegate.jobs.fleet.shown import REFUSED, FleetAnswers, Shown, read, shown_of
 from racegate.jobs.fleet.targets import DeviceTarget, RevisionTarget, TargetDevice
 from racegate.jobs.generated import LADDER_BUDGET
 from racegate.scenario.writing import toml_of
@@ -30,7 +30,7 @@ def judge_by_runs(
     variables: Mapping[str, str],
     folder: Path,
     timeout_s: float,
-) -> Judged:
+) -> FleetAnswers:
     """names: of the scenarios in `folder`; variables: of the process"""
     is_gpu = isinstance(target, DeviceTarget) and target.device is TargetDevice.GPU
     how = ON_GPU if is_gpu else LADDER
@@ -45,12 +45,12 @@ def judge_by_runs(
         timeout_s=timeout_s,
     )
     if any(code not in SEEN for code in ended.codes[: len(PLANTED)]):
-        return Judged(why=f"it cannot run what is planted: {ended.why}")
+        return FleetAnswers(why=f"it cannot run what is planted: {ended.why}")
     if len(ended.codes) < len(PLANTED):
-        return Judged(why=ended.why)
+        return FleetAnswers(why=ended.why)
     selfcheck = _found(folder)
     if not selfcheck.is_sound:
-        return Judged(why=selfcheck.problems[0], selfcheck=selfcheck)
+        return FleetAnswers(why=selfcheck.problems[0], selfcheck=selfcheck)
     shown: dict[str, Shown] = {}
     why = ended.why
     for name, code in zip(names, ended.codes[len(PLANTED) :], strict=False):
@@ -61,7 +61,7 @@ def judge_by_runs(
             shown[name] = shown_of(run)
         elif code == ExitCode.BAD_INPUT:
             shown[name] = REFUSED
-    return Judged(shown=shown, why=why, selfcheck=selfcheck)
+    return FleetAnswers(shown=shown, why=why, selfcheck=selfcheck)
 
 
 # A run that came to its end.

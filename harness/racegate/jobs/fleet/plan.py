@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from racegate.jobs.fleet.targets import Target
-from racegate.jobs.fleet.worker import Batch, FleetTask, Offers, SurveyTask
+from racegate.jobs.fleet.worker import FleetTask, Offers, ScenarioBatch, SurveyTask
 from racegate.jobs.pools.pool import Task
 
 # Scenarios that one process judges: engines of others take long to start.
@@ -14,7 +14,7 @@ BATCH = 4
 
 
 @dataclass(slots=True)
-class Lane:
+class TargetQueue:
     """A target's way. next: the scenario to be handed out; is_open: whether more may be"""
 
     target: Target
@@ -23,7 +23,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Plan:
+class FleetPlan:
     """What is left to do. last: scenarios of each target end before it, None is no bound
 
     is_over: whether no more is to be handed out
@@ -31,16 +31,16 @@ class Plan:
     given: targets of tasks that were handed out, by the task's name
     """
 
-    lanes: Sequence[Lane]
+    lanes: Sequence[TargetQueue]
     last: int | None
     is_over: Callable[[], bool]
     command: str
     offers: dict[int, Offers] = field(default_factory=dict)
     given: dict[str, str] = field(default_factory=dict)
 
-    def share(self, worker: int) -> Share:
+    def share(self, worker: int) -> FleetShare:
         """The tasks of a worker."""
-        return Share(self, worker)
+        return FleetShare(self, worker)
 
     def runs(self, worker: int, target: str) -> bool:
         """Whether a worker has said that it can run a target."""
@@ -67,22 +67,22 @@ class Plan:
         end = lane.next + BATCH if self.last is None else min(lane.next + BATCH, self.last)
         indices, lane.next = tuple(range(lane.next, end)), end
         name = f"{lane.target.name}, scenarios {indices[0]} to {indices[-1]}"
-        batch = Batch(target=lane.target.name, indices=indices)
+        batch = ScenarioBatch(target=lane.target.name, indices=indices)
         self.given[name] = batch.target
         return Task(name=name, content=batch, command=self.command)
 
-    def _is_left(self, lane: Lane, worker: int) -> bool:
+    def _is_left(self, lane: TargetQueue, worker: int) -> bool:
         is_left = self.last is None or lane.next < self.last
         return lane.is_open and is_left and self.runs(worker, lane.target.name)
 
-    def _able(self, lane: Lane) -> int:
+    def _able(self, lane: TargetQueue) -> int:
         return sum(self.runs(worker, lane.target.name) for worker in self.offers)
 
 
-class Share(Iterator[Task[FleetTask]]):
+class FleetShare(Iterator[Task[FleetTask]]):
     """See pool.Shares. That there is nothing is not for good."""
 
-    def __init__(self, plan: Plan, worker: int) -> None:
+    def __init__(self, plan: FleetPlan, worker: int) -> None:
         self._plan = plan
         self._worker = worker
 

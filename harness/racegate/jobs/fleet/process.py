@@ -35,7 +35,7 @@ STDERR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedCommands:
     """What became of commands.
 
     codes: of those that came to their end, in their order; why: what ended the process before the
@@ -53,7 +53,7 @@ def run_commands(
     place: Path,
     variables: Mapping[str, str] | None = None,
     timeout_s: float,
-) -> Ended:
+) -> EndedCommands:
     """One after the other. folder: for files of this; place: where they run; variables: beside
     those of this process; timeout_s: for all of them, 0 is no limit
     """
@@ -80,7 +80,7 @@ def run_commands(
     text = codes.read_text(encoding="utf-8").split() if codes.exists() else []
     ended = tuple(map(int, text))
     how = how or f"ended with {_ending(process.returncode or max(ended, default=0))}"
-    return Ended(codes=ended, why=f"{how}: {said}" if said else how)
+    return EndedCommands(codes=ended, why=f"{how}: {said}" if said else how)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

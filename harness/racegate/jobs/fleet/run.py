@@ -18,19 +18,19 @@ import msgspec
 
 from racegate.history.breakage import Breakage, Caught
 from racegate.jobs.campaign import Campaign, CampaignProgress
-from racegate.jobs.fleet.plan import BATCH, Lane, Plan
+from racegate.jobs.fleet.plan import BATCH, FleetPlan, TargetQueue
 from racegate.jobs.fleet.targets import Target
 from racegate.jobs.fleet.worker import (
-    Batch,
     BatchReport,
     FleetAnswer,
     FleetSpec,
     FleetTask,
     FleetWorker,
     Offers,
+    ScenarioBatch,
 )
 from racegate.jobs.generated import Report
-from racegate.jobs.pools.choice import HERE, Place, pool_of
+from racegate.jobs.pools.choice import HERE, WorkerPlace, pool_of
 from racegate.jobs.pools.pool import (
     Done,
     Event,
@@ -119,8 +119,8 @@ class FleetRun:
         self._on_progress = on_progress
         self._started = self._saved = time.monotonic()
         self._end = math.inf if bounds.seconds is None else self._started + bounds.seconds
-        self.plan = Plan(
-            lanes=[Lane(each.target, each.campaign.done) for each in self.targets.values()],
+        self.plan = FleetPlan(
+            lanes=[TargetQueue(each.target, each.campaign.done) for each in self.targets.values()],
             last=bounds.scenarios,
             is_over=lambda: time.monotonic() >= self._end,
             command="the same command",
@@ -129,7 +129,7 @@ class FleetRun:
         self.losses: list[str] = []
         self.stop: KeyboardInterrupt | None = None
 
-    def run(self, workers: int, place: Place = HERE) -> dict[str, CampaignState]:
+    def run(self, workers: int, place: WorkerPlace = HERE) -> dict[str, CampaignState]:
         """To a bound. Raises ClusterError."""
         limit_s = (BATCH + 1) * self._spec.timeout_s
         timeout_s = limit_s + START_S if limit_s else 0.0
@@ -159,7 +159,7 @@ class FleetRun:
                 self.plan.offers[worker] = offers
             case Done(result=BatchReport() as report):
                 self.targets[report.target].hear(report)
-            case SetAside(content=Batch() as batch):
+            case SetAside(content=ScenarioBatch() as batch):
                 why = dict.fromkeys(batch.indices, event.breakage.error)
                 self.targets[batch.target].hear_each(dict(why))
                 self.losses.append(event.text)

@@ -32,7 +32,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 REFUSED = Shown(verdict=Verdict.INCONCLUSIVE, refused=True)
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class FleetAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """shown: by the name of the scenario, of those that were answered; why: others were not"""
 
     shown: dict[str, Shown] = {}

@@ -29,7 +29,7 @@ class FleetError(BadInputError):
     """A fleet file that cannot be used: names the file, the target and the reason."""
 
 
-class Draw(StrEnum):
+class ScenarioDraw(StrEnum):
     """What scenarios are drawn.
 
     ENGINE: all that racegate's own engine can do; REQUESTS: requests and aborts alone, which
@@ -127,7 +127,7 @@ RELEASES = (VllmTarget, SglangTarget)
 class FleetFile(StrictStruct, frozen=True, kw_only=True):
     """What a fleet is of. draw: what scenarios are drawn for every target"""
 
-    draw: Draw = Draw.ENGINE
+    draw: ScenarioDraw = ScenarioDraw.ENGINE
     targets: tuple[Target, ...]
 
 
@@ -135,7 +135,7 @@ class _Written(StrictStruct, frozen=True, kw_only=True):
     """The file as it is written."""
 
     schema: Literal[1]
-    draw: Draw = Draw.ENGINE
+    draw: ScenarioDraw = ScenarioDraw.ENGINE
     targets: Annotated[tuple[dict[str, object], ...], msgspec.Meta(min_length=1, max_length=64)]
 
 
@@ -152,10 +152,10 @@ def load_fleet(path: Path) -> FleetFile:
     if twice:
         raise FleetError(f"{path}: two targets have the name {quoted(twice[0])}")
     releases = [each.name for each in targets if isinstance(each, RELEASES)]
-    if releases and written.draw is not Draw.REQUESTS:
+    if releases and written.draw is not ScenarioDraw.REQUESTS:
         raise FleetError(
             f"{path}: {releases[0]} is a release, which runs requests alone: "
-            f'write draw = "{Draw.REQUESTS}"'
+            f'write draw = "{ScenarioDraw.REQUESTS}"'
         )
     return FleetFile(
         draw=written.draw, targets=tuple(_placed(each, path.parent) for each in targets)

@@ -16,7 +16,7 @@ from racegate.history.witness import SCHEMA, Witness, versions
 from racegate.jobs.fleet.gates import judge_by_gate
 from racegate.jobs.fleet.own import judge_by_runs
 from racegate.jobs.fleet.replaying import replay_of
-from racegate.jobs.fleet.shown import Judged, Shown
+from racegate.jobs.fleet.shown import FleetAnswers, Shown
 from racegate.jobs.fleet.sources import sources_of
 from racegate.jobs.fleet.targets import (
     AdapterTarget,
@@ -25,7 +25,7 @@ from racegate.jobs.fleet.targets import (
     Target,
     TargetDevice,
 )
-from racegate.jobs.generated import NOTHING_HAPPENED, Found, Report
+from racegate.jobs.generated import NOTHING_HAPPENED, GeneratedFinding, Report
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import OwnScenario, configured, happening
 from racegate.scenario.writing import toml_of
@@ -43,7 +43,7 @@ class Offers(msgspec.Struct, frozen=True, kw_only=True):
     lacking: dict[str, str]
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Scenarios of one target. indices: one after the other"""
 
     target: str
@@ -61,7 +61,7 @@ class BatchReport(msgspec.Struct, frozen=True, kw_only=True):
     selfcheck: SelfCheck
 
 
-FleetTask = SurveyTask | Batch
+FleetTask = SurveyTask | ScenarioBatch
 FleetAnswer = Offers | BatchReport
 # Draws a scenario from the seed and its index.
 DrawScenario = Callable[[int, int], OwnScenario]
@@ -142,7 +142,7 @@ class FleetWorker:
             selfcheck=together(checks),
         )
 
-    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> Judged:
+    def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
         """One process, whose files are gone behind it."""
         timeout_s = self._spec.timeout_s
         with tempfile.TemporaryDirectory(prefix="racegate-fleet-") as made:
@@ -192,7 +192,7 @@ def _report(seed: int, target: Target, index: int, scenario: OwnScenario, shown:
             digest="",
             versions=versions(),
         )
-        found = Found(
+        found = GeneratedFinding(
             signature=shown.signature, index=index, witness=witness, runs=0, is_minimal=False
         )
     return Report(

@@ -11,7 +11,7 @@ from racegate.jobs.pools.driver import DrivenPool
 from racegate.jobs.pools.pool import InProcessPool, Pool
 
 
-class Backend(StrEnum):
+class PoolBackend(StrEnum):
     """Where workers are."""
 
     LOCAL = "local"
@@ -19,28 +19,28 @@ class Backend(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WorkerPlace:
     """Where a job's workers are. address: of a Ray cluster, None for one that is started here
     gpus: so many workers, the first, have a GPU of their own, as a cluster sees to
     """
 
-    backend: Backend = Backend.LOCAL
+    backend: PoolBackend = PoolBackend.LOCAL
     address: str | None = None
     gpus: int = 0
 
 
-HERE = Place()
+HERE = WorkerPlace()
 
 
 def pool_of(
-    workers: int, *, timeout_s: float = 0.0, place: Place = HERE, losses_max: int = 1
+    workers: int, *, timeout_s: float = 0.0, place: WorkerPlace = HERE, losses_max: int = 1
 ) -> Pool:
     """One worker needs no process of its own. timeout_s: for each task; 0 is no limit; losses_max:
     see DrivenPool
 
     Raises ClusterError.
     """
-    if place.backend is Backend.RAY:
+    if place.backend is PoolBackend.RAY:
         from racegate.jobs.pools.cluster import RayTransport
 
         cluster = RayTransport(place.address, workers=workers, gpus=place.gpus)

@@ -34,7 +34,7 @@ from racegate.jobs.pools.pool import (
     broke,
     place_here,
 )
-from racegate.jobs.pools.returned import Loss, Numbered, ReturnedTasks
+from racegate.jobs.pools.returned import Numbered, ReturnedTasks, WorkerLoss
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.signals import stops_later
 
@@ -231,7 +231,7 @@ class _Run(Generic[T, R, L]):
                     silent_s = max(silent_s, START_WITHIN_S)
                 if _now() - member.since > silent_s:
                     why = f"has said nothing for {silent_s:g} s"
-                    yield from self._gone(member, why, Loss.SILENT)
+                    yield from self._gone(member, why, WorkerLoss.SILENT)
             if not ready:
                 yield Tick()
         for number, task in (*self._returned.back, *self._returned.suspects):
@@ -283,7 +283,7 @@ class _Run(Generic[T, R, L]):
         try:
             said = member.handle.hear()
         except GoneError as error:
-            yield from self._gone(member, str(error), Loss.GONE)
+            yield from self._gone(member, str(error), WorkerLoss.GONE)
             return
         member.since = math.inf
         self._heard_at = _now()
@@ -340,7 +340,7 @@ class _Run(Generic[T, R, L]):
             else:
                 self._hand_out(member)
 
-    def _gone(self, member: _Member[T, L], why: str, loss: Loss) -> Events[R]:
+    def _gone(self, member: _Member[T, L], why: str, loss: WorkerLoss) -> Events[R]:
         """A worker is lost, and perhaps what it was doing."""
         self._drop(member)
         self._lost_in_a_row[member.at] += 1

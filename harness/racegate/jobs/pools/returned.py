@@ -18,7 +18,7 @@ Numbered: TypeAlias = tuple[int, Task[T]]
 Takes: TypeAlias = Callable[[Task[T]], bool]
 
 
-class Loss(Enum):
+class WorkerLoss(Enum):
     """How a worker was lost: gone, as what others do may end it too, or silent for too long."""
 
     GONE = auto()
@@ -54,11 +54,11 @@ class ReturnedTasks(Generic[T]):
         """Whether one waits that a worker does."""
         return any(takes(task) for _, task in self.suspects)
 
-    def takes(self, numbered: Numbered[T], loss: Loss) -> bool:
+    def takes(self, numbered: Numbered[T], loss: WorkerLoss) -> bool:
         """Whether a task whose worker was lost waits for another one; if not, that was the last."""
         number, _ = numbered
         self._losses[number] += 1
-        self._silences[number] += loss is Loss.SILENT
+        self._silences[number] += loss is WorkerLoss.SILENT
         is_hung = self._silences[number] >= self._losses_max
         if is_hung or self._losses[number] >= 2 * self._losses_max:
             return False

@@ -26,7 +26,7 @@ REACHED_WITHIN_S = 30.0
 LEFT_WITHIN_S = 20.0
 
 
-class Link:
+class StoreLink:
     """The way to one store. driver: who this is, in words that are the same for whoever goes on
     where this one stopped; on_line: gets what a user should know
     """

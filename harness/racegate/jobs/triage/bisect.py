@@ -21,7 +21,7 @@ class Shows(StrEnum):
     SKIPPED = "skipped"
 
 
-class Bounds(NamedTuple):
+class RevisionRange(NamedTuple):
     """The last revision known to be good, and the first one known to be bad, by their places; those
     between could not be asked.
     """
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
     bad: int
 
 
-def bisected(last: int, ask: Callable[[int], Shows]) -> Bounds:
+def bisected(last: int, ask: Callable[[int], Shows]) -> RevisionRange:
     """Asks revisions between place 0, which is good, and the last one, which is bad."""
     good, bad = 0, last
     skipped: set[int] = set()
@@ -44,4 +44,4 @@ def bisected(last: int, ask: Callable[[int], Shows]) -> Bounds:
                 bad = place
             case Shows.SKIPPED:
                 skipped.add(place)
-    return Bounds(good, bad)
+    return RevisionRange(good, bad)

@@ -33,7 +33,7 @@ from racegate.measure.ab.workload import AbError, Arm
 from racegate.scenario.untrusted.text import quoted
 
 
-class Share(msgspec.Struct, frozen=True):
+class WaveShare(msgspec.Struct, frozen=True):
     """Share `index` of `count` (from 1): every count-th wave. Parts may run beside each other."""
 
     index: int = 1
@@ -44,12 +44,12 @@ class Share(msgspec.Struct, frozen=True):
         return wave % self.count == self.index - 1
 
 
-def parse_share(text: str) -> Share:
+def parse_share(text: str) -> WaveShare:
     """`2/4` is the second of four parts. Raises AbError."""
     found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         raise AbError(f"cannot read the part {quoted(text)}: write 2/4 for the second of four")
-    return Share(int(found[1]), int(found[2]))
+    return WaveShare(int(found[1]), int(found[2]))
 
 
 class WaveSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class WaveSummary(msgspec.Struct, frozen=True, kw_only=True):
     stopped: str | None
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class WaveProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A wave that is done. done, units: waves of arms, of this call; left_s: an estimate."""
 
     shown: WaveSummary
@@ -157,20 +157,20 @@ class AbRunner:
         arms: Sequence[Arm],
         make: MakeWorker[WaveTask, WaveSummary | WrongTruth] | None = None,
         *,
-        share: Share | None = None,
+        share: WaveShare | None = None,
         workers: int = 1,
         seconds: float | None = None,
     ) -> None:
         self._folder = folder
         self._make = partial(make_worker, folder.path) if make is None else make
-        self._share = Share() if share is None else share
+        self._share = WaveShare() if share is None else share
         self._workers = workers
         self._seconds = seconds
         self._units = list(self._missing((Arm.TRUTH, *arms)))
         self._started = 0.0
         self._longest_s = 0.0
 
-    def run(self, on_done: Callable[[Progress], None]) -> None:
+    def run(self, on_done: Callable[[WaveProgress], None]) -> None:
         """Until nothing is missing, or time is up. Raises TruthError, PoolError."""
         self._started = time.perf_counter()
         done = 0
@@ -185,7 +185,7 @@ class AbRunner:
                     raise TruthError(event.result.reason)
                 done += 1
                 on_done(
-                    Progress(
+                    WaveProgress(
                         shown=event.result,
                         done=done,
                         units=len(self._units),

@@ -123,7 +123,7 @@ def _capture(launches: Sequence[Launch]) -> tuple[Array, int, list[object]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class KernelComparison:
     """An update with numbers of one size and a number of drafts, at several sizes of the batch."""
 
     update: Update
@@ -145,10 +145,10 @@ class Comparison:
         return msgspec.structs.replace(sizes, tables=tables)
 
 
-def comparisons() -> list[Comparison]:
+def comparisons() -> list[KernelComparison]:
     """All of them."""
     return [
-        Comparison(update=update, item_bytes=item_bytes, drafts=drafts)
+        KernelComparison(update=update, item_bytes=item_bytes, drafts=drafts)
         for update, drafts, item_bytes in product(Update, DRAFTS, ITEM_BYTES)
     ]
 
@@ -165,7 +165,11 @@ class PeerBench:
 
 
 def compared_entries(
-    comparison: Comparison, contenders: Sequence[Contender], bench: PeerBench, *, base: UpdateSizes
+    comparison: KernelComparison,
+    contenders: Sequence[Contender],
+    bench: PeerBench,
+    *,
+    base: UpdateSizes,
 ) -> list[BenchEntry]:
     """Figures of the contenders that do this update; the first of them is this project's.
 
@@ -231,7 +235,7 @@ def _launches(one: Contender, inputs: UpdateInputs) -> Iterator[Launch]:
 
 
 def _entries(
-    comparison: Comparison,
+    comparison: KernelComparison,
     sizes: UpdateSizes,
     right: Sequence[tuple[Contender, float]],
     taken: Sequence[float],

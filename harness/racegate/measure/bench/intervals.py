@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 
-class Span(msgspec.Struct, frozen=True, gc=False):
+class DeviceSpan(msgspec.Struct, frozen=True, gc=False):
     """One operation on the device, in nanoseconds; `end` is behind it."""
 
     name: str
@@ -62,7 +62,7 @@ def covered(merged: Iterable[tuple[int, int]], first: int, end: int) -> int:
     return sum(max(0, min(end, stop) - max(first, start)) for start, stop in merged)
 
 
-def idle_of(spans: Sequence[Span], *, last: str, skip: int = 0) -> Idle | None:
+def idle_of(spans: Sequence[DeviceSpan], *, last: str, skip: int = 0) -> Idle | None:
     """Idle times over all whole steps; None if there are not two ends of a step.
 
     last: what the name of a step's last kernel holds

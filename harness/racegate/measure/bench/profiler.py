@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from racegate.measure.bench.intervals import Span
+from racegate.measure.bench.intervals import DeviceSpan
 
 # Categories of operations on the device in the exported file.
 _KERNEL = "kernel"
@@ -18,7 +18,7 @@ _DEVICE = (_KERNEL, "gpu_memcpy", "gpu_memset")
 class Tracer(Protocol):
     """What sees every operation of a GPU."""
 
-    def trace(self, job: Callable[[], None]) -> list[Span]:
+    def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
         """The operations on the device while a job ran, which ends by waiting for them."""
         ...
 
@@ -26,7 +26,7 @@ class Tracer(Protocol):
 class TorchTracer:
     """Looks at the device only: what the host does is not slowed down more than it must be."""
 
-    def trace(self, job: Callable[[], None]) -> list[Span]:
+    def trace(self, job: Callable[[], None]) -> list[DeviceSpan]:
         """See Tracer."""
         from torch.profiler import ProfilerActivity, profile
 
@@ -38,10 +38,10 @@ class TorchTracer:
             return spans_of(json.loads(path.read_bytes()))
 
 
-def spans_of(exported: Any) -> list[Span]:
+def spans_of(exported: Any) -> list[DeviceSpan]:
     """The device's operations in an exported file, whose times are microseconds."""
     return [
-        Span(
+        DeviceSpan(
             name=event["name"],
             stream=int(event.get("args", {}).get("stream", event.get("tid", 0))),
             first=round(1e3 * event["ts"]),

@@ -16,7 +16,7 @@ import msgspec
 from racegate.check.checker import Checker
 from racegate.engine.state.edges import EDGES
 from racegate.faults.fault import Fault, FaultKind
-from racegate.faults.mutations import Mutation, Operator
+from racegate.faults.mutations import Mutation, MutationOperator
 from racegate.history.finding import signature_of
 from racegate.history.trace import OpRecord, Recorded, Trace, Waited
 from racegate.jobs.gather import run_all
@@ -116,22 +116,22 @@ class _Sites:
             return []
         event = self._events[edge]
         make = partial(Mutation, edge=edge, event=event)
-        found = [make(operator=Operator.DROP), make(operator=Operator.RECORD_LATE)]
+        found = [make(operator=MutationOperator.DROP), make(operator=MutationOperator.RECORD_LATE)]
         for operation in sorted(self._before[event]):
-            found.append(make(operator=Operator.RECORD_EARLY, place=operation))
+            found.append(make(operator=MutationOperator.RECORD_EARLY, place=operation))
         for lane in self._lanes[edge]:
             if lane not in self._recorders[event]:
-                found.append(make(operator=Operator.RECORD_ELSEWHERE, place=lane))
+                found.append(make(operator=MutationOperator.RECORD_ELSEWHERE, place=lane))
         return found + self._wait_mutations(edge, make)
 
     def _wait_mutations(self, edge: str, make: Callable[..., Mutation]) -> list[Mutation]:
         waiters = self._waiters[edge]
         if "host" in waiters:
-            return [make(operator=Operator.WAIT_LATE, place=action) for action in ACTIONS]
-        found = [make(operator=Operator.WAIT_LATE, place="the next operation")]
+            return [make(operator=MutationOperator.WAIT_LATE, place=action) for action in ACTIONS]
+        found = [make(operator=MutationOperator.WAIT_LATE, place="the next operation")]
         for lane in self._lanes[edge]:
             if lane not in waiters and lane not in self._recorders[self._events[edge]]:
-                found.append(make(operator=Operator.WAIT_ELSEWHERE, place=lane))
+                found.append(make(operator=MutationOperator.WAIT_ELSEWHERE, place=lane))
         return found
 
 
@@ -141,7 +141,7 @@ def _base(name: str) -> str:
 
 def as_fault(mutation: Mutation) -> Fault:
     """The engine with one edge mutated."""
-    is_drop = mutation.operator is Operator.DROP
+    is_drop = mutation.operator is MutationOperator.DROP
     return Fault(
         name=f"mutant/{mutation.text}",
         number=0,
@@ -186,7 +186,7 @@ def try_all(
     redundant = tuple(
         result.edge
         for result in results
-        if result.operator == Operator.DROP and result.fate is Fate.EQUIVALENT
+        if result.operator == MutationOperator.DROP and result.fate is Fate.EQUIVALENT
     )
     return MutationReport(mutants=tuple(results), redundant=redundant)
 
@@ -255,7 +255,7 @@ class Dropped:
         """In one scenario."""
         key = (edge, checker.scenario.name)
         if key not in self._conflicts:
-            fault = as_fault(Mutation(edge=edge, operator=Operator.DROP))
+            fault = as_fault(Mutation(edge=edge, operator=MutationOperator.DROP))
             self._conflicts[key] = find_conflicts(checker.execute(fault=fault).trace)
         return self._conflicts[key]
 

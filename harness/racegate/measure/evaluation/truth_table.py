@@ -38,7 +38,7 @@ class Motion(StrEnum):
     THREE_CYCLE = "three-cycle"
 
 
-class Landing(StrEnum):
+class CountLanding(StrEnum):
     """When the counts of the step before arrive in host memory."""
 
     EARLY = "early"
@@ -76,7 +76,7 @@ class TruthCell(msgspec.Struct, frozen=True, kw_only=True):
     design: str
     cache_mode: CacheMode
     motion: Motion
-    landing: Landing
+    landing: CountLanding
     landed: Landed
     outcome: CellOutcome
     is_flagged: bool
@@ -99,12 +99,12 @@ def measure_table(*, on_design: Callable[[str], None]) -> tuple[TruthCell, ...]:
     for design in VARIANTS:
         on_design(design.name)
         for (mode, motion), checker in scripts.items():
-            cells += [_cell(design, mode, motion, landing, checker) for landing in Landing]
+            cells += [_cell(design, mode, motion, landing, checker) for landing in CountLanding]
     return tuple(cells)
 
 
 def _cell(
-    design: Fault, mode: CacheMode, motion: Motion, landing: Landing, checker: Checker
+    design: Fault, mode: CacheMode, motion: Motion, landing: CountLanding, checker: Checker
 ) -> TruthCell:
     schedule = _schedule(motion, landing, checker)
     result = checker.run(schedule=schedule, fault=design)
@@ -154,10 +154,10 @@ def _landed(result: RunResult, checker: Checker, design: Fault) -> Landed:
     return Landed.AS_WANTED if hold.realised else Landed.EXCLUDED
 
 
-def _schedule(motion: Motion, landing: Landing, checker: Checker) -> Schedule:
-    if landing is Landing.EARLY:
+def _schedule(motion: Motion, landing: CountLanding, checker: Checker) -> Schedule:
+    if landing is CountLanding.EARLY:
         return EAGER
-    point = _after_moves(motion) if landing is Landing.LATE else _after_first(motion, checker)
+    point = _after_moves(motion) if landing is CountLanding.LATE else _after_first(motion, checker)
     return Schedule(holds=(Hold(op=COPY, until=point),))
 
 

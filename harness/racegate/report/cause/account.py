@@ -29,7 +29,7 @@ NO_IMPACT = (
 )
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class PairSide(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of the pair. verb: what it does with the rows; lane: by name"""
 
     name: str
@@ -38,7 +38,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     step: int
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RowPlace(msgspec.Struct, frozen=True, kw_only=True):
     """A row that both touch. noun: what a row of the buffer is; before, after: the request that has
     it in the step of the first and of the second, None if nobody has
     """
@@ -66,9 +66,9 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     consequences: tuple[Finding, ...]
     relation: Relation
     buffer: str | None
-    first: Side | None
-    second: Side | None
-    places: tuple[Place, ...]
+    first: PairSide | None
+    second: PairSide | None
+    places: tuple[RowPlace, ...]
     more_rows: int
     edge: Edge | None
     to_add: str
@@ -155,8 +155,8 @@ def _title(cause: Finding, pair: Pair | None) -> str:
     return f"A wrong value in {pair.buffer}, under every timing"
 
 
-def _side(trace: Trace, pair: Pair, event: TraceStep) -> Side:
-    return Side(
+def _side(trace: Trace, pair: Pair, event: TraceStep) -> PairSide:
+    return PairSide(
         name=event.name,
         lane=trace.lanes[event.lane],
         verb=pair.verb_of(event),
@@ -164,7 +164,7 @@ def _side(trace: Trace, pair: Pair, event: TraceStep) -> Side:
     )
 
 
-def _place(pair: Pair, row: int, assignment: RowAssignment) -> Place:
+def _place(pair: Pair, row: int, assignment: RowAssignment) -> RowPlace:
     noun = noun_of(pair.buffer)
     then, now = pair.first.step, pair.second.step
     before = assignment.request_at(pair.buffer, row, then)
@@ -177,7 +177,7 @@ def _place(pair: Pair, row: int, assignment: RowAssignment) -> Place:
     else:
         text += f"{_whose(before)} in step {then}, {_whose(after)} in step {now}"
         text += _whereto(before, assignment, now) if noun == "row" else ""
-    return Place(row=row, noun=noun, before=before, after=after, text=text)
+    return RowPlace(row=row, noun=noun, before=before, after=after, text=text)
 
 
 def _whose(request: str | None) -> str:

@@ -54,7 +54,7 @@ class Heat(NamedTuple):
     shares: tuple[float | None, ...]
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ValueComparison(msgspec.Struct, frozen=True, kw_only=True):
     """columns: boundary.field of the table; steps: of the heat map"""
 
     columns: tuple[str, ...]
@@ -65,7 +65,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 def compared(
     engine: Sequence[Observation], reference: Sequence[Observation], findings: Sequence[Finding]
-) -> Comparison:
+) -> ValueComparison:
     """Around the first divergence; without one, around the first step that a finding names."""
     mine, right = _by_place(engine), _by_place(reference)
     first = next((f for f in findings if f.kind is FindingKind.DIVERGENCE), None)
@@ -80,7 +80,7 @@ def compared(
         for request in _requests(mine, right, step)
     ]
     steps = tuple(step for step in seen if step <= around + STEPS_BEHIND)[-STEPS_MAX:]
-    return Comparison(
+    return ValueComparison(
         columns=tuple(f"{boundary}.{field}" for boundary, field in columns),
         lines=tuple(lines[-ROWS_MAX:]),
         steps=steps,

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from racegate.report.gpu import Target
+from racegate.report.gpu import FigureLimit
 from racegate.report.site.charts import Tone
-from racegate.report.site.shapes import CellFile, Judged, ProgramFile
+from racegate.report.site.shapes import CellFile, JudgedScenario, ProgramFile
 
 _TONES = {
     "PROVED": Tone.GOOD,
@@ -63,7 +63,7 @@ def cells_grid(name: str, cells: Iterable[CellFile], file: str) -> Grid:
     )
 
 
-def _judged(judged: Judged | None) -> GridCell:
+def _judged(judged: JudgedScenario | None) -> GridCell:
     if judged is None:
         return GridCell(text="")
     runs = f" {judged.runs}" if judged.runs else ""
@@ -107,7 +107,7 @@ def _short(address: str) -> str:
     return address.removeprefix("https://github.com/").replace("/pull/", "#")
 
 
-def limits_grid(targets: Iterable[Target], file: str) -> Grid:
+def limits_grid(targets: Iterable[FigureLimit], file: str) -> Grid:
     """Figures of a GPU beside their limits."""
     return Grid(
         title="On a GPU",
@@ -125,6 +125,6 @@ def limits_grid(targets: Iterable[Target], file: str) -> Grid:
     )
 
 
-def _limit(target: Target) -> GridCell:
+def _limit(target: FigureLimit) -> GridCell:
     tone, word = (Tone.GOOD, "met") if target.is_met else (Tone.BAD, "missed")
     return GridCell(text=f"{tone.symbol} {word}", tone=tone)

@@ -47,7 +47,7 @@ class CampaignFile(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.known) + len(self.new)
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedScenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario on an engine. runs: under holds; wrong: in the run in which nothing is held"""
 
     verdict: str
@@ -102,7 +102,7 @@ class CellFile(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     without: tuple[str, ...] = ()
     cannot: str = ""
-    scenarios: dict[str, Judged] = {}
+    scenarios: dict[str, JudgedScenario] = {}
 
     @property
     def title(self) -> str:

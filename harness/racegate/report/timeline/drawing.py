@@ -18,7 +18,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import Witness, load_witness
 from racegate.report.cause.account import Accounted, accounted, deciding_conflict
-from racegate.report.text import Shown
+from racegate.report.text import ShownFinding
 from racegate.report.timeline.model import Timeline, timeline_of
 from racegate.report.timeline.plain import plain_timeline
 from racegate.scenario.errors import BadInputError
@@ -45,10 +45,12 @@ class Examined(NamedTuple):
         return None if pair is None else timeline_of(self.judged.run, pair)
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> ShownFinding:
         """What a terminal shows."""
         timeline = self.timeline
-        return Shown(self.found.account, [] if timeline is None else plain_timeline(timeline))
+        return ShownFinding(
+            self.found.account, [] if timeline is None else plain_timeline(timeline)
+        )
 
 
 def seen_in(

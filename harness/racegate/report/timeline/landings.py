@@ -19,7 +19,7 @@ from racegate.history.trace import HOST, HostAccess, OpRecord, Recorded, Trace, 
 from racegate.report.cause.row_assignment import RowAssignment
 
 
-class Landing(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnLanding(msgspec.Struct, frozen=True, kw_only=True):
     """Of one operation. at: the place; until: the point of the hold that keeps it, if one does"""
 
     at: int
@@ -28,7 +28,7 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
 
 def landings_of(
     run: Run, assignment: RowAssignment, known: Mapping[int, int | None]
-) -> dict[int, Landing]:
+) -> dict[int, DrawnLanding]:
     """Place of issue -> where it lands. known: place of issue -> where the host knows of it"""
     trace = run.trace
     holds = [
@@ -37,7 +37,7 @@ def landings_of(
     ]
     free: dict[int, int] = {}
     recorded: dict[tuple[str, int], int] = {}
-    landings: dict[int, Landing] = {}
+    landings: dict[int, DrawnLanding] = {}
     for place, event in enumerate(trace.events):
         if isinstance(event, OpRecord):
             landing = _landing(trace, place, event, free.get(event.lane, place), holds, assignment)
@@ -61,12 +61,12 @@ def _landing(
     free: int,
     holds: list[tuple[Hold, int]],
     assignment: RowAssignment,
-) -> Landing:
+) -> DrawnLanding:
     """free: where what stands before it on its stream has landed"""
     full = f"{trace.lanes[event.lane]}/{event.name}"
     mine = [(hold, release) for hold, release in holds if _names(hold, full, assignment)]
     at = max(place, free, *(release for _, release in mine)) if mine else max(place, free)
-    return Landing(at=at, until=assignment.named(mine[0][0].until) if mine else "")
+    return DrawnLanding(at=at, until=assignment.named(mine[0][0].until) if mine else "")
 
 
 def _names(hold: Hold, full: str, assignment: RowAssignment) -> bool:

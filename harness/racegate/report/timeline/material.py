@@ -12,7 +12,7 @@ from racegate.history.observe import Observation
 from racegate.history.outcome import RunResult
 from racegate.oracles.paths import ExplainError
 from racegate.report.cause.account import Account, Accounted, accounted
-from racegate.report.cause.compared import Comparison, compared
+from racegate.report.cause.compared import ValueComparison, compared
 from racegate.report.timeline.model import Timeline, racing_pair, timeline_of
 
 
@@ -41,7 +41,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     account: Account
     impact: str
     timeline: Timeline | None
-    comparison: Comparison
+    comparison: ValueComparison
     stops: tuple[SweptSchedule, ...]
 
 

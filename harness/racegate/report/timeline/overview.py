@@ -35,7 +35,7 @@ class Stay(NamedTuple):
     is_named: bool
 
 
-class Lane(NamedTuple):
+class LaneDrawing(NamedTuple):
     """path: every operation, from its issue to where it lands; bad: those of the pair"""
 
     name: str
@@ -107,7 +107,7 @@ def _stays(timeline: Timeline, scale: _Scale, rows: int) -> list[Stay]:
     ]
 
 
-def _lanes(timeline: Timeline, scale: _Scale, top: float) -> list[Lane]:
+def _lanes(timeline: Timeline, scale: _Scale, top: float) -> list[LaneDrawing]:
     lanes = []
     for lane, name in enumerate(timeline.lanes):
         y = top + lane * _LANE
@@ -117,7 +117,7 @@ def _lanes(timeline: Timeline, scale: _Scale, top: float) -> list[Lane]:
             end = max(scale.x(bar.landed), scale.x(bar.at) + 1.2)
             is_bad = bar.role in (Role.FIRST, Role.SECOND, Role.WRONG)
             paths[is_bad].append(f"M{scale.x(bar.at):g} {y + 11:g}H{end:g}")
-        lanes.append(Lane(name, y, "".join(paths[False]), "".join(paths[True])))
+        lanes.append(LaneDrawing(name, y, "".join(paths[False]), "".join(paths[True])))
     return lanes
 
 

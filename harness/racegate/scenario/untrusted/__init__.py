@@ -1,4 +1,4 @@
-"""What comes from outside and what goes there: files read within bounds, text fit to print.
+"""Untrusted input: files are read within bounds, and text is made fit to print.
 
 `reading` opens files and decodes them: whatever is too large, too deep or no file is refused before
 work is done. `text` makes any text fit to print, and `console` is what tables and lines go through:

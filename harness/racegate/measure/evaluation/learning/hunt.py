@@ -17,15 +17,15 @@ from racegate.history.breakage import Caught
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.measure.evaluation.learning.sequences import ScenarioSequence
-from racegate.measure.evaluation.learning.targets import Target
-from racegate.measure.evaluation.source.child import Limits, Say, in_a_child, more_time
+from racegate.measure.evaluation.learning.targets import HuntTarget
+from racegate.measure.evaluation.source.child import ChildLimits, Say, in_a_child, more_time
 from racegate.measure.evaluation.source.exchange import exchange
 from racegate.measure.evaluation.source.results import SourceMutant
 from racegate.measure.evaluation.source.sources import ROOT, module_of
 from racegate.scenario.errors import BrokenHarnessError
 
 # An eager run takes a tenth of a second.
-LIMITS = Limits(cpu_s=8, wall_s=600)
+LIMITS = ChildLimits(cpu_s=8, wall_s=600)
 # Scenarios that a child looks at: their references are computed before it is forked.
 IN_A_CHILD = 16
 
@@ -37,7 +37,7 @@ class Hunter:
         self._sequence = sequence
         self._checkers: dict[int, Checker | None] = {}
 
-    def first(self, target: Target) -> int | None:
+    def first(self, target: HuntTarget) -> int | None:
         """The index of the first scenario that notices a target; None if none does, or if it cannot
         be put into a process that runs.
         """

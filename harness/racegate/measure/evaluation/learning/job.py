@@ -22,7 +22,7 @@ from racegate.measure.evaluation.learning.figures import compared, rows_of, slow
 from racegate.measure.evaluation.learning.hunt import Hunter
 from racegate.measure.evaluation.learning.results import Approach, Hunt, LearnObject, LearnSpec
 from racegate.measure.evaluation.learning.sequences import ScenarioSequence, sequence_of
-from racegate.measure.evaluation.learning.targets import ENGINE, Target, all_targets
+from racegate.measure.evaluation.learning.targets import ENGINE, HuntTarget, all_targets
 from racegate.measure.evaluation.source.kept import add_line, lines_of, state_of
 from racegate.measure.evaluation.source.sources import find_source
 from racegate.scenario.strict import StrictStruct
@@ -41,7 +41,7 @@ class LearnTask(StrictStruct, frozen=True, kw_only=True):
     approach: Approach
     seed: int
     scenarios: int
-    targets: tuple[Target, ...]
+    targets: tuple[HuntTarget, ...]
     sequence: ScenarioSequence | None = None
 
 
@@ -93,7 +93,7 @@ class _Job:
         self._hunts = [one for state, one in lines_of(keep, Hunt) if state == self._state]
 
     def hunted(
-        self, places: Sequence[tuple[int, Approach]], scenarios: int, targets: Sequence[Target]
+        self, places: Sequence[tuple[int, Approach]], scenarios: int, targets: Sequence[HuntTarget]
     ) -> list[Hunt]:
         """Every target by every approach and seed, as far as time allows; what is known is not done
         again.

@@ -12,12 +12,12 @@ from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
 from racegate.explore.generate import seeded
 from racegate.explore.learning.behaviour import behaviours_of
-from racegate.explore.learning.choices import Choices, Drawn, drawn, replayed
-from racegate.explore.learning.corpus import Corpus, Energy, Tried
+from racegate.explore.learning.choices import Choices, DrawnScenario, drawn, replayed
+from racegate.explore.learning.corpus import Corpus, Energy, TriedScenario
 from racegate.explore.swarm import Pick, Theme
 from racegate.measure.evaluation.learning.results import Approach
-from racegate.measure.evaluation.learning.targets import ENGINE, Target
-from racegate.measure.evaluation.source.reach import Reach, Recorder, is_in_function
+from racegate.measure.evaluation.learning.targets import ENGINE, HuntTarget
+from racegate.measure.evaluation.source.reach import LineReach, LineRecorder, is_in_function
 from racegate.measure.evaluation.source.sources import ROOT, files_of, find_source
 from racegate.scenario.strict import StrictStruct
 
@@ -49,7 +49,7 @@ class ScenarioSequence(StrictStruct, frozen=True, kw_only=True):
 
 
 def sequence_of(
-    approach: Approach, seed: int, scenarios: int, targets: Iterable[Target]
+    approach: Approach, seed: int, scenarios: int, targets: Iterable[HuntTarget]
 ) -> ScenarioSequence:
     """Draws and runs the scenarios of an approach, round by round. scenarios: so many"""
     corpus = Corpus(seed, ENERGIES.get(approach, Energy.RARE))
@@ -57,7 +57,7 @@ def sequence_of(
     choices: list[Choices] = []
     reached: list[int] = []
     while len(choices) < scenarios:
-        tried: list[Tried] = []
+        tried: list[TriedScenario] = []
         for index in range(len(choices), min(len(choices) + ROUND, scenarios)):
             one = _drawn(approach, corpus, seed, index)
             tried.append(looker.look(index, one))
@@ -73,7 +73,7 @@ def sequence_of(
     )
 
 
-def _drawn(approach: Approach, corpus: Corpus, seed: int, index: int) -> Drawn:
+def _drawn(approach: Approach, corpus: Corpus, seed: int, index: int) -> DrawnScenario:
     name = f"{approach}-{seed}-{index}"
     if approach in ENERGIES:
         return corpus.draw(index, name=name)
@@ -96,28 +96,28 @@ class _Looker:
     """Runs scenarios without fault, and sees what they reach and which lines they execute."""
 
     def __init__(self) -> None:
-        self._recorder = Recorder(ROOT, files_of(find_source(ENGINE)))
+        self._recorder = LineRecorder(ROOT, files_of(find_source(ENGINE)))
         self._edges: dict[int, frozenset[str]] = {}
 
-    def look(self, index: int, one: Drawn) -> Tried:
+    def look(self, index: int, one: DrawnScenario) -> TriedScenario:
         """One scenario."""
         try:
             checker = Checker(one.scenario)
         except CheckError:
-            return Tried(choices=one.choices, behaviours=frozenset())
+            return TriedScenario(choices=one.choices, behaviours=frozenset())
         with self._recorder.counting():
             self._recorder.turn_to(str(index))
             run = checker.execute()
         behaviours = behaviours_of(checker.scenario, run)
         self._edges[index] = frozenset(name for kind, name, _ in behaviours if kind == "edge")
-        return Tried(choices=one.choices, behaviours=behaviours)
+        return TriedScenario(choices=one.choices, behaviours=behaviours)
 
-    def concerned(self, targets: Iterable[Target]) -> dict[str, tuple[int, ...]]:
+    def concerned(self, targets: Iterable[HuntTarget]) -> dict[str, tuple[int, ...]]:
         """By target: the scenarios that wait for its edge, or execute its line."""
         reach = self._recorder.reach()
         return {target.name: tuple(self._concerned(target, reach)) for target in targets}
 
-    def _concerned(self, target: Target, reach: Reach) -> list[int]:
+    def _concerned(self, target: HuntTarget, reach: LineReach) -> list[int]:
         if target.mutation is not None:
             return [i for i, edges in self._edges.items() if target.mutation.edge in edges]
         if target.mutant is None or not is_in_function(target.mutant):

@@ -36,7 +36,7 @@ class TargetKind(StrEnum):
     SOURCE = "source"
 
 
-class Target(StrictStruct, frozen=True, kw_only=True):
+class HuntTarget(StrictStruct, frozen=True, kw_only=True):
     """Something to be noticed. mutation: of an edge; mutant: of the source"""
 
     name: str
@@ -52,17 +52,17 @@ class Target(StrictStruct, frozen=True, kw_only=True):
         return find_fault(self.name) if self.kind is TargetKind.FAULT else None
 
 
-def all_targets() -> list[Target]:
+def all_targets() -> list[HuntTarget]:
     """All of a checkout: seconds of a core, to find where edges are waited for and what can be
     edited. Mutants are those that the committed reports call killed.
     """
     return [*_faults(), *_edge_mutants(), *_source_mutants()]
 
 
-def _faults() -> Iterator[Target]:
+def _faults() -> Iterator[HuntTarget]:
     for fault in FAULTS:
         if fault.kind is not FaultKind.CONTROL:
-            yield Target(name=fault.name, kind=TargetKind.FAULT)
+            yield HuntTarget(name=fault.name, kind=TargetKind.FAULT)
 
 
 class _MutantRow(msgspec.Struct, frozen=True):
@@ -74,13 +74,13 @@ class _MutantRows(msgspec.Struct, frozen=True):
     mutants: tuple[_MutantRow, ...]
 
 
-def _edge_mutants() -> Iterator[Target]:
+def _edge_mutants() -> Iterator[HuntTarget]:
     rows = _read(MUTANTS, _MutantRows).mutants
     killed = {row.mutant for row in rows if row.fate == Fate.KILLED}
     scripts = load_scripts(ROOT / "scenarios").values()
     for mutation in mutations_of(Checker(script).execute().trace for script in scripts):
         if mutation.text in killed:
-            yield Target(name=mutation.text, kind=TargetKind.EDGE, mutation=mutation)
+            yield HuntTarget(name=mutation.text, kind=TargetKind.EDGE, mutation=mutation)
 
 
 class _SourceRow(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class _SourceFile(msgspec.Struct, frozen=True):
     report: _SourceRows
 
 
-def _source_mutants() -> Iterator[Target]:
+def _source_mutants() -> Iterator[HuntTarget]:
     """Without those that only an import executes: the engine would have to be imported anew."""
     rows = _read(SOURCE, _SourceFile).report.results
     killed = {row.key for row in rows if row.fate == SourceFate.KILLED}
@@ -107,7 +107,7 @@ def _source_mutants() -> Iterator[Target]:
                 after = mutant.edit.apply(before)
                 if changed_function(compiled(before, path), compiled(after, path)) is not None:
                     name = f"{mutant.name} ({mutant.key})"
-                    yield Target(name=name, kind=TargetKind.SOURCE, mutant=mutant)
+                    yield HuntTarget(name=name, kind=TargetKind.SOURCE, mutant=mutant)
 
 
 def _read(path: Path, kind: type[T]) -> T:

@@ -18,15 +18,15 @@ from racegate.history.finding import Verdict, exit_code
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import load_witnesses
 from racegate.jobs.gate import GateJudge
-from racegate.measure.evaluation.source.child import Limits, Say, more_time
-from racegate.measure.evaluation.source.reach import Reach, Recorder
+from racegate.measure.evaluation.source.child import ChildLimits, Say, more_time
+from racegate.measure.evaluation.source.reach import LineReach, LineRecorder
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.spec import OwnScenario
 
 WITNESSES = "witnesses"
 CANARIES = "canaries"
 # An eager run takes a tenth of a second; a ladder makes up to BUDGET of them.
-LIMITS = Limits(cpu_s=8, wall_s=600)
+LIMITS = ChildLimits(cpu_s=8, wall_s=600)
 LADDER_CPU_S = 60.0
 
 
@@ -116,9 +116,9 @@ class GateRecording:
         """The references, whose lines nobody counts."""
         self._look.prepare()
 
-    def record(self, part: str) -> Reach:
+    def record(self, part: str) -> LineReach:
         """All of them: there is one part."""
-        recorder = Recorder(self._root, self._files)
+        recorder = LineRecorder(self._root, self._files)
         with recorder.counting():
             for name in self._look.names:
                 recorder.turn_to(name)

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from racegate.measure.evaluation.source.child import Limits, Say, in_a_child, more_time
-from racegate.measure.evaluation.source.reach import Reach, Recorder
+from racegate.measure.evaluation.source.child import ChildLimits, Say, in_a_child, more_time
+from racegate.measure.evaluation.source.reach import LineReach, LineRecorder
 from racegate.scenario.errors import BrokenHarnessError
 
 # To import and collect anew; then for each test.
-LIMITS = Limits(cpu_s=60, wall_s=1800)
+LIMITS = ChildLimits(cpu_s=60, wall_s=1800)
 TEST_CPU_S = 60.0
-RECORDING = Limits(cpu_s=3600, wall_s=7200)
+RECORDING = ChildLimits(cpu_s=3600, wall_s=7200)
 # A failure is enough: nobody looks for the smallest one, and nothing is remembered of it.
 OPTIONS = (
     "-x",
@@ -82,7 +82,7 @@ class _FirstFailure:
 class _Counting:
     """A plugin that counts lines for each test, those of its fixtures too."""
 
-    def __init__(self, recorder: Recorder, say: Say) -> None:
+    def __init__(self, recorder: LineRecorder, say: Say) -> None:
         self._recorder = recorder
         self._say = say
 
@@ -110,17 +110,17 @@ class TestsRecording:
         """What every child would do again."""
         self._look.prepare()
 
-    def record(self, part: str) -> Reach:
+    def record(self, part: str) -> LineReach:
         """In a child."""
         heard = in_a_child(lambda say: self._record(part, say), RECORDING)
         if not heard.lines or heard.status or not heard.lines[-1].startswith("{"):
             raise BrokenHarnessError(
                 f"the tests in {part} do not pass without a mutant: {heard.lines or heard.status}"
             )
-        return msgspec.json.decode(heard.lines[-1], type=Reach)
+        return msgspec.json.decode(heard.lines[-1], type=LineReach)
 
     def _record(self, part: str, say: Say) -> None:
-        recorder = Recorder(self._root, self._files)
+        recorder = LineRecorder(self._root, self._files)
         with recorder.counting():
             code = _run_pytest([part], _Counting(recorder, say))
         if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):

@@ -25,7 +25,7 @@ _DATA = 5  # the field of statm that RLIMIT_DATA limits, in pages
 Say = Callable[[str], None]
 
 
-class Limits(NamedTuple):
+class ChildLimits(NamedTuple):
     """cpu_s: computing, at the beginning, and what `more_time` gives later; wall_s: in all
     data_bytes: more memory than there was
     """
@@ -44,7 +44,7 @@ class ChildResult(NamedTuple):
     cpu_s: float
 
 
-def in_a_child(work: Callable[[Say], None], limits: Limits) -> ChildResult:
+def in_a_child(work: Callable[[Say], None], limits: ChildLimits) -> ChildResult:
     """Does it in a child, and waits for it."""
     here, there = os.pipe()
     sys.stdout.flush()
@@ -85,7 +85,7 @@ def _listen(pipe: int, wall_s: float) -> tuple[bytes, bool]:
     return said, True
 
 
-def _work(work: Callable[[Say], None], pipe: int, limits: Limits) -> NoReturn:
+def _work(work: Callable[[Say], None], pipe: int, limits: ChildLimits) -> NoReturn:
     """In the child: never returns into what the parent was doing."""
     code = 1
     try:

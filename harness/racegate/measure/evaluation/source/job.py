@@ -29,7 +29,7 @@ from racegate.measure.evaluation.source.results import (
 )
 from racegate.measure.evaluation.source.sources import (
     ROOT,
-    Look,
+    MutantJudge,
     Source,
     files_of,
     find_source,
@@ -54,7 +54,7 @@ class SourceTask(StrictStruct, frozen=True):
 class SourceWorker:
     """Judges mutants, each in a child. What killed the last one of a file comes first."""
 
-    def __init__(self, source: Source, look: Look) -> None:
+    def __init__(self, source: Source, look: MutantJudge) -> None:
         self._source = source
         self._look = look
         self._killers: dict[str, dict[str, None]] = {}
@@ -92,7 +92,7 @@ def make_worker(source: str, number: int) -> SourceWorker:
 
 
 def _judge_mutant(
-    source: Source, look: Look, mutant: SourceMutant, names: Sequence[str], say: Say
+    source: Source, look: MutantJudge, mutant: SourceMutant, names: Sequence[str], say: Say
 ) -> None:
     """In a child."""
     path = ROOT / mutant.file
@@ -110,12 +110,12 @@ def _judge_mutant(
     say("end")
 
 
-def _look_anew(source: Source, module: str, path: Path, after: bytes) -> Look:
+def _look_anew(source: Source, module: str, path: Path, after: bytes) -> MutantJudge:
     """The judge of a project in which the mutant was imported. What cannot be imported is dead."""
     import_anew(module, path, after, beside=ROOT / "tests")
     importlib.import_module(module)
     sources = importlib.import_module("racegate.measure.evaluation.source.sources")
-    look: Look = sources.look_of(sources.find_source(source.name))
+    look: MutantJudge = sources.look_of(sources.find_source(source.name))
     return look
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from racegate.measure.evaluation.source.reach import Reach
+from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import (
     EquivalentTable,
     SourceFate,
@@ -85,9 +85,9 @@ class KeptReach:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self.found = dict(lines_of(path, Reach))
+        self.found = dict(lines_of(path, LineReach))
 
-    def add(self, digest: str, reach: Reach) -> None:
+    def add(self, digest: str, reach: LineReach) -> None:
         """One more."""
         self.found[digest] = reach
         add_line(self._path, digest, reach)

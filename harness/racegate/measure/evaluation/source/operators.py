@@ -345,7 +345,7 @@ def _name_of(function: cst.BaseExpression) -> str:
     return function.value if isinstance(function, cst.Name) else ""
 
 
-class Offer(NamedTuple):
+class EditRule(NamedTuple):
     """What an operator puts in the place of a node of a kind."""
 
     kind: type[cst.CSTNode] | UnionType
@@ -354,16 +354,16 @@ class Offer(NamedTuple):
 
 
 OFFERS = (
-    Offer(cst.ComparisonTarget, SourceOperator.COMPARISON, _compared),
-    Offer(cst.BinaryOperation | cst.AugAssign, SourceOperator.ARITHMETIC, _calculated),
-    Offer(cst.UnaryOperation, SourceOperator.ARITHMETIC, _unsigned),
-    Offer(cst.BooleanOperation, SourceOperator.BOOLEAN, _combined),
-    Offer(cst.Integer, SourceOperator.CONSTANT, _off_by_one),
-    Offer(cst.Name, SourceOperator.CONSTANT, _turned),
-    Offer(cst.SimpleStatementLine, SourceOperator.STATEMENT, _removed),
-    Offer(cst.Call, SourceOperator.ARGUMENTS, _exchanged),
-    Offer(cst.Break | cst.Continue, SourceOperator.LOOP, _went_on),
-    Offer(cst.Slice, SourceOperator.SLICE, _unbound),
-    Offer(cst.Call, SourceOperator.CHOICE, _chosen),
-    Offer(cst.Call, SourceOperator.WRAPPER, _unwrapped),
+    EditRule(cst.ComparisonTarget, SourceOperator.COMPARISON, _compared),
+    EditRule(cst.BinaryOperation | cst.AugAssign, SourceOperator.ARITHMETIC, _calculated),
+    EditRule(cst.UnaryOperation, SourceOperator.ARITHMETIC, _unsigned),
+    EditRule(cst.BooleanOperation, SourceOperator.BOOLEAN, _combined),
+    EditRule(cst.Integer, SourceOperator.CONSTANT, _off_by_one),
+    EditRule(cst.Name, SourceOperator.CONSTANT, _turned),
+    EditRule(cst.SimpleStatementLine, SourceOperator.STATEMENT, _removed),
+    EditRule(cst.Call, SourceOperator.ARGUMENTS, _exchanged),
+    EditRule(cst.Break | cst.Continue, SourceOperator.LOOP, _went_on),
+    EditRule(cst.Slice, SourceOperator.SLICE, _unbound),
+    EditRule(cst.Call, SourceOperator.CHOICE, _chosen),
+    EditRule(cst.Call, SourceOperator.WRAPPER, _unwrapped),
 )

@@ -1,4 +1,4 @@
-"""Reach: which lines each scenario or test executes, recorded once.
+"""LineReach: which lines each scenario or test executes, recorded once.
 
 coverage.py counts; what was executed when modules were imported belongs to nobody.
 """
@@ -20,7 +20,7 @@ from racegate.scenario.strict import StrictStruct
 ALIKE_FIRST, OTHERS_MAX_S = 5, 30.0
 
 
-class Reach(StrictStruct, frozen=True):
+class LineReach(StrictStruct, frozen=True):
     """judge: who executed something, by name; seconds: that it took
     lines: file, from the root of the repository -> judge -> lines
     """
@@ -47,7 +47,7 @@ class Reach(StrictStruct, frozen=True):
         return first + [name for name, s in zip(others, sums, strict=True) if s <= OTHERS_MAX_S]
 
 
-def merged(found: Iterable[Reach]) -> Reach:
+def merged(found: Iterable[LineReach]) -> LineReach:
     """Of all of some judges, of which none is in two."""
     seconds: dict[str, float] = {}
     lines: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -55,7 +55,7 @@ def merged(found: Iterable[Reach]) -> Reach:
         seconds |= each.seconds
         for file, by_judge in each.lines.items():
             lines.setdefault(file, {}).update(by_judge)
-    return Reach(seconds=seconds, lines=lines)
+    return LineReach(seconds=seconds, lines=lines)
 
 
 def _count(alike: Counter[str], name: str) -> int:
@@ -69,7 +69,7 @@ def is_in_function(mutant: SourceMutant) -> bool:
     return mutant.edit.scope.rpartition(".")[2].lstrip("_")[:1].islower()
 
 
-class Recorder:
+class LineRecorder:
     """Counts lines of files for one judge after the other."""
 
     def __init__(self, root: Path, files: Sequence[Path]) -> None:
@@ -97,11 +97,11 @@ class Recorder:
         """How long a judge took."""
         self._seconds[judge] = self._seconds.get(judge, 0.0) + seconds
 
-    def reach(self) -> Reach:
+    def reach(self) -> LineReach:
         """What was counted."""
         data = self._coverage.get_data()
         measured = data.measured_files()
-        return Reach(
+        return LineReach(
             seconds=self._seconds,
             lines={
                 str(path.relative_to(self._root)): _by_judge(data.contexts_by_lineno(str(path)))

@@ -1,5 +1,5 @@
-"""Recording: which lines each scenario or test executes, in parallel, resumable. A file of tests is
-recorded on its own, so that a change of one costs no other.
+"""LineRecording: which lines each scenario or test executes, in parallel, resumable. A file of
+tests is recorded on its own, so that a change of one costs no other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from racegate.jobs.pools.pool import Task
 from racegate.measure.evaluation.source.kept import KeptReach, digest_of
 from racegate.measure.evaluation.source.pooled import pooled
-from racegate.measure.evaluation.source.reach import Reach, merged
+from racegate.measure.evaluation.source.reach import LineReach, merged
 from racegate.measure.evaluation.source.sources import (
-    Recording,
+    LineRecording,
     Source,
     parts_of,
     recording_of,
@@ -27,10 +27,10 @@ OnDone = Callable[[int, int, str], None]
 class RecordingWorker:
     """Records parts, each in a child."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: LineRecording) -> None:
         self._recording = recording
 
-    def work(self, part: str) -> tuple[str, Reach]:
+    def work(self, part: str) -> tuple[str, LineReach]:
         """One part, and its name."""
         return part, self._recording.record(part)
 
@@ -45,7 +45,7 @@ def make_recording_worker(source: Source, parts: Sequence[str], number: int) -> 
     return RecordingWorker(recording)
 
 
-def reach_of(source: Source, kept: Path | None, *, workers: int, on_done: OnDone) -> Reach:
+def reach_of(source: Source, kept: Path | None, *, workers: int, on_done: OnDone) -> LineReach:
     """Which lines each judge executes: as recorded, where nothing has changed since. kept: the file
     of results; that of recordings lies beside it
     """

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from racegate import version
-from racegate.measure.evaluation.source.child import Limits, Say
+from racegate.measure.evaluation.source.child import ChildLimits, Say
 from racegate.measure.evaluation.source.operators import edits_of
-from racegate.measure.evaluation.source.reach import Reach
+from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import SourceMutant
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
@@ -130,10 +130,10 @@ def module_of(file: str) -> str:
     return ".".join(Path(file).with_suffix("").parts[1:])
 
 
-class Look(Protocol):
+class MutantJudge(Protocol):
     """A judge of mutants. limits: of a child in which it judges"""
 
-    limits: Limits
+    limits: ChildLimits
 
     def prepare(self) -> None:
         """Once in a worker: what every child would do again."""
@@ -144,7 +144,7 @@ class Look(Protocol):
         ...
 
 
-def look_of(source: Source) -> Look:
+def look_of(source: Source) -> MutantJudge:
     """The gate or the tests."""
     if source.tests:
         from racegate.measure.evaluation.source.by_tests import TestsLook
@@ -155,14 +155,14 @@ def look_of(source: Source) -> Look:
     return GateLook(ROOT / "scenarios")
 
 
-class Recording(Protocol):
+class LineRecording(Protocol):
     """Says which lines judges execute, one part of them at a time."""
 
     def prepare(self) -> None:
         """Once in a worker."""
         ...
 
-    def record(self, part: str) -> Reach:
+    def record(self, part: str) -> LineReach:
         """Of one part (minutes for some tests). Raises BrokenHarnessError if a test fails."""
         ...
 
@@ -179,7 +179,7 @@ def parts_of(source: Source) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found] or ["scenarios"]
 
 
-def recording_of(source: Source, parts: Sequence[str]) -> Recording:
+def recording_of(source: Source, parts: Sequence[str]) -> LineRecording:
     """Of the gate, or of these files of tests."""
     files = files_of(source)
     if source.tests:
