@@ -10,6 +10,9 @@ GPUS ?= 1
 SOURCES ?= engine
 SAMPLE ?= 300
 VLLM ?= 0.22.1
+# From the first release that schedules speculative decoding asynchronously, and the one before it:
+# the last of each minor version.
+VLLM_HISTORY ?= 0.11.2,0.12.0,0.13.0,0.14.1,0.15.1,0.16.0,0.17.1,0.18.1,0.19.1,0.20.2,0.21.0,0.22.1,0.23.0,0.24.0,0.25.1,0.27.1,0.30.0,0.32.0,0.33.0
 # Held runs are bound by the host: several processes share a GPU.
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
@@ -35,7 +38,7 @@ test: $(STAMP) lint
 # New examples, and many, and all of what CI takes a sample of: not part of CI.
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
-		tests/oracles tests/engine tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
+		tests/oracles tests/engine tests/faults tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
 
 # A million broken inputs for every loader: about twenty minutes of one core.
 hostile: $(STAMP)
@@ -64,7 +67,9 @@ test-vllm: $(STAMP)
 # Every scenario of vLLM in every release, runner and cache mode: hours, and 20 GB in the user's
 # cache directory for releases and their torch. What is there already is kept.
 vllm-report: $(STAMP)
-	$(BIN)/python reports/vllm/run_all.py reports/vllm
+	code=0; $(BIN)/racegate history vllm --versions $(VLLM_HISTORY) --out reports/vllm/cells \
+		|| code=$$?; test $$code -eq 0 -o $$code -eq 4  # 4: some cells cannot be run, and say why
+	$(BIN)/python reports/vllm/vllm_page.py reports/vllm
 
 # On a machine with NVIDIA GPUs, one group of tests per GPU; elsewhere all are skipped, with why.
 test-gpu: $(STAMP)

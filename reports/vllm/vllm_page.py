@@ -1,17 +1,23 @@
-"""The page of all cells: verdicts, conflicts by release, and what the public says of them."""
+"""The page of all cells: verdicts, conflicts by release, and what the public says of them.
+
+    python reports/vllm/vllm_page.py reports/vllm
+
+writes README.md there from `cells/`, which `racegate history vllm` fills.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from vllm_cells import CellReport, Conflict, ScenarioReport, read_cell
 
 from racegate.history.finding import Verdict
+from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, read_cell
 from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Pulse
 
@@ -40,8 +46,8 @@ which is a schedule that the thread may choose.
 
 Each cell is one scenario of the command
 
-    python reports/vllm/run_all.py reports/vllm RELEASE --runner RUNNER \\
-        --mode MODE --scenario SCENARIO
+    racegate history vllm --versions RELEASE --runner RUNNER --cache-mode MODE \\
+        --scenario SCENARIO --out reports/vllm/cells
 
 with the racegate of the commit that stands in its row.
 """
@@ -395,3 +401,7 @@ def _reasons(report: CellReport) -> Iterator[tuple[str, str]]:
     for name, found in report.scenarios.items():
         if found.verdict == Verdict.INCONCLUSIVE:
             yield f"`{name}`", found.message or "; ".join(found.unmet)
+
+
+if __name__ == "__main__":
+    write_page(Path(sys.argv[1]))

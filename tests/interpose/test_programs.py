@@ -9,10 +9,10 @@ from pathlib import Path
 import programs
 import pytest
 from programs.catalogue import CASES, TRANSFORMERS, Case, Expected
-from programs.environments import environment_for
 from programs.run_all import command_of, is_right, judge, table_of
 
 import cuda_torch
+from racegate.targets.program.environment import environment_for
 
 FOLDER = os.environ.get("RACEGATE_PROGRAMS", "")
 
@@ -32,9 +32,9 @@ def why_not() -> str:
 def test_the_faulty_release_conflicts_and_the_repaired_one_is_silent(case: Case) -> None:
     python = environment_for(case.releases, Path(FOLDER).absolute())
     found = judge(case, python)
-    assert is_right(case, found), found["outcome"]
-    assert found["exit_code"] == (1 if case.expected is Expected.RACY else 0)
-    assert found["outcome"]["not_seen"] == {}
+    assert is_right(case, found), found.verdicts.outcome
+    assert found.exit_code == (1 if case.expected is Expected.RACY else 0)
+    assert found.verdicts.outcome.not_seen == {}
 
 
 def test_every_case_has_a_script_and_a_name_of_its_own() -> None:

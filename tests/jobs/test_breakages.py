@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 
 from racegate.check.checker import Checker
 from racegate.cli.app import app
-from racegate.device.protocol import FootprintError
 from racegate.explore.dpor import ScheduleDivergedError
 from racegate.faults.fault import Fault
 from racegate.history.finding import Verdict
@@ -37,7 +36,6 @@ ERRORS: tuple[Exception, ...] = (
     RecursionError("planted"),
     ZeroDivisionError("planted"),
     KeyError("planted"),
-    FootprintError("planted"),
     ScheduleDivergedError("planted"),
 )
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -63,10 +61,9 @@ def racegate(*arguments: object) -> Result:
 def gate(tmp_path: Path, *arguments: object) -> tuple[Result, dict[str, Any]]:
     """Two scenarios with a fault that shows in both, and what was written."""
     file = tmp_path / "gate.json"
-    chosen = ("-k", "finish-and-condense or preempt-and-resume", "--workers", 1, "--budget", 4)
-    result = racegate(
-        "gate", "--scenarios", SCENARIOS, *chosen, "--fault", LOGIC, "--json", file, *arguments
-    )
+    chosen = () if "-k" in arguments else ("-k", "finish-and-condense or preempt-and-resume")
+    bounds = ("--workers", 1, "--budget", 4, "--fault", LOGIC, "--json", file)
+    result = racegate("gate", "--scenarios", SCENARIOS, *chosen, *bounds, *arguments)
     return result, json.loads(file.read_bytes()) if file.exists() else {}
 
 

@@ -243,6 +243,23 @@ def test_room_that_comes_later_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results(heard(Late({0: 1, 1: 1}), range(3))) == [0, 1, 4]
 
 
+def test_a_last_worker_that_was_lost_in_a_long_task_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had said nothing for longer than a job without workers waits."""
+    clock = [0.0]
+    monkeypatch.setattr(driver, "_now", lambda: clock[0])
+
+    class Slow(Bench):
+        def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
+            clock[0] += driver.ROOM_WITHIN_S + 1
+            return handles[:1]
+
+    pool = DrivenPool(Slow({3: 1}), losses_max=2)
+    with closing(pool.run(Squarer, spread(numbered(iter(range(5))), 1))) as events:
+        assert results(list(in_order(events))) == [0, 1, 4, 9, 16]
+
+
 def test_without_any_room_what_was_handed_back_is_not_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,10 +16,19 @@ from typer.testing import CliRunner
 from fleets import fleet_file, revision, toy, toys, two_revisions
 from racegate.cli.app import app
 from racegate.cli.look.fleet import drawn_requests
-from racegate.jobs.fleet.gates import _EngineVerdict
+from racegate.history.finding import Hazard, Race, Side, Verdict, finding_of
+from racegate.history.outcome import GatedResults, RunResult, gated
+from racegate.history.stats import Stats
+from racegate.interpose.outcome import Ending, Outcome
 from racegate.jobs.fleet.process import run_commands
+from racegate.jobs.fleet.shown import Shown, shown_of
 from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.result import result_of
+from racegate.targets.common.search import Effect, JudgedConflict, Landing, Search
+from racegate.targets.common.wire import Told
 from racegate.targets.sglang.wire import Model
+from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 from support import IS_NIGHTLY
 
@@ -129,27 +138,77 @@ def test_a_process_that_hangs_is_ended_and_said(tmp_path: Path) -> None:
     assert (ended.codes, ended.why.startswith("has not ended within 0.01 s")) == ((), True)
 
 
-def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
-    def conflict(effect: str, buffer: str) -> dict[str, Any]:
-        landing = {"holds": [[f"d2h {buffer}#1", "host read"]], "told": {}}
-        return {
-            "finding": {"signature": "abc", "buffer": buffer},
-            "effect": effect,
-            "landing": None if effect == "benign" else landing,
-        }
+def race(buffer: str) -> Race:
+    side = Side(
+        operation="d2h", label="d2h#1", lane="stream", is_host=False, is_write=True, stack=()
+    )
+    return Race(
+        signature="abc",
+        hazard=Hazard.READ_AFTER_WRITE,
+        buffer=buffer,
+        nbytes=8,
+        count=1,
+        first=side,
+        second=side,
+        edge="",
+        pairs=(("d2h#1", "host read"),),
+    )
 
-    conflicts = [conflict("benign", "a"), conflict("divergent", "b"), conflict("wrong", "c")]
-    said = {
-        "scenario": "requests-0-9",
-        "verdict": "DIVERGENT",
-        "told": {"outcome": {"ending": "finished"}, "delivered": {"A": [1, 2]}},
-        "search": {"conflicts": conflicts, "runs": 7},
-    }
-    shows = msgspec.convert(said, _EngineVerdict).shown()
+
+def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
+    tokens = {"A": (1, 2)}
+    told = Told(outcome=Outcome(ending=Ending.FINISHED), delivered=tokens, plain=tokens)
+
+    def conflict(effect: Effect, buffer: str) -> JudgedConflict:
+        landing = Landing(holds=((f"d2h {buffer}#1", "host read"),), told=told)
+        found = None if effect is Effect.BENIGN else landing
+        return JudgedConflict(finding=race(buffer), effect=effect, landings=1, landing=found)
+
+    conflicts = [
+        conflict(Effect.BENIGN, "a"),
+        conflict(Effect.DIVERGENT, "b"),
+        conflict(Effect.WRONG, "c"),
+    ]
+    judged = EngineVerdict(
+        cell=Cell(release="0.0.0", runner=Runner.V1, mode=StateMode.NONE),
+        scenario="requests-0-9",
+        verdict=Verdict.DIVERGENT,
+        told=told,
+        search=Search(conflicts=tuple(conflicts), runs=7, is_complete=True),
+    )
+
+    def written(judged: EngineVerdict) -> RunResult:
+        """As a gate writes it and the fleet reads it."""
+        text = msgspec.json.encode(gated([result_of(judged, "requests-0-9.toml")]))
+        return msgspec.json.decode(text, type=GatedResults).results[0]
+
+    shows = shown_of(written(judged))
     assert (shows.signature, shows.holds) == ("wrong/c/abc", ("d2h c#1 until host read",))
     assert (shows.schedules, shows.delivered) == (8, 2)
-    lost = {**said, "told": {"outcome": {"ending": "timed out"}}}
-    assert not msgspec.convert(lost, _EngineVerdict).is_answer
+    assert not written(judged).is_lost
+    late = msgspec.structs.replace(told, outcome=Outcome(ending=Ending.TIMED_OUT))
+    assert written(msgspec.structs.replace(judged, told=late)).is_lost
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PROVED, Verdict.BENIGN, Verdict.INCONCLUSIVE])
+def test_what_is_no_finding_for_an_exit_code_is_none_for_a_fleet(verdict: Verdict) -> None:
+    result = RunResult(
+        scenario="a",
+        device="virtual",
+        config={},
+        fault=None,
+        schedule=(),
+        verdict=verdict,
+        findings=(finding_of(race("x")),),
+        stats=Stats(schedules=3, delivered=2),
+        holds=(),
+        unmet=(),
+        warnings=(),
+    )
+    assert shown_of(result) == Shown(verdict=verdict, schedules=3, delivered=2)
+    found = shown_of(msgspec.structs.replace(result, verdict=Verdict.CONFLICT))
+    assert found.signature == "abc"
+    assert shown_of(msgspec.structs.replace(result, refused="no images")).refused
 
 
 def test_words_of_releases_are_those_of_their_rooms() -> None:

@@ -20,14 +20,12 @@ from typer.testing import CliRunner
 from pictured import judged as judged_run
 from racegate.cli.app import app
 from racegate.history.finding import Hazard, Race, Side, Verdict
-from racegate.history.outcome import Checked, Failing
+from racegate.history.outcome import Checked, Failing, gated
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.report.adapter import AdapterGateObject
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.timeline.program import program_page
-from racegate.targets.adapters.judge import Judgement
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Suppression, Verdicts
 from racegate.targets.program.report import checked_program
@@ -132,11 +130,8 @@ def test_what_a_program_says_is_text() -> None:
 
 def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
     result = judged_run("accepted-copy-after-row-move").result
-    one = Judgement(
-        engine="toy", version="1", result=result, landings=1, landings_all=2, not_seen=()
-    )
-    other = msgspec.structs.replace(one, refused="no preemption")
-    checked = checked_adapter(AdapterGateObject.of([one, other]), {result.scenario: "s.toml"})
+    other = msgspec.structs.replace(result, refused="no preemption")
+    checked = checked_adapter(gated([result, other]), {result.scenario: "s.toml"})
     junit, results = forms(checked)
     (suite,) = JUnitXml.fromstring(junit)
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 1)
@@ -215,5 +210,7 @@ def test_without_a_folder_the_scripts_come_with_racegate(
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, [engine, "gate", "--release", "1.0", "--json", "found.json"])
     assert f"no folder scenarios/{engine} here" in done.stderr
-    names = {one["scenario"] for one in json.loads((tmp_path / "found.json").read_text())}
+    names = {
+        one["scenario"] for one in json.loads((tmp_path / "found.json").read_text())["results"]
+    }
     assert len(names) == len(list((SCENARIOS / engine).glob("*.toml")))

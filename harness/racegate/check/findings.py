@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from racegate.device.protocol import DeadlockError
+from racegate.device.protocol import DeadlockError, FootprintError
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.run import EngineResult, Run
 from racegate.oracles.findings import signature
@@ -109,10 +109,25 @@ def from_violations(violations: Sequence[Violation]) -> list[Finding]:
     return list(findings.values())
 
 
+def _outside_footprint(error: FootprintError) -> Finding:
+    """It is the fault of the engine under test, not of the harness."""
+    operation = error.operation.partition("@")[0]
+    return Finding(
+        kind=FindingKind.FOOTPRINT,
+        signature=signature("footprint", error.buffer, operation),
+        message=f"{error}; no edge can order what is not declared, and the run was stopped there",
+        buffer=error.buffer,
+        op=error.operation,
+        actual=str(error),
+    )
+
+
 def from_stop(error: Exception | None) -> list[Finding]:
     """What stopped the engine, if anything did."""
     if error is None:
         return []
+    if isinstance(error, FootprintError):
+        return [_outside_footprint(error)]
     kind = FindingKind.DEADLOCK if isinstance(error, DeadlockError) else FindingKind.CRASH
     return [
         Finding(

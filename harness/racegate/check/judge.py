@@ -12,9 +12,8 @@ import msgspec
 from racegate.check.command import ReplayCommand
 from racegate.check.expected import Expected
 from racegate.check.findings import from_divergence, from_end, from_stop, from_violations
-from racegate.device.protocol import FootprintError
 from racegate.faults.fault import Fault
-from racegate.history.breakage import Breakage, Caught, breakage_of
+from racegate.history.breakage import Breakage, Caught
 from racegate.history.finding import ALL_ORACLES, Finding, Oracle, with_hazards
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
@@ -69,7 +68,7 @@ class Judge:
         asked = _Asked(f"{self._expected.scenario.name}: judging a run", command)
         conflicts = asked.about(Oracle.ORDERING, oracles, lambda: recall.conflicts(run.trace))
         findings = _naming(self._findings(run, conflicts, oracles, asked, recall), command)
-        breakages = (*asked.breakages, *_broken(run, command))
+        breakages = tuple(asked.breakages)
         scenario = self._expected.scenario
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, oracles)
@@ -127,14 +126,13 @@ class Judge:
     ) -> list[Finding]:
         """Causes before effects: orders, owners, steps, invariants, outputs."""
         about = partial(asked.about, oracles=oracles)
-        stopped = None if isinstance(run.stopped, FootprintError) else run.stopped
         return [
             *about(Oracle.ORDERING, ask=lambda: from_conflicts(conflicts, run)),
             *about(Oracle.OWNERSHIP, ask=lambda: from_misowned(find_misowned(run.trace))),
             *about(Oracle.STEPWISE, ask=lambda: self._left_reference(run, recall)),
             *about(Oracle.INVARIANTS, ask=lambda: from_violations(self._violations(run, recall))),
             *about(Oracle.LOSSLESSNESS, ask=lambda: from_losses(self._losses(run))),
-            *from_stop(stopped),
+            *from_stop(run.stopped),
         ]
 
     def _left_reference(self, run: Run, recall: Recall) -> list[Finding]:
@@ -211,10 +209,3 @@ class _Asked:
         assert caught.breakage is not None
         self.breakages.append(caught.breakage)
         return []
-
-
-def _broken(run: Run, command: str) -> tuple[Breakage, ...]:
-    """An operation outside its footprint: what else the ordering oracle says is not to be had."""
-    if not isinstance(run.stopped, FootprintError):
-        return ()
-    return (breakage_of(run.stopped, at="auditing footprints", command=command),)

@@ -48,6 +48,7 @@ COMMANDS = {
     "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),
     "fleet": LazyCommand("look.fleet", "The same search on several targets, side by side."),
+    "history": LazyCommand("look.history", "The same on version after version of a package."),
     "campaign": LazyCommand("look.campaign", "What campaigns have found, and whether it is fixed."),
     "faults": LazyCommand("faults", "The seeded faults."),
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),

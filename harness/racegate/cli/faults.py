@@ -12,6 +12,7 @@ from racegate.check.repro.search import BUDGET
 from racegate.cli.options import (
     BudgetOption,
     JsonOption,
+    MarkdownOption,
     ScenariosOption,
     SeedOption,
     WorkersOption,
@@ -53,11 +54,6 @@ from racegate.report.search import print_efforts, render_efforts
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.console import lines
-
-MarkdownOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the sums as Markdown here.", callback=place_to_write),
-]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The seeded faults.")
 

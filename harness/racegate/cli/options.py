@@ -91,6 +91,10 @@ JsonOption = Annotated[
         callback=place_to_write,
     ),
 ]
+MarkdownOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the sums as Markdown here.", callback=place_to_write),
+]
 StrictOption = Annotated[
     bool | None,
     typer.Option("--strict", help="Let BENIGN count as a finding: no unordered pair at all."),

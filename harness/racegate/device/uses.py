@@ -11,7 +11,12 @@ RowMask = int | str
 
 
 class FootprintError(Exception):
-    """An operation touched rows it had not declared."""
+    """An operation wrote rows that it had not declared. operation: its name in the trace"""
+
+    def __init__(self, message: str, *, operation: str = "", buffer: str = "") -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.buffer = buffer
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):

@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
         matrix` a fault that does not show as it should, or less than in an earlier matrix
     BAD_INPUT: wrong usage, or a file, name or argument that cannot be used; nothing was run
     BROKEN_HARNESS: the harness cannot be believed: a canary not found, two runs of one schedule
-        that differ, an operation outside its footprint; of `bench` a benchmark that failed; of `ab`
+        that differ; of `bench` a benchmark that failed; of `ab`
         a truth that is not the CPU's; of `soak` a run that hung, failed, had to be ended or left
         another trace; of `adapter` an adapter that does not conform, or says what cannot be; of
         `torch run` a program that asked CUDA for something that is not modelled; of `fleet` a

@@ -52,6 +52,7 @@ class FindingKind(StrEnum):
     LOSS: delivered tokens that plain decoding does not give
     DEADLOCK: a wait that nothing can end
     CRASH: the engine stopped on an error
+    FOOTPRINT: an operation wrote rows that it had not declared, so that nothing could order it
     """
 
     CONFLICT = "conflict"
@@ -61,6 +62,7 @@ class FindingKind(StrEnum):
     LOSS = "loss"
     DEADLOCK = "deadlock"
     CRASH = "crash"
+    FOOTPRINT = "footprint"
 
 
 class Hazard(StrEnum):
@@ -267,23 +269,27 @@ def exit_code(verdicts: Collection[Verdict], *, benign: Benign = Benign.PASS) ->
     return ExitCode.CLEAN
 
 
-def counted_signature(
+def counted_finding(
     verdict: Verdict, findings: Sequence[Finding], *, benign: Benign = Benign.PASS
-) -> str | None:
-    """The signature that a job counts as a finding: None where the exit code of the verdict says
-    that nothing is wrong, or that too little was exercised.
+) -> Finding | None:
+    """The finding that a job counts: None where the exit code of the verdict says that nothing is
+    wrong, or that too little was exercised.
     """
     code = exit_code([verdict], benign=benign)
     is_counted = code in (ExitCode.FINDING, ExitCode.BROKEN_HARNESS)
-    return signature_of(findings) if is_counted else None
+    return failure_in(findings) if is_counted else None
+
+
+def failure_in(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that a failure is known by: its first wrong value, else its first race."""
+    wrong = (finding for finding in findings if finding.kind is not FindingKind.CONFLICT)
+    return next(wrong, findings[0] if findings else None)
 
 
 def signature_of(findings: Sequence[Finding]) -> str | None:
-    """What a failure is known by: the signature of its first wrong value, else of its race."""
-    for finding in findings:
-        if finding.kind is not FindingKind.CONFLICT:
-            return finding.signature
-    return findings[0].signature if findings else None
+    """The signature that a failure is known by."""
+    failure = failure_in(findings)
+    return None if failure is None else failure.signature
 
 
 def request_of(findings: Sequence[Finding]) -> str | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from racegate.history.breakage import Breakage
-from racegate.history.finding import Finding, Verdict
+from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Benign, Finding, Verdict, exit_code
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Tried, verdict_text
@@ -44,6 +47,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     tried: what was tried besides the recorded run, which the verdict rests on
     holds: what became of each; not_seen: what the verdict does not cover, in words
     message: how the run ended, if not by itself; refused: why the target does not run this
+    is_lost: the target's process was gone or took too long, so that another run may say more
     resolved: options of the script that gave way to others, which warnings say in words
     search: how the verdict was searched for, None for a single run
     breakages: errors of the harness: what it has found stays, what it has not nobody knows
@@ -69,6 +73,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     not_seen: tuple[str, ...] = ()
     message: str = ""
     refused: str = ""
+    is_lost: bool = False
 
     @property
     def text(self) -> str:
@@ -85,6 +90,39 @@ UNAUDITED = (
 def unaudited(result: RunResult) -> RunResult:
     """The result of a run without an audit, which says so."""
     return msgspec.structs.replace(result, warnings=(*result.warnings, UNAUDITED))
+
+
+class GatedResults(msgspec.Struct, frozen=True, kw_only=True):
+    """A target over many scenarios.
+
+    verdict: the one that decides the exit code
+    results: one per scenario, also of those that the target does not run
+    """
+
+    schema: str
+    verdict: Verdict
+    results: tuple[RunResult, ...]
+
+    @property
+    def run(self) -> tuple[RunResult, ...]:
+        """The results of the scenarios that the target runs."""
+        return tuple(result for result in self.results if not result.refused)
+
+    def exit_code(self, benign: Benign = Benign.PASS) -> ExitCode:
+        """What the gate ends with. benign: what BENIGN is for it"""
+        return exit_code([result.verdict for result in self.run], benign=benign)
+
+
+def gated(results: Sequence[RunResult]) -> GatedResults:
+    """The sum of what was judged: nothing at all is inconclusive."""
+    verdicts = [result.verdict for result in results if not result.refused]
+    code = exit_code(verdicts)
+    decisive = (verdict for verdict in verdicts if exit_code([verdict]) is code)
+    return GatedResults(
+        schema=SCHEMA,
+        verdict=next(decisive, Verdict.INCONCLUSIVE),
+        results=tuple(results),
+    )
 
 
 class Failing(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ def environment() -> dict[str, str]:
     """The software and the machine, without a GPU."""
     return {
         "racegate": __version__,
-        "commit": _commit(),
+        "commit": commit_here(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "system": f"{platform.system()} {platform.machine()}",
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def _commit() -> str:
+def commit_here() -> str:
     """The commit of the checkout that runs, `-dirty` if files changed since; a copy without its
     history may be told.
     """

@@ -19,7 +19,7 @@ from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
-from racegate.history.finding import Benign, counted_signature, signature_of
+from racegate.history.finding import Benign, counted_finding, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
@@ -148,7 +148,8 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
     if spec.holds_each and signature_of(result.findings) is None:
         result, more = _with_drawn_holds(spec, index, checker, fault, result)
         schedules += more
-    signature = counted_signature(result.verdict, result.findings, benign=spec.benign)
+    counted = counted_finding(result.verdict, result.findings, benign=spec.benign)
+    signature = None if counted is None else counted.signature
     found = None
     if signature is not None and signature not in seen:
         seen.add(signature)

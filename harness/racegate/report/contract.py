@@ -22,7 +22,7 @@ from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
 from racegate.check.repro.replay import Replay, ReplaysObject
 from racegate.history.exit_code import ExitCode
-from racegate.history.outcome import RunResult
+from racegate.history.outcome import GatedResults, RunResult
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
@@ -36,7 +36,6 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
-from racegate.report.adapter import AdapterGateObject
 from racegate.report.objects import (
     DashboardView,
     DoctorObject,
@@ -45,6 +44,7 @@ from racegate.report.objects import (
     FindingsObject,
     FuzzObject,
     HalffixesObject,
+    HistoryObject,
     MutationObject,
     SiteObject,
     SourceMutationObject,
@@ -53,7 +53,6 @@ from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
-from racegate.targets.adapters.judge import Judgement
 from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.workflow.replay import ProgramReplay, ProgramReplays
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -106,6 +105,7 @@ CONTRACT = (
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
     Printed(what="fleet", struct=FleetObject),
+    Printed(what="history", struct=HistoryObject),
     Printed(what="campaign findings", struct=FindingsObject),
     Printed(what="campaign verify", struct=VerifyObject),
     Printed(what="campaign bisect", struct=OriginObject),
@@ -121,8 +121,10 @@ CONTRACT = (
     Printed(what="faults effort", struct=EffortObject),
     Printed(what="campaign compare", struct=LearnObject),
     Printed(what="adapter check", struct=Conformance),
-    Printed(what="adapter run", struct=Judgement),
-    Printed(what="adapter gate", struct=AdapterGateObject),
+    Printed(what="adapter run", struct=RunResult),
+    Printed(what="adapter gate", struct=GatedResults),
+    Printed(what="vllm run, vllm replay, sglang run", struct=RunResult),
+    Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=Verdicts),
     Printed(what="torch replay", struct=ProgramReplay),
     Printed(what="torch replay, of several witnesses", struct=ProgramReplays),

@@ -14,6 +14,7 @@ from racegate.history.breakage import Breakage
 from racegate.jobs.findability import CampaignFinding, Findability
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
+from racegate.jobs.versions.cells import CellReport
 from racegate.measure.evaluation.effort import Effort
 from racegate.measure.evaluation.mutate import MutantResult
 from racegate.measure.evaluation.source.results import SourceReport
@@ -60,6 +61,20 @@ class FuzzObject(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[str, ...] = ()
     store: str | None = None
     unsent: int = 0
+
+
+class HistoryObject(msgspec.Struct, frozen=True, kw_only=True):
+    """The same scenarios, or one program, on version after version.
+
+    target: `vllm`, `sglang` or the package; versions: those that were asked for, in their order
+    names: of the scenarios, or the program's command; cells: all ways to run all versions
+    """
+
+    schema: str
+    target: str
+    versions: tuple[str, ...]
+    names: tuple[str, ...]
+    cells: tuple[CellReport, ...]
 
 
 class FindingsObject(msgspec.Struct, frozen=True, kw_only=True):

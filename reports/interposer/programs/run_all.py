@@ -11,22 +11,27 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import re
-import resource
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from programs.catalogue import CASES, Case, Expected
-from programs.environments import environment_for, version_of
+from racegate.interpose.outcome import Ending
+from racegate.jobs.versions.programs import word_of
 from racegate.scenario.untrusted.files import write_json
+from racegate.targets.program.environment import (
+    JudgedProgram,
+    environment_for,
+    judge_in,
+    version_of,
+)
 
 RUNS_MAX = 12
 TIMEOUT_S = 300
@@ -42,58 +47,24 @@ def command_of(case: Case) -> list[str]:
     return ["without.py", removed.module, removed.text, removed.by, *script]
 
 
-def judge(case: Case, python: Path, *options: str) -> dict[str, Any]:
-    """The verdict of one case as `racegate torch run --json` writes it, and what it cost.
-
-    Raises RuntimeError if there is none.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / "verdict.json"
-        command = [str(python), "-m", "racegate", "torch", "run", "--json", str(written)]
-        command += ["--timeout", str(TIMEOUT_S), *options, *command_of(case)]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            command, cwd=HERE, capture_output=True, text=True, check=False, env=_environment()
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if not written.exists():
-            raise RuntimeError(f"{case.name}: exit code {done.returncode}\n{done.stderr[-3000:]}")
-        verdicts: dict[str, Any] = json.loads(written.read_text())
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"exit_code": done.returncode, "cpu_s": round(cpu_s, 1), **verdicts}
+def judge(case: Case, python: Path, *options: str) -> JudgedProgram:
+    """The verdict of one case, and what it cost. Raises BadInput if there is none."""
+    limit = ("--timeout", str(TIMEOUT_S))
+    return judge_in(python, tuple(command_of(case)), *limit, *options, folder=HERE)
 
 
-def _environment() -> dict[str, str]:
-    """This process's, with the path of racegate's packages: the environments have none."""
-    paths = [path for path in sys.path if path and path != str(HERE.parent)]
-    roots = [path for path in paths if any(Path(path).glob("racegate*/__init__.py"))]
-    known = os.environ.get("PYTHONPATH", "")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*roots, known]))}
-
-
-def verdict_of(found: dict[str, Any]) -> str:
-    """The worst verdict of all findings, or how the run ended."""
-    outcome = found["outcome"]
-    if outcome["ending"] != "finished":
-        return str(outcome["ending"])
-    if not outcome["findings"]:
-        return "no conflict"
-    judged = {j["verdict"] for j in found["search"]["judged"]} if found.get("search") else set()
-    return next((v for v in ("DIVERGENT", "CONFLICT", "BENIGN") if v in judged), "CONFLICT")
-
-
-def is_right(case: Case, found: dict[str, Any]) -> bool:
+def is_right(case: Case, found: JudgedProgram) -> bool:
     """Whether the verdict is the expected one."""
+    outcome = found.verdicts.outcome
     is_racy = case.expected is Expected.RACY
-    return (
-        found["outcome"]["ending"] == "finished" and bool(found["outcome"]["findings"]) == is_racy
-    )
+    return outcome.ending is Ending.FINISHED and bool(outcome.findings) == is_racy
 
 
-def report_of(case: Case, python: Path, found: dict[str, Any]) -> dict[str, Any]:
+def report_of(case: Case, python: Path, found: JudgedProgram) -> dict[str, Any]:
     """What is committed of a case: nothing in it names a place of this machine."""
-    outcome = found["outcome"]
-    search = found.get("search")
+    verdicts = msgspec.to_builtins(found.verdicts)
+    outcome = verdicts["outcome"]
+    search = verdicts["search"]
     judged = {j["signature"]: j for j in search["judged"]} if search else {}
     findings = [
         {
@@ -107,16 +78,18 @@ def report_of(case: Case, python: Path, found: dict[str, Any]) -> dict[str, Any]
     report = {
         "name": case.name,
         "command": ["python", "-m", "racegate", "torch", "run", "--explore", *command_of(case)],
-        "releases": {r.partition("==")[0]: version_of(python, r) for r in case.releases},
+        "releases": {
+            r.partition("==")[0]: version_of(python, r.partition("==")[0]) for r in case.releases
+        },
         "torch": outcome["torch_version"],
         "python": platform.python_version(),
         "expected": case.expected.value,
         "public": case.public,
-        "verdict": verdict_of(found),
+        "verdict": word_of(found.verdicts),
         "message": outcome["message"],
         "events": outcome["events"],
         "runs": search["runs"] if search else 0,
-        "cpu_s": found["cpu_s"],
+        "cpu_s": found.cpu_s,
         "not_seen": outcome["not_seen"],
         "observed": outcome["observations"],
         "observed_under_hold": next((j["actual"] for j in judged.values() if j["hold"]), []),
@@ -186,7 +159,7 @@ def main() -> int:
         report = report_of(case, python, found)
         wrong += not is_right(case, found)
         mark = "" if is_right(case, found) else f"   EXPECTED {case.expected}: {report['message']}"
-        print(f"{case.name}: {report['verdict']}, {found['cpu_s']} CPU s{mark}", flush=True)
+        print(f"{case.name}: {report['verdict']}, {found.cpu_s} CPU s{mark}", flush=True)
         write_json(folder / f"{case.name}.json", report)
     known = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     (options.out / "programs.md").write_text(table_of(known))

@@ -82,8 +82,8 @@ def test_planted_races_of_the_toy(plant: DropEdge | WrongRow | StaleValue) -> No
     kinds, edge = PLANTED[plant]
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         judge = AdapterJudge(adapter, load(ROOT / "docs" / "examples" / "toy.toml"))
-        assert judge.judge().result.verdict is Verdict.PROVED
-        found = judge.judge(plant=plant).result
+        assert judge.judge().verdict is Verdict.PROVED
+        found = judge.judge(plant=plant)
     assert found.verdict is Verdict.DIVERGENT
     assert [finding.kind for finding in found.findings] == kinds
     assert found.findings[0].edge == edge
@@ -327,8 +327,8 @@ def test_no_conflict_where_nothing_is_planted() -> None:
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         for path in sorted((ROOT / "scenarios").glob("*.toml")):
             judged = AdapterJudge(adapter, load(path)).judge()
-            assert judged.result.findings == ()
-            assert judged.refused is not None or judged.result.stats.ops
+            assert judged.findings == ()
+            assert judged.refused or judged.stats.ops
 
 
 def test_offers_are_known() -> None:

@@ -66,12 +66,12 @@ def test_a_replay_command_shows_the_finding_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(EXAMPLES)
     command = "adapter run toy.toml --plant drop_edge:count-landed --json - --"
     engine = [sys.executable, "toy_adapter.py", "plain", "holds"]
-    found = json.loads(CliRunner().invoke(app, [*command.split(), *engine]).stdout)["result"]
+    found = json.loads(CliRunner().invoke(app, [*command.split(), *engine]).stdout)
     replay = shlex.split(found["findings"][-1]["replay"])[1:]
     assert "--hold" in replay
     again = CliRunner().invoke(app, [*replay[:2], "--json", "-", *replay[2:]])
     assert again.exit_code == 1
-    shown = json.loads(again.stdout)["result"]
+    shown = json.loads(again.stdout)
     assert (shown["verdict"], shown["holds"]) == (found["verdict"], found["holds"])
     signatures = [[finding["signature"] for finding in one["findings"]] for one in (found, shown)]
     assert signatures[0] == signatures[1]

@@ -193,9 +193,9 @@ def test_verdicts(how: str) -> None:
     limits, verdict, kind = VERDICTS[how]
     with hostile(how, limits) as adapter:
         judged = AdapterJudge(adapter, SCENARIO).judge()
-    assert judged.result.verdict is verdict
-    assert [finding.kind for finding in judged.result.findings] == ([kind] if kind else [])
+    assert judged.verdict is verdict
+    assert [finding.kind for finding in judged.findings] == ([kind] if kind else [])
     assert exit_code([verdict]) == (1 if kind else 4)
     if kind is None:
-        (reason,) = judged.result.unmet
+        (reason,) = judged.unmet
         assert reason

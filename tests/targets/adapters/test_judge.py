@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from racegate.history.finding import FindingKind, Verdict
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import CacheMode, EngineSpec
 from racegate.scenario.spec import Abort, OwnScenario, Request
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import AdapterError
-from racegate.targets.adapters.judge import AdapterCommand, AdapterJudge, Judgement
+from racegate.targets.adapters.judge import AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import DropEdge
 from scripted_engine import buffer, host, observation, op, record, scripted, use, wait
@@ -43,21 +44,26 @@ def judged(
     scenario: OwnScenario = SCENARIO,
     limits: Limits | None = None,
     **script: Any,
-) -> Judgement:
+) -> RunResult:
     with Adapter(scripted(folder, runs, **script), limits=limits) as adapter:
         return AdapterJudge(adapter, scenario).judge()
 
 
-def kinds(judgement: Judgement) -> list[FindingKind]:
-    return [finding.kind for finding in judgement.result.findings]
+def landings(result: RunResult) -> tuple[int, int]:
+    """How many were run, of how many."""
+    return result.tried.number, result.tried.known
+
+
+def kinds(result: RunResult) -> list[FindingKind]:
+    return [finding.kind for finding in result.findings]
 
 
 def test_proved_needs_plain_decoding(tmp_path: Path) -> None:
     alone = judged(tmp_path, {"": ORDERED})
-    assert alone.result.verdict is Verdict.INCONCLUSIVE
-    assert any("no plain decoding" in reason for reason in alone.result.unmet)
+    assert alone.verdict is Verdict.INCONCLUSIVE
+    assert any("no plain decoding" in reason for reason in alone.unmet)
     proved = judged(tmp_path, {"": ORDERED}, offers=["plain"])
-    assert proved.result.verdict is Verdict.PROVED
+    assert proved.verdict is Verdict.PROVED
     assert [reason.partition(":")[0] for reason in proved.not_seen] == [
         "what is true inside a step",
         "whether a missing order does harm",
@@ -79,8 +85,8 @@ def test_settings_that_a_runner_does_not_obey_are_named(tmp_path: Path) -> None:
 
 def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
     found = judged(tmp_path, {"": RACY}, offers=["plain"])
-    assert found.result.verdict is Verdict.CONFLICT
-    (finding,) = found.result.findings
+    assert found.verdict is Verdict.CONFLICT
+    (finding,) = found.findings
     assert finding.signature == "conflict/x/d2h:x/host:take"
     assert finding.edge == "landed"
     assert "Without it a stale x is read" in finding.message
@@ -90,8 +96,8 @@ def test_without_holds_a_conflict_is_a_conflict(tmp_path: Path) -> None:
 def test_every_landing_without_effect_is_benign(tmp_path: Path) -> None:
     lines = [*TWICE, observation(2, count=1)]
     found = judged(tmp_path, {"": lines}, **EVERYTHING)
-    assert found.result.text == "BENIGN in each of 2 combinations of landings"
-    assert (found.landings, found.landings_all) == (2, 2)
+    assert found.text == "BENIGN in each of 2 combinations of landings"
+    assert landings(found) == (2, 2)
     assert any("copies that land in parts" in reason for reason in found.not_seen)
     assert kinds(found) == [FindingKind.CONFLICT]
 
@@ -107,16 +113,16 @@ def test_benign_needs_observations_and_plain_decoding(
     lines = [*TWICE, observation(2, count=1)] if "observations" in offers else TWICE
     boundaries = ["sampled"] if "observations" in offers else []
     found = judged(tmp_path, {"": lines}, offers=offers, boundaries=boundaries)
-    assert found.result.verdict is verdict
-    assert found.landings == found.landings_all == 2
+    assert found.verdict is verdict
+    assert landings(found) == (2, 2)
 
 
 def test_a_runner_that_offers_no_holds_is_never_benign(tmp_path: Path) -> None:
     """With all else that it could offer: no landing was tried."""
     lines = [*TWICE, observation(2, count=1)]
     found = judged(tmp_path, {"": lines}, offers=["plain", "observations", "owners"], **SEEN)
-    assert (found.result.verdict, found.result.unmet) == (Verdict.CONFLICT, ())
-    assert (found.landings, found.result.tried.number) == (0, 0)
+    assert (found.verdict, found.unmet) == (Verdict.CONFLICT, ())
+    assert (landings(found), found.tried.number) == ((0, 0), 0)
 
 
 INSIDE = [*RACY, host("host:take@3", use("x", [1])), host("host:take@3", use("x", [1], write=True))]
@@ -161,7 +167,7 @@ NOT_ALL: dict[str, tuple[dict[str, Lines], dict[str, Any], str]] = {
 def test_without_every_landing_it_is_not_benign(tmp_path: Path, case: str) -> None:
     runs, script, reason = NOT_ALL[case]
     found = judged(tmp_path, runs, **EVERYTHING | script)
-    assert found.result.verdict is Verdict.CONFLICT
+    assert found.verdict is Verdict.CONFLICT
     assert any(reason in said for said in found.not_seen), found.not_seen
 
 
@@ -169,8 +175,8 @@ def test_too_many_landings(tmp_path: Path) -> None:
     lines = [buffer(), COPY, *(host(f"host:take@{n}", use("x")) for n in range(2, 9))]
     with Adapter(scripted(tmp_path, {"": lines}, **EVERYTHING)) as adapter:
         found = AdapterJudge(adapter, SCENARIO, landings_max=3).judge()
-    assert found.result.verdict is Verdict.CONFLICT
-    assert (found.landings, found.landings_all) == (3, 7)
+    assert found.verdict is Verdict.CONFLICT
+    assert landings(found) == (3, 7)
     assert "3 of 7 landings were tried" in found.not_seen
 
 
@@ -180,9 +186,9 @@ HOLD = "d2h:x@1 until host:take@2"
 def test_a_landing_that_changes_an_observation(tmp_path: Path) -> None:
     eager, held = [*RACY, observation(2, count=1)], [*RACY, observation(2, count=4)]
     found = judged(tmp_path, {"": eager, HOLD: held}, **EVERYTHING)
-    assert found.result.verdict is Verdict.DIVERGENT
-    assert found.result.schedule == (HOLD,)
-    conflict, divergence = found.result.findings
+    assert found.verdict is Verdict.DIVERGENT
+    assert found.schedule == (HOLD,)
+    conflict, divergence = found.findings
     assert divergence.signature == "divergence/sampled.count"
     assert (divergence.step, divergence.expected, divergence.actual) == (2, 1, 4)
     assert divergence.replay == f'racegate adapter run --hold "{HOLD}"'
@@ -199,23 +205,23 @@ def test_a_landing_that_changes_an_observation(tmp_path: Path) -> None:
 )
 def test_observations_that_are_others(tmp_path: Path, held: Lines, field: str) -> None:
     found = judged(tmp_path, {"": [*RACY, observation(2, count=1)], HOLD: held}, **EVERYTHING)
-    assert found.result.findings[-1].signature == f"divergence/{field}"
+    assert found.findings[-1].signature == f"divergence/{field}"
 
 
 def test_a_landing_that_changes_tokens(tmp_path: Path) -> None:
     """Without plain decoding nobody knows which are right; that they differ is wrong enough."""
     answers = {HOLD: {"delivered": {"A": [1, 2, 9]}}}
     found = judged(tmp_path, {"": RACY}, answers=answers, offers=["holds"])
-    assert found.result.verdict is Verdict.DIVERGENT
-    assert found.result.findings[-1].signature == "divergence/delivered"
+    assert found.verdict is Verdict.DIVERGENT
+    assert found.findings[-1].signature == "divergence/delivered"
     plain = judged(tmp_path, {"": RACY}, answers=answers, offers=["holds", "plain"])
-    assert plain.result.findings[-1].signature == "loss/delivered"
+    assert plain.findings[-1].signature == "loss/delivered"
 
 
 def test_losses_need_no_conflict(tmp_path: Path) -> None:
     answers = {"": {"delivered": {"A": [1, 2]}}}
     found = judged(tmp_path, {"": ORDERED}, answers=answers, offers=["plain"])
-    assert (found.result.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.LOSS])
+    assert (found.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.LOSS])
 
 
 def test_owners(tmp_path: Path) -> None:
@@ -223,14 +229,12 @@ def test_owners(tmp_path: Path) -> None:
     owner = {"is": "owner", "name": "host:take@2", "buffer": "x", "row": 1, "meant": ["A", 1]}
     lines = [*ORDERED, {**owner, "found": ["B", 1]}]
     found = judged(tmp_path, {"": lines}, offers=["plain", "owners"])
-    assert (found.result.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.OWNERSHIP])
-    assert "for request A, step 1 and finds the value of request B" in (
-        found.result.findings[0].message
-    )
+    assert (found.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.OWNERSHIP])
+    assert "for request A, step 1 and finds the value of request B" in (found.findings[0].message)
     right = judged(
         tmp_path, {"": [*ORDERED, {**owner, "found": ["A", 1]}]}, offers=["plain", "owners"]
     )
-    assert right.result.verdict is Verdict.PROVED
+    assert right.verdict is Verdict.PROVED
 
 
 VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
@@ -258,8 +262,8 @@ VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
 def test_what_shows_nothing_is_no_pass(tmp_path: Path, case: str) -> None:
     lines, script, reason = VACUOUS[case]
     found = judged(tmp_path, {"": lines}, offers=["observations"], **SEEN, **script)
-    assert found.result.verdict is Verdict.INCONCLUSIVE
-    assert any(reason in said for said in found.result.unmet), found.result.unmet
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert any(reason in said for said in found.unmet), found.unmet
 
 
 def test_what_a_scenario_expects(tmp_path: Path) -> None:
@@ -268,11 +272,11 @@ def test_what_a_scenario_expects(tmp_path: Path) -> None:
     )
     script = {"offers": ["plain"]}
     lacking = judged(tmp_path, {"": ORDERED}, scenario=expecting, **script)
-    assert lacking.result.verdict is Verdict.INCONCLUSIVE
-    assert lacking.result.unmet == ("condense_moves: 0, the scenario expects at least 1",)
+    assert lacking.verdict is Verdict.INCONCLUSIVE
+    assert lacking.unmet == ("condense_moves: 0, the scenario expects at least 1",)
     answers = {"": {"counters": {"condense_moves": 1}}}
     met = judged(tmp_path, {"": ORDERED}, scenario=expecting, answers=answers, **script)
-    assert met.result.verdict is Verdict.PROVED
+    assert met.verdict is Verdict.PROVED
 
 
 def test_events_that_it_cannot_make_happen(tmp_path: Path) -> None:
@@ -281,9 +285,9 @@ def test_events_that_it_cannot_make_happen(tmp_path: Path) -> None:
     )
     found = judged(tmp_path, {"": ORDERED}, scenario=aborting, offers=["plain"])
     assert found.refused == "it cannot make happen: abort"
-    assert found.result.verdict is Verdict.INCONCLUSIVE
+    assert found.verdict is Verdict.INCONCLUSIVE
     able = judged(tmp_path, {"": ORDERED}, scenario=aborting, offers=["plain"], events=["abort"])
-    assert (able.refused, able.result.verdict) == (None, Verdict.PROVED)
+    assert (able.refused, able.verdict) == ("", Verdict.PROVED)
 
 
 def test_told_clocks_are_judged(tmp_path: Path) -> None:
@@ -295,8 +299,8 @@ def test_told_clocks_are_judged(tmp_path: Path) -> None:
         ]
 
     script = {"offers": ["plain", "clocks"]}
-    assert judged(tmp_path, {"": lines(1)}, **script).result.verdict is Verdict.PROVED
-    assert judged(tmp_path, {"": lines(0)}, **script).result.verdict is Verdict.CONFLICT
+    assert judged(tmp_path, {"": lines(1)}, **script).verdict is Verdict.PROVED
+    assert judged(tmp_path, {"": lines(0)}, **script).verdict is Verdict.CONFLICT
 
 
 def test_under_given_holds(tmp_path: Path) -> None:
@@ -308,10 +312,10 @@ def test_under_given_holds(tmp_path: Path) -> None:
         schedule = parse_schedule([HOLD])
         held = judge.under(schedule)
         planted = judge.under(schedule, plant=DropEdge(edge="landed"))
-    assert held.result.verdict is Verdict.DIVERGENT
-    assert held.result.holds[0].realised == 1
-    assert planted.result.verdict is Verdict.CONFLICT
-    assert planted.result.findings[0].replay == (
+    assert held.verdict is Verdict.DIVERGENT
+    assert held.holds[0].realised == 1
+    assert planted.verdict is Verdict.CONFLICT
+    assert planted.findings[0].replay == (
         f'racegate adapter run s.toml --plant drop_edge:landed --hold "{HOLD}" -- python e.py'
     )
 

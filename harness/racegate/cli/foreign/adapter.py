@@ -25,9 +25,9 @@ from racegate.cli.options import (
 )
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
+from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
 from racegate.report.adapter import (
-    AdapterGateObject,
     print_adapter_gate,
     print_check,
     print_judgement,
@@ -42,7 +42,7 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge, Judgement
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import parse_plant
 
@@ -165,7 +165,7 @@ def run(
         write_json(json, judged)
     if json != "-":
         print_judgement(stdout_console(), judged)
-    raise typer.Exit(exit_code([judged.result.verdict], benign=benign_of(strict)))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
@@ -184,7 +184,7 @@ def gate(
 ) -> None:
     """Run the conformance kit, and then every scenario that the engine can make happen."""
     loaded = loaded_scripts(scenarios)
-    judged: list[Judgement] = []
+    judged: list[RunResult] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
         with progress_bar() as progress:
@@ -199,7 +199,7 @@ def gate(
                 )
                 judged.append(judge.judge())
                 progress.advance(task)
-    found = AdapterGateObject.of(judged)
+    found = gated(judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     write_checked(checked_adapter(found, files, benign), junit, sarif)

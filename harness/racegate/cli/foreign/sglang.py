@@ -32,11 +32,13 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
+from racegate.history.outcome import gated
 from racegate.interpose.errors import BadInput
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
@@ -92,7 +94,7 @@ def run(
             judged = judge_under(engine, loaded, cell, pairs_of(hold))
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
-        write_json(json, judged)
+        write_json(json, result_of(judged, str(scenario)))
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
@@ -129,7 +131,7 @@ def gate(
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:
-        write_json(json, verdicts)
+        write_json(json, gated([result_of(found, str(place)) for place, found in judged]))
     if json != "-":
         print_engine_gate(stdout_console(), verdicts)
     raise typer.Exit(code)

@@ -28,6 +28,7 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
+from racegate.history.outcome import gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
@@ -36,8 +37,10 @@ from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.landings import Holds
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
-from racegate.targets.common.search import RUNS_MAX, Holds
+from racegate.targets.common.result import result_of
+from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds
@@ -163,7 +166,7 @@ def run(
             say(f"wrote {written}")
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
-        write_json(json, judged)
+        write_json(json, result_of(judged, str(scenario)))
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(scenario))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
@@ -206,7 +209,7 @@ def gate(
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:
-        write_json(json, verdicts)
+        write_json(json, gated([result_of(found, str(place)) for place, found in judged]))
     if json != "-":
         print_engine_gate(stdout_console(), verdicts)
     raise typer.Exit(code)
@@ -264,7 +267,7 @@ def replay(
     found = read_witness(witness)
     judged = judge_again(found, release=release, checkout=path, log=log, kind=device)
     if json is not None:
-        write_json(json, judged)
+        write_json(json, result_of(judged, str(witness)))
     if json != "-":
         print_engine_verdict(stdout_console(), judged, str(witness))
     raise typer.Exit(exit_code([judged.verdict]))

@@ -34,6 +34,6 @@ def run_foreign(
             command=again,
         )
         judged = judge.judge() if schedule is None else judge.under(schedule)
-    if judged.refused is not None:
-        pytest.skip(f"{judged.engine} does not run this: {judged.refused}")
-    return judged.result
+    if judged.refused:
+        pytest.skip(f"{judged.target} does not run this: {judged.refused}")
+    return judged

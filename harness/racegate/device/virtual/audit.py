@@ -36,7 +36,9 @@ def run_audited(
         mask = use.known_mask
         allowed = (-1 if mask is None else mask) if use.is_write else 0
         if mask_of(rows.tolist()) & ~allowed:
-            raise FootprintError(f"{operation} wrote undeclared rows of {use.buffer.name}: {rows}")
+            name = use.buffer.name
+            text = f"{operation} wrote undeclared rows of {name}: {rows}"
+            raise FootprintError(text, operation=operation, buffer=name)
         view[rows] = copy[rows]
 
 

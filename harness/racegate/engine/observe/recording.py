@@ -387,7 +387,8 @@ class RecordingProbe:
             boundary = int(final[row]) // interval * interval
             column = boundary // interval - 1
             is_kept = bool(view.is_decode[row]) or boundary == final[row] or self._is_all
-            if boundary > before[row] and is_kept and column < len(entry.state_blocks):
+            # A faulty engine's counts may be anything: no column stands before the first.
+            if boundary > before[row] and is_kept and 0 <= column < len(entry.state_blocks):
                 block = np.array(entry.state_blocks[column])
                 result[row] = pool[taken.state_blocks.rows_of(block)]
         return result

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck
-from racegate.history.finding import Verdict, counted_signature
+from racegate.history.finding import Verdict, counted_finding
 from racegate.history.outcome import RunResult
 
 T = TypeVar("T")
@@ -44,11 +44,11 @@ def shown_of(result: RunResult) -> Shown:
     """What a result shows, of whatever target: a signature only where a job counts a finding."""
     if result.refused:
         return REFUSED
-    signature = counted_signature(result.verdict, result.findings)
+    found = counted_finding(result.verdict, result.findings)
     return Shown(
         verdict=result.verdict,
-        signature=signature,
-        holds=() if signature is None else result.schedule,
+        signature=None if found is None else found.signature,
+        holds=() if found is None else found.holds or result.schedule,
         schedules=result.stats.schedules,
         delivered=result.stats.delivered,
     )

@@ -343,6 +343,8 @@ class _Run(Generic[T, R, L]):
     def _gone(self, member: _Member[T, L], why: str, loss: WorkerLoss) -> Events[R]:
         """A worker is lost, and perhaps what it was doing."""
         self._drop(member)
+        # From now on there is somebody to wait for, however long the worker had said nothing.
+        self._heard_at = _now()
         self._lost_in_a_row[member.at] += 1
         is_by_chance = self._lost_in_a_row[member.at] <= LOST_IN_A_ROW_MAX
         if self._losses_max == 1 or (member.task is None and not is_by_chance):

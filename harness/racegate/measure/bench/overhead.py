@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from racegate.check.checker import Checker
 from racegate.check.sharing import SharedRuns
-from racegate.device.cuda.driver import CudaDriver
+from racegate.device.cuda.driver import CudaDriver, Handle
 from racegate.device.cuda.latches import Latches
 from racegate.device.cuda.pacing import PATIENCE_S, Pacing
 from racegate.device.cuda.site import CudaSite
@@ -36,7 +36,7 @@ DRAWN = 400
 class Timer(Protocol):
     """Events that know when they were reached."""
 
-    def event(self) -> Any:
+    def event(self) -> Handle:
         """An event that notes when it was recorded."""
         ...
 
@@ -48,7 +48,7 @@ class Timer(Protocol):
 class TorchTimer:
     """CUDA events, recorded by the driver like any other."""
 
-    def event(self) -> Any:
+    def event(self) -> Handle:
         """An event that notes when it was recorded."""
         import torch
 
@@ -110,7 +110,7 @@ def _behind_a_gate(
     cuda: CudaDriver,
     timer: Timer,
     latches: Latches,
-    stream: Any,
+    stream: Handle,
     *,
     count: int,
     now: Callable[[], float],

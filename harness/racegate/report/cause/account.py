@@ -148,6 +148,8 @@ def _finding_of(conflict: Conflict, findings: Sequence[Finding]) -> Finding:
 def _title(cause: Finding, pair: Pair | None) -> str:
     if cause.kind in (FindingKind.DEADLOCK, FindingKind.CRASH):
         return "The engine stops"
+    if cause.kind is FindingKind.FOOTPRINT:
+        return f"An undeclared write to {cause.buffer}"
     if pair is None:
         return f"A defect of logic: {cause.field or cause.kind}"
     if pair.relation is Relation.UNORDERED:

@@ -48,7 +48,8 @@ def impact_of(findings: Sequence[Finding], pair: Pair | None, edge: Edge | None)
     wrong = [finding for finding in findings if finding.kind is not FindingKind.CONFLICT]
     if not wrong:
         return _under_another_timing(pair, edge)
-    stopped = _first(wrong, FindingKind.DEADLOCK) or _first(wrong, FindingKind.CRASH)
+    stops = (FindingKind.DEADLOCK, FindingKind.CRASH, FindingKind.FOOTPRINT)
+    stopped = next((found for kind in stops if (found := _first(wrong, kind))), None)
     seen = _first(wrong, FindingKind.DIVERGENCE)
     owned = _first(wrong, FindingKind.OWNERSHIP)
     said = _ended(wrong) if seen is None and owned is None else _value(seen, owned)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
-from racegate.history.outcome import Checked, CheckedCase, Failing, RunResult
+from racegate.history.outcome import Checked, CheckedCase, Failing, GatedResults, RunResult
 from racegate.jobs.gate import GateResult, MustFail
-from racegate.report.adapter import AdapterGateObject
 
 # Scenario -> the file that it comes from.
 Files = Mapping[str, str]
@@ -21,6 +20,7 @@ KINDS = {
     FindingKind.LOSS: "Tokens that plain decoding does not give",
     FindingKind.DEADLOCK: "A wait that nothing can end",
     FindingKind.CRASH: "The engine stopped on an error",
+    FindingKind.FOOTPRINT: "An operation wrote rows that it had not declared",
     "inconclusive": "Something was not exercised",
     "missed": "A witness that must fail did not",
     "broken": "The harness failed a check of its own",
@@ -74,13 +74,12 @@ def _of_witness(entry: MustFail) -> CheckedCase:
     return CheckedCase(group="witnesses", name=name, failing=(missed,) if entry.is_missed else ())
 
 
-def checked_adapter(gate: AdapterGateObject, files: Files, benign: Benign = Benign.PASS) -> Checked:
+def checked_adapter(gate: GatedResults, files: Files, benign: Benign = Benign.PASS) -> Checked:
     """A case for each scenario; what the engine cannot run is skipped. benign: what BENIGN is"""
     cases = []
-    for judged in gate.judgements:
-        refused = judged.refused
-        wrong = None if refused is not None else failing_run(judged.result, files, benign)
-        cases.append(_case(judged.result, wrong, refused or ""))
+    for result in gate.results:
+        wrong = None if result.refused else failing_run(result, files, benign)
+        cases.append(_case(result, wrong, result.refused))
     return Checked(cases=tuple(cases), exit_code=gate.exit_code(benign))
 
 

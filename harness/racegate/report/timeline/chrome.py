@@ -10,8 +10,6 @@ Format: Trace Event Format, the document linked from Perfetto's documentation on
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from racegate.history.trace import HOST
@@ -22,7 +20,7 @@ from racegate.report.timeline.model import Arrow, Bar, StepRows, Timeline
 UNIT_US = 1_000  # one place in the order of issue
 _PROCESS = 1
 
-_Event = dict[str, Any]
+_Event = dict[str, object]
 
 
 def chrome_trace(timeline: Timeline) -> bytes:

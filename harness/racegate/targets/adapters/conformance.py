@@ -13,12 +13,13 @@ from enum import StrEnum
 import msgspec
 
 from racegate.history.finding import FindingKind, Verdict
+from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.client import Adapter, Told
 from racegate.targets.adapters.errors import AdapterError
-from racegate.targets.adapters.judge import AdapterJudge, Judgement
+from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.landings import can_hold, first_change
 from racegate.targets.adapters.wire import (
     DropEdge,
@@ -136,9 +137,8 @@ def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
     return _failed(name, f"{what} differs: seed what is random")
 
 
-def _silent(adapter: Adapter, judged: Judgement, first: Told) -> ConformanceCheck:
+def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceCheck:
     name = "nothing is found where nothing is planted"
-    result = judged.result
     if result.findings:
         found = result.findings[0]
         return _failed(name, f"{found.message} (the engine is racy, or its history lacks an order)")
@@ -232,7 +232,7 @@ def _planted(
     if not offers & {Offer.PLAIN, Offer.OWNERS, Offer.OBSERVATIONS}:
         yield _skipped(name, "it takes plain, owners or observations to see a wrong value")
         return
-    kinds = {finding.kind for finding in judged.result.findings}
+    kinds = {finding.kind for finding in judged.findings}
     if offers & {Offer.PLAIN, Offer.OWNERS}:
         yield _demanded(name, bool(kinds - {FindingKind.CONFLICT}), judged)
     if Offer.OWNERS in offers and isinstance(plant, WrongRow):
@@ -243,7 +243,7 @@ def _planted(
 
 
 def _dropped(
-    adapter: Adapter, scenario: OwnScenario, plant: DropEdge, judged: Judgement
+    adapter: Adapter, scenario: OwnScenario, plant: DropEdge, judged: RunResult
 ) -> Iterator[ConformanceCheck]:
     told = _told(adapter, scenario, plant=plant)
     waits = [e for e in told.run.trace.events if isinstance(e, Waited) and e.edge == plant.edge]
@@ -253,10 +253,10 @@ def _dropped(
             name, f"not every wait of {plant.edge} is marked as dropped, or there is none"
         )
         return
-    is_named = any(finding.edge == plant.edge for finding in judged.result.findings)
+    is_named = any(finding.edge == plant.edge for finding in judged.findings)
     yield _demanded(name, is_named, judged)
     if Offer.HOLDS in adapter.hello.offers:
-        kinds = {finding.kind for finding in judged.result.findings}
+        kinds = {finding.kind for finding in judged.findings}
         is_harm = bool(kinds - {FindingKind.CONFLICT})
         yield _demanded(f"{plant_text(plant)} does harm under a landing", is_harm, judged)
 
@@ -270,10 +270,10 @@ def _sensitive(plant: Plant, first: Told, told: Told) -> ConformanceCheck:
     return _failed(name, "every observation is as it is without: observe what depends on counts")
 
 
-def _demanded(name: str, is_met: bool, judged: Judgement) -> ConformanceCheck:  # noqa: FBT001
-    signatures = ", ".join(finding.signature for finding in judged.result.findings)
-    held = f" under {' and '.join(judged.result.schedule)}" if judged.result.schedule else ""
-    said = f"{judged.result.verdict}{held}: {signatures or 'nothing found'}"
+def _demanded(name: str, is_met: bool, judged: RunResult) -> ConformanceCheck:  # noqa: FBT001
+    signatures = ", ".join(finding.signature for finding in judged.findings)
+    held = f" under {' and '.join(judged.schedule)}" if judged.schedule else ""
+    said = f"{judged.verdict}{held}: {signatures or 'nothing found'}"
     return _passed(name, said) if is_met else _failed(name, said)
 
 

@@ -5,11 +5,10 @@ no more than the engine lets anybody know.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Verdict
+from racegate.history.finding import Finding, FindingKind, Verdict, with_hazards
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule
@@ -17,6 +16,7 @@ from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
 from racegate.history.verdict import (
     NOTHING_TRIED,
+    Facts,
     Reach,
     Tried,
     facts_of,
@@ -31,7 +31,7 @@ from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.landings import Landings, first_change, landings_of
+from racegate.targets.adapters.landings import Landings, first_change, landings_of, schedule_of
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -40,8 +40,10 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
+from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, combined, number_of
 
 LANDINGS_MAX = 64
+_Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
 
 # What nobody sees who lacks an offer.
 _UNSEEN = {
@@ -53,25 +55,6 @@ _UNSEEN = {
     "waited for and belongs to another request passes",
 }
 _TORN = "copies that land in parts: every landing that was tried is of whole operations"
-
-
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict on a foreign engine.
-
-    engine, version: as it introduces itself
-    result: the judged run, eager or under the holds that went wrong
-    landings: schedules tried besides the eager one; landings_all: how many there are
-    not_seen: in words, what the verdict does not cover
-    refused: why the engine does not run this scenario, if it does not
-    """
-
-    engine: str
-    version: str
-    result: RunResult
-    landings: int
-    landings_all: int
-    not_seen: tuple[str, ...]
-    refused: str | None = None
 
 
 class AdapterCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +95,7 @@ class AdapterJudge:
         self._command = AdapterCommand() if command is None else command
         self._plain: dict[str, tuple[int, ...]] | None = None
 
-    def judge(self, *, plant: Plant | None = None) -> Judgement:
+    def judge(self, *, plant: Plant | None = None) -> RunResult:
         """The eager run, and landings if it has conflicts and nothing is wrong yet."""
         if missing := self._cannot_express():
             return self._refused(missing, plant)
@@ -126,7 +109,7 @@ class AdapterJudge:
             return self._judged(eager.run, EAGER, conflicts, wrong, plant, landings=landings)
         return self._search(eager.run, conflicts, landings, plant)
 
-    def under(self, schedule: Schedule, *, plant: Plant | None = None) -> Judgement:
+    def under(self, schedule: Schedule, *, plant: Plant | None = None) -> RunResult:
         """One run under given holds, compared with the eager one."""
         if missing := self._cannot_express():
             return self._refused(missing, plant)
@@ -142,35 +125,59 @@ class AdapterJudge:
 
     def _search(
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
-    ) -> Judgement:
+    ) -> RunResult:
         """All landings, few holds first, until one goes wrong."""
-        missing = list(landings.missing)
         known = {_pair(found) for found in conflicts}
-        runs = landed = 0
-        for schedule in islice(landings.schedules(), self._landings_max):
-            held = self._told(schedule, plant)
-            if isinstance(held, RefusedAnswer):
-                missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
-                continue
-            runs += 1
-            landed += bool(tried_by_hand(held.run.trace.holds).number)
-            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
-            wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
-            if wrong:
-                return self._judged(
-                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
-                )
-            if held.run.stopped is not None:
-                missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
-            missing += unrealised(held.run.trace.holds)
-            if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
-                missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
-        if runs < landings.number:
-            missing.append(f"{runs} of {landings.number} landings were tried")
-        reach = Reach.SOME if missing else Reach.COMBINATIONS
-        tried = Tried(reach=reach, number=landed, known=landings.number)
+
+        def make(holds: Holds, polls: int) -> LandedRun[_Wrong]:
+            return self._attempt(holds, eager, known, plant)
+
+        attempts = LandedRuns(make, runs_max=self._landings_max)
+        harmful = attempts.first_harm(combined(landings.points))
+        number = number_of(landings.points)
+        missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
+        if harmful is not None and harmful.what is not None:
+            (run, wrong), schedule = harmful.what, schedule_of(harmful.holds)
+            tried = attempts.tried(Reach.SOME, known=number)
+            return self._judged(
+                run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
+            )
+        if len(attempts.made) < number:
+            missing.append(f"{len(attempts.made)} of {number} landings were tried")
+        tried = attempts.tried(Reach.SOME if missing else Reach.COMBINATIONS, known=number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
         return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
+
+    def _attempt(
+        self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
+    ) -> LandedRun[_Wrong]:
+        """One run under holds. known: conflicts of the eager run"""
+        schedule = schedule_of(holds)
+        text = " and ".join(schedule.texts())
+        held = self._told(schedule, plant)
+        if isinstance(held, RefusedAnswer):
+            return LandedRun(
+                holds=holds,
+                what=None,
+                is_decided=False,
+                is_realised=False,
+                is_harmful=False,
+                missing=(f"{text}: {held.reason}",),
+            )
+        run = held.run
+        wrong = self._wrong(run) or self._changed(eager, run, schedule, plant)
+        missing = [] if run.stopped is None else [f"{text}: {run.stopped}"]
+        missing += unrealised(run.trace.holds)
+        if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
+            missing.append(f"{text} brings conflicts of its own")
+        return LandedRun(
+            holds=holds,
+            what=(run, wrong) if wrong else None,  # the trace of a run is large
+            is_decided=run.stopped is None,
+            is_realised=bool(tried_by_hand(run.trace.holds).number),
+            is_harmful=bool(wrong),
+            missing=tuple(missing),
+        )
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
         return self._adapter.run(
@@ -226,7 +233,7 @@ class AdapterJudge:
         *,
         landings: Landings | None = None,
         tried: Tried = NOTHING_TRIED,
-    ) -> Judgement:
+    ) -> RunResult:
         missing = () if landings is None else landings.missing
         findings = from_conflicts(conflicts, run) + wrong
         stats = make_stats(run, conflicts=len(conflicts))
@@ -238,18 +245,18 @@ class AdapterJudge:
             not_seen += missing
         is_compared = Offer.OBSERVATIONS in self._hello.offers
         facts = facts_of(findings, unmet, tried, is_compared=is_compared)
-        result = self._result(schedule, plant, verdict_of(facts), unmet, stats=stats)
         command = self._command.text(schedule, plant)
-        return self._judgement(
-            msgspec.structs.replace(
-                result,
-                findings=tuple(msgspec.structs.replace(f, replay=command) for f in findings),
-                holds=run.trace.holds,
-                warnings=_idle_events(run),
-                tried=tried,
+        if landings is not None:
+            tried = msgspec.structs.replace(tried, known=number_of(landings.points))
+        return msgspec.structs.replace(
+            self._result(schedule, plant, verdict_of(facts), unmet),
+            stats=msgspec.structs.replace(stats, schedules=1 + tried.number),
+            findings=with_hazards(
+                tuple(msgspec.structs.replace(f, replay=command) for f in findings)
             ),
-            runs=tried.number,
-            landings_all=0 if landings is None else landings.number,
+            holds=run.trace.holds,
+            warnings=_idle_events(run),
+            tried=tried,
             not_seen=tuple(text for text in dict.fromkeys(not_seen) if text not in unmet),
         )
 
@@ -276,50 +283,28 @@ class AdapterJudge:
             return ()
         return (f"what the script sets of racegate's own engine: {names}; the engine obeys none",)
 
-    def _refused(self, reason: str, plant: Plant | None) -> Judgement:
+    def _refused(self, reason: str, plant: Plant | None) -> RunResult:
         unmet = (f"the engine does not run this: {reason}",)
-        result = self._result(EAGER, plant, Verdict.INCONCLUSIVE, unmet)
-        judged = self._judgement(result, not_seen=self._not_seen())
-        return msgspec.structs.replace(judged, refused=reason)
+        result = self._result(EAGER, plant, verdict_of(Facts(unmet=unmet)), unmet)
+        return msgspec.structs.replace(result, refused=reason)
 
     def _result(
-        self,
-        schedule: Schedule,
-        plant: Plant | None,
-        verdict: Verdict,
-        unmet: tuple[str, ...],
-        *,
-        stats: Stats | None = None,
+        self, schedule: Schedule, plant: Plant | None, verdict: Verdict, unmet: tuple[str, ...]
     ) -> RunResult:
         return RunResult(
             scenario=self._scenario.name,
+            target=f"{self._hello.engine} {self._hello.version}",
             device=self._device,
             config={"engine": _config(self._hello)},
             fault=None if plant is None else plant_text(plant),
             schedule=schedule.texts(),
             verdict=verdict,
             findings=(),
-            stats=Stats() if stats is None else stats,
+            stats=Stats(),
             holds=(),
             unmet=unmet,
             warnings=(),
-        )
-
-    def _judgement(
-        self,
-        result: RunResult,
-        *,
-        not_seen: tuple[str, ...],
-        runs: int = 0,
-        landings_all: int = 0,
-    ) -> Judgement:
-        return Judgement(
-            engine=self._hello.engine,
-            version=self._hello.version,
-            result=result,
-            landings=runs,
-            landings_all=landings_all,
-            not_seen=not_seen,
+            not_seen=self._not_seen(),
         )
 
 

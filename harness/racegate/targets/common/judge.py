@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from racegate.history.finding import Verdict
+from racegate.history.finding import Race, Verdict
 from racegate.history.verdict import (
     NOTHING_TRIED,
     Facts,
@@ -20,15 +20,8 @@ from racegate.history.verdict import (
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.search import (
-    RUNS_MAX,
-    Holds,
-    Search,
-    is_decided,
-    is_tried,
-    is_wrong,
-    search,
-)
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import RUNS_MAX, Search, is_decided, is_tried, is_wrong, search
 from racegate.targets.common.sensitivity import Sensitivity, absent, dead
 from racegate.targets.common.wire import PENALISED, Told
 
@@ -40,6 +33,7 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     told: the recorded run, or the one under the holds asked for; unmet: why it is no pass
     tried: what was tried besides the recorded run, which the verdict rests on
+    races: in the recorded run, also where the one under holds is told
     not_seen: what the verdict does not cover, by kind
     sensitivity: whether a planted wrong value changes each observation
     refused: why the engine is not asked to run this scenario, if it is not
@@ -50,6 +44,7 @@ class EngineVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     told: Told
     tried: Tried = NOTHING_TRIED
+    races: tuple[Race, ...] = ()
     search: Search | None = None
     holds: Holds = ()
     unmet: tuple[str, ...] = ()
@@ -196,6 +191,7 @@ def _verdict(
         verdict=verdict_of(facts),
         told=told,
         tried=known.tried,
+        races=base.outcome.findings,
         search=known.search,
         holds=known.holds,
         unmet=unmet,

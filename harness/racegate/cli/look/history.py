@@ -1,0 +1,213 @@
+"""The commands history vllm, sglang and PROGRAM: a table of version after version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from racegate.cli.options import (
+    JsonOption,
+    MarkdownOption,
+    ScriptsOption,
+    fail,
+    folder_of_scripts,
+    folder_to_fill,
+    loaded_scripts_for,
+    say,
+    stdout_console,
+    tell,
+    write_text,
+)
+from racegate.history.exit_code import ExitCode
+from racegate.history.outcome import SCHEMA
+from racegate.interpose.errors import BadInput
+from racegate.jobs.versions.chosen import chosen
+from racegate.jobs.versions.engines import EngineHistory, Environments
+from racegate.jobs.versions.kinds import SglangKind, VllmKind
+from racegate.jobs.versions.programs import ProgramHistory
+from racegate.jobs.versions.running import History, kept, run_history
+from racegate.report.dashboard.versions import print_history, render_history
+from racegate.report.objects import HistoryObject
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.environment import cache_folder
+from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.program.launch import checked_program
+from racegate.targets.sglang.wire import Model
+from racegate.targets.vllm.wire import Runner, StateMode
+
+PROGRAM_RUNS = 24
+
+
+class Targets(TyperGroup):
+    """Its commands by name; whatever else comes first is a program."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = args if args[0] in self.commands else ["program", *args]
+        return super().resolve_command(ctx, known)
+
+
+app = typer.Typer(
+    cls=Targets,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Judge version after version, and show a table: of vllm, of sglang, or, for any package, "
+    "of a program that uses it: racegate history SCRIPT --package NAME --versions A..B.",
+)
+
+VersionsOption = Annotated[
+    str,
+    typer.Option(
+        "--versions",
+        metavar="A..B",
+        help="From A to B of what pip finds, either may be missing; or a list: 1.0,1.2,2.0.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        show_default="history-NAME",
+        help="A file for each version and way to run it: what is there is kept.",
+    ),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", metavar="NAME", help="Not all scenarios; can be repeated."),
+]
+RunsOption = Annotated[
+    int, typer.Option(min=0, help="Runs under holds at most, for each scenario.")
+]
+RemoveOption = Annotated[
+    bool | None,
+    typer.Option("--remove", help="Delete each environment that was made here, when it is done."),
+]
+
+
+@app.command()
+def vllm(
+    versions: VersionsOption,
+    runner: Annotated[list[Runner] | None, typer.Option(help="Not both of them.")] = None,
+    cache_mode: Annotated[list[StateMode] | None, typer.Option(help="Not all of them.")] = None,
+    scenarios: ScriptsOption = None,
+    scenario: OnlyOption = None,
+    runs: RunsOption = RUNS_MAX,
+    out: OutOption = None,
+    remove: RemoveOption = None,
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Every scenario in releases of vLLM, by both runners in all cache modes.
+
+    0: the table is whole; 4: something could not be run, and the table says why.
+    """
+    kind = VllmKind(tuple(runner or Runner), tuple(cache_mode or StateMode))
+    subject = EngineHistory(
+        kind,
+        _chosen_scenarios(scenarios, "vllm", scenario),
+        runs_max=runs,
+        environments=Environments.REMOVED if remove else Environments.KEPT,
+    )
+    _show(_made(subject, "vllm", versions, out), markdown, json)
+
+
+@app.command()
+def sglang(
+    versions: VersionsOption,
+    model: Annotated[list[Model] | None, typer.Option(help="Not both of them.")] = None,
+    scenarios: ScriptsOption = None,
+    scenario: OnlyOption = None,
+    runs: RunsOption = RUNS_MAX,
+    out: OutOption = None,
+    remove: RemoveOption = None,
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Every scenario in releases of SGLang, with both models.
+
+    0: the table is whole; 4: something could not be run, and the table says why.
+    """
+    kind = SglangKind(tuple(model or Model))
+    subject = EngineHistory(
+        kind,
+        _chosen_scenarios(scenarios, "sglang", scenario),
+        runs_max=runs,
+        environments=Environments.REMOVED if remove else Environments.KEPT,
+    )
+    _show(_made(subject, "sglang", versions, out), markdown, json)
+
+
+@app.command(
+    "program", context_settings={"allow_interspersed_args": True, "ignore_unknown_options": True}
+)
+def program(
+    script: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="Or -- -m MODULE [ARGS].")
+    ],
+    package: Annotated[str, typer.Option(metavar="NAME", help="What pip calls it.")],
+    versions: VersionsOption,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="NAME==X", help="Installed beside each; can be repeated."),
+    ] = None,
+    runs: RunsOption = PROGRAM_RUNS,
+    out: OutOption = None,
+    markdown: MarkdownOption = None,
+    json: JsonOption = None,
+) -> None:
+    """A program on versions of a package that it uses; the word `program` may be left out.
+
+    Each version is in an environment of its own, on top of this Python's torch. 0: the table is
+    whole; 4: something could not be run, and the table says why.
+    """
+    if runs < 1:
+        fail("--runs: a program is searched with at least one run")
+    try:
+        checked = checked_program(tuple(script))
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    subject = ProgramHistory(
+        checked.argv,
+        package,
+        folder=cache_folder("programs"),
+        beside=tuple(beside or ()),
+        runs_max=runs,
+    )
+    _show(_made(subject, package, versions, out), markdown, json)
+
+
+def _chosen_scenarios(
+    folder: Path | None, engine: str, names: list[str] | None
+) -> tuple[Scenario, ...]:
+    title = {"vllm": "vLLM", "sglang": "SGLang"}[engine]
+    scripts = folder_of_scripts(folder, engine)
+    loaded = [scenario for _, scenario in loaded_scripts_for(title, scripts)]
+    if unknown := set(names or ()) - {scenario.name for scenario in loaded}:
+        fail(f"no scenario {', '.join(sorted(unknown))}")
+    return tuple(one for one in loaded if not names or one.name in names)
+
+
+def _made(subject: History, package: str, text: str, out: Path | None) -> HistoryObject:
+    """What is in the folder when everything that was missing has been run."""
+    folder = out or Path(f"history-{package}")
+    folder_to_fill(folder)
+    try:
+        versions = chosen(text, package)
+        run_history(subject, versions, folder, say)
+        cells = [kept(one, folder) for version in versions for one in subject.cells(version)]
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    return HistoryObject(
+        schema=SCHEMA, target=package, versions=versions, names=subject.names, cells=tuple(cells)
+    )
+
+
+def _show(found: HistoryObject, markdown: Path | None, json: str | None) -> None:
+    if markdown is not None:
+        write_text(markdown, render_history(found))
+    tell(json, found, lambda: print_history(stdout_console(), found))
+    if any(cell.cannot for cell in found.cells):
+        raise typer.Exit(ExitCode.INCONCLUSIVE)

@@ -1,0 +1,196 @@
+"""Histories of engines: every scenario in every release, each way to run it an engine that is
+started once.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from racegate.interpose.errors import BadInput
+from racegate.jobs.environment import commit_here
+from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, first_line
+from racegate.jobs.versions.running import Keep
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.cell import EngineCell, Runs
+from racegate.targets.common.environment import Say, cache_folder
+from racegate.targets.common.judge import EngineVerdict, judge
+from racegate.targets.common.report import change_lines, wrong_lines
+from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.common.sensitivity import Sensitivity
+
+_COUNT = re.compile(r"#\d+$")
+_ABOVE = "message is above"  # of an engine that printed why it did not start
+
+
+class Environments(StrEnum):
+    """What becomes of an environment that was made for a history, once its cells are done."""
+
+    KEPT = "kept"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEngine:
+    """An engine that is started. cell: which one; runs: what is judged
+    cpu_s: of all its runs so far, in seconds
+    sensitivity: whether a planted wrong value changes each observation, measured when it is asked
+    """
+
+    cell: EngineCell
+    runs: Runs
+    cpu_s: Callable[[], float]
+    sensitivity: Callable[[], Sensitivity]
+
+
+class EngineKind(Protocol):
+    """vLLM or SGLang, as far as a history has to know them."""
+
+    @property
+    def name(self) -> str:
+        """Of its folder in the user's cache directory."""
+        ...
+
+    def cells(self, release: str) -> Sequence[CellReport]:
+        """The ways to run a release, with nothing in them yet."""
+        ...
+
+    def set_up(self, release: str, say: Say) -> None:
+        """Installs what is missing of a release. Raises BadInput."""
+        ...
+
+    def opened(self, cell: CellReport, log: Path) -> AbstractContextManager[OpenedEngine]:
+        """The engine of a cell. log: where what it prints goes. Raises BadInput."""
+        ...
+
+
+class EngineHistory:
+    """The history of an engine's releases, as `run_history` asks for it."""
+
+    def __init__(
+        self,
+        kind: EngineKind,
+        scenarios: Sequence[Scenario],
+        *,
+        runs_max: int = RUNS_MAX,
+        environments: Environments = Environments.KEPT,
+    ) -> None:
+        self._kind = kind
+        self._scenarios = {scenario.name: scenario for scenario in scenarios}
+        self._runs_max = runs_max
+        self._afterwards = environments
+        self._made: set[str] = set()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._scenarios)
+
+    def cells(self, version: str) -> Sequence[CellReport]:
+        return self._kind.cells(version)
+
+    def set_up(self, version: str, say: Say) -> None:
+        if not self._folder(version).exists():
+            self._made.add(version)
+        self._kind.set_up(version, say)
+
+    def remove(self, version: str) -> None:
+        if self._afterwards is Environments.REMOVED and version in self._made:
+            shutil.rmtree(self._folder(version), ignore_errors=True)
+
+    def _folder(self, version: str) -> Path:
+        return cache_folder(self._kind.name) / version
+
+    def judge(self, cell: CellReport, names: Sequence[str], keep: Keep) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "engine.log"
+            try:
+                with self._kind.opened(cell, log) as opened:
+                    self._judge_all(opened, cell, names, keep)
+            except BadInput as error:
+                raise BadInput(_with_end_of(log, str(error))) from error
+
+    def _judge_all(
+        self, opened: OpenedEngine, cell: CellReport, names: Sequence[str], keep: Keep
+    ) -> None:
+        now = msgspec.structs.replace(
+            cell,
+            python=platform.python_version(),
+            sensitivity=cell.sensitivity or opened.sensitivity(),
+        )
+        for name in names:
+            before = opened.cpu_s()
+            judged = judge(
+                opened.runs,
+                self._scenarios[name],
+                opened.cell,
+                sensitivity=now.sensitivity,
+                runs_max=self._runs_max,
+            )
+            one = scenario_report(judged, opened.cpu_s() - before)
+            now = msgspec.structs.replace(
+                now,
+                torch=judged.told.outcome.torch_version or now.torch,
+                scenarios=now.scenarios | {name: one},
+            )
+            keep(now)
+
+
+def _with_end_of(log: Path, text: str) -> str:
+    if _ABOVE not in text or not log.exists():
+        return text
+    end = log.read_text(errors="replace").strip().rpartition("\n")[2]
+    return f"{text}: {end}"
+
+
+def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
+    """What is kept of one verdict: operations by place, without the run's counts.
+
+    cpu_s: of the processes of all its runs, in seconds
+    """
+    search = judged.search
+    return ScenarioReport(
+        verdict=judged.verdict,
+        steps=judged.told.steps,
+        events=judged.told.outcome.events,
+        runs=0 if search is None else search.runs,
+        is_complete=search is not None and search.is_complete,
+        cpu_s=round(cpu_s, 1),
+        commit=commit_here(),
+        unmet=judged.unmet,
+        wrong=tuple(wrong_lines(judged.told)),
+        message=first_line(judged.message),
+        not_seen=judged.not_seen,
+        conflicts=_conflicts(judged),
+    )
+
+
+def _conflicts(judged: EngineVerdict) -> tuple[Conflict, ...]:
+    """One for each pair of places with one effect."""
+    found: dict[tuple[str, str, bool, str], Conflict] = {}
+    for one in judged.search.conflicts if judged.search is not None else ():
+        first, second = one.finding.first, one.finding.second
+        names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
+        lines = change_lines(judged.told, one.landing) if one.landing is not None else []
+        key = (*names, second.is_write, one.effect)
+        known = found.get(key)
+        found[key] = Conflict(
+            first=names[0],
+            second=names[1],
+            is_write=second.is_write,
+            effect=one.effect,
+            pairs=one.finding.count + (known.pairs if known is not None else 0),
+            landings=one.landings,
+            does=known.does if known is not None else tuple(lines),
+            holds=known.holds if known is not None else one.landing.holds if one.landing else (),
+        )
+    return tuple(found.values())

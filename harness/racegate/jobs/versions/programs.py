@@ -1,0 +1,136 @@
+"""The history of a package by a program that uses it: one cell for each version."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import join
+
+import msgspec
+
+from racegate.history.finding import Race, Verdict
+from racegate.interpose.errors import BadInput
+from racegate.interpose.outcome import Ending
+from racegate.jobs.environment import commit_here
+from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, first_line
+from racegate.jobs.versions.running import Keep
+from racegate.targets.common.environment import Run, Say, run_pip
+from racegate.targets.common.search import Effect
+from racegate.targets.program.environment import environment_for, judge_in, version_of
+from racegate.targets.program.explore import Judged
+from racegate.targets.program.judge import Verdicts
+
+SILENT = "no conflict"
+_EFFECTS = {Verdict.DIVERGENT: Effect.DIVERGENT, Verdict.BENIGN: Effect.BENIGN}
+# What a version is judged with, in the order in which the worst one counts.
+_WORDS = (Verdict.DIVERGENT, Verdict.CONFLICT, Verdict.BENIGN)
+
+
+class ProgramHistory:
+    """The history of a package, as `run_history` asks for it.
+
+    beside: what else is installed with each version, as pip writes it
+    folder: of the environments; run: what runs pip
+    """
+
+    def __init__(
+        self,
+        program: tuple[str, ...],
+        package: str,
+        *,
+        folder: Path,
+        beside: tuple[str, ...] = (),
+        runs_max: int,
+        run: Run = run_pip,
+    ) -> None:
+        self._program = program
+        self._package = package
+        self._beside = beside
+        self._folder = folder
+        self._runs_max = runs_max
+        self._run = run
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (join(self._program),)
+
+    def cells(self, version: str) -> Sequence[CellReport]:
+        return (CellReport(release=version),)
+
+    def set_up(self, version: str, say: Say) -> None:
+        say(f"{version}: {self._package}=={version} on this Python's torch")
+        found = version_of(self._python(version), self._package)
+        if found != version:
+            raise BadInput(f"{self._package} {found} was found in the place of {version}")
+
+    def remove(self, version: str) -> None:
+        """Environments of programs are small, and kept."""
+
+    def _python(self, version: str) -> Path:
+        releases = (f"{self._package}=={version}", *self._beside)
+        return environment_for(releases, self._folder, run=self._run)
+
+    def judge(self, cell: CellReport, names: Sequence[str], keep: Keep) -> None:
+        options = ("--explore", "--runs", str(self._runs_max))
+        found = judge_in(self._python(cell.release), self._program, *options)
+        (name,) = names
+        now = msgspec.structs.replace(
+            cell,
+            python=platform.python_version(),
+            torch=found.verdicts.outcome.torch_version,
+            scenarios={name: program_report(found.verdicts, found.cpu_s)},
+        )
+        keep(now)
+
+
+def word_of(verdicts: Verdicts) -> str:
+    """The worst verdict of all findings, `no conflict`, or how the recorded run ended."""
+    outcome = verdicts.outcome
+    if outcome.ending is not Ending.FINISHED:
+        return str(outcome.ending)
+    if verdicts.polls_matter:
+        return Verdict.DIVERGENT
+    if not outcome.findings:
+        return SILENT
+    judged = _judged(verdicts)
+    words = {one.verdict for one in judged.values()} or {Verdict.CONFLICT}
+    return next(word for word in _WORDS if word in words)
+
+
+def program_report(verdicts: Verdicts, cpu_s: float) -> ScenarioReport:
+    """What is kept of a program's verdict. cpu_s: of the processes of all its runs, in seconds"""
+    outcome, search = verdicts.outcome, verdicts.search
+    judged = _judged(verdicts)
+    counted = [f"{what}: {count}" for what, count in sorted(outcome.not_seen.items())]
+    return ScenarioReport(
+        verdict=word_of(verdicts),
+        steps=0,
+        events=outcome.events,
+        runs=0 if search is None else search.runs,
+        is_complete=search is not None and search.is_complete,
+        cpu_s=cpu_s,
+        commit=commit_here(),
+        message=first_line(outcome.message),
+        not_seen=tuple(counted),
+        conflicts=tuple(_conflict(one, judged.get(one.signature)) for one in outcome.findings),
+    )
+
+
+def _judged(verdicts: Verdicts) -> dict[str, Judged]:
+    search = verdicts.search
+    return {} if search is None else {one.signature: one for one in search.judged}
+
+
+def _conflict(finding: Race, judged: Judged | None) -> Conflict:
+    effect = Effect.UNKNOWN if judged is None else _EFFECTS.get(judged.verdict, Effect.UNKNOWN)
+    return Conflict(
+        first=finding.first.place,
+        second=finding.second.place,
+        is_write=finding.second.is_write,
+        effect=effect,
+        pairs=finding.count,
+        landings=0,
+        does=(finding.edge,),
+        holds=() if judged is None else judged.hold,
+    )

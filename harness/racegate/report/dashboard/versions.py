@@ -1,0 +1,74 @@
+"""The table of a history: versions down, scenarios across, for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from racegate.jobs.versions.cells import CellReport, ScenarioReport
+from racegate.report.objects import HistoryObject
+from racegate.scenario.untrusted.text import printable_markdown
+
+MESSAGE_MAX = 80
+NOT_RUN = "cannot be run"
+
+
+def print_history(console: Console, found: HistoryObject) -> None:
+    """A line for each way to run each version; why one cannot be run stands below."""
+    heads, rows = rows_of(found)
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for cell in found.cells:
+        if cell.cannot:
+            console.print(f"{title_of(cell)}: {cell.cannot}", markup=False)
+
+
+def render_history(found: HistoryObject) -> str:
+    """The same as a table of Markdown, with a list of what cannot be run."""
+    heads, rows = rows_of(found)
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    text = ["| " + " | ".join(map(printable_markdown, line)) + " |" for line in lines]
+    reasons = [
+        f"* {printable_markdown(title_of(cell))}: {printable_markdown(cell.cannot)}"
+        for cell in found.cells
+        if cell.cannot
+    ]
+    return "\n".join([*text, *(["", *reasons] if reasons else []), ""])
+
+
+def rows_of(found: HistoryObject) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The heads of the columns, and the rows."""
+    has_settings = any(cell.settings for cell in found.cells)
+    heads = ("version", *(["run as"] if has_settings else []), "torch", *found.names)
+    rows = [
+        (
+            cell.release,
+            *([" ".join(cell.settings)] if has_settings else []),
+            cell.torch.partition("+")[0],
+            *(_said(cell, name) for name in found.names),
+        )
+        for cell in found.cells
+    ]
+    return heads, rows
+
+
+def title_of(cell: CellReport) -> str:
+    """The version and how it is run."""
+    return " ".join((cell.release, *cell.settings))
+
+
+def _said(cell: CellReport, name: str) -> str:
+    if name in cell.scenarios:
+        return verdict_text(cell.scenarios[name])
+    return NOT_RUN if cell.cannot else ""
+
+
+def verdict_text(one: ScenarioReport) -> str:
+    """The verdict, with the runs under holds that it took or what is behind it."""
+    if one.message:
+        return f"{one.verdict}: {one.message[:MESSAGE_MAX]}"
+    if one.wrong:
+        return f"{one.verdict}, nothing held"
+    return f"{one.verdict}, {one.runs} runs" if one.runs else one.verdict
