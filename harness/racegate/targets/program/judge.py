@@ -12,6 +12,7 @@ from racegate.history.schedule import parse_hold
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.landings import Holds
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
@@ -42,6 +43,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     polled: of a second one, in which queries were first answered "not ready", if there are any
     search: what the search added, null without one
     suppressed: findings that are let stand; stale: suppressions that matched nothing
+    unheld: of a run under holds that somebody named: the recorded one, in which nothing was held
+    changes: what these holds change: names of observations, or how the program ends
     """
 
     schema: str = SCHEMA
@@ -50,6 +53,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     search: Search | None = None
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
+    unheld: Outcome | None = None
+    changes: tuple[str, ...] = ()
 
     @property
     def polls_matter(self) -> tuple[str, ...]:
@@ -71,19 +76,24 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 130 stopped by the user; a
-        script that failed by itself keeps its own: 128 and the number of a signal that ended it.
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
+        130 stopped by the user; a script that failed by itself keeps its own: 128 and the number of
+        a signal that ended it.
         """
         outcome = self.outcome
         if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
             return INTERRUPTED
         if outcome.ending is Ending.NOT_MODELLED:
             return ExitCode.NOT_MODELLED
+        if self.changes:
+            return ExitCode.FINDING
         if outcome.ending is not Ending.FINISHED:
             code = outcome.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
         if self.open_findings or self.polls_matter:
             return ExitCode.FINDING
+        if not all(outcome.realised.values()):
+            return ExitCode.INCONCLUSIVE
         return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
 
 
@@ -169,20 +179,51 @@ def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Ve
     return msgspec.structs.replace(verdicts, suppressed=used, stale=stale)
 
 
-def replay_holds(
+def judge_under(
     program: Program,
     holds: tuple[str, ...],
     *,
     polls: int = 0,
+    suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Verdicts:
-    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
-    recorded: its findings are those of a run without holds.
+    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
+    one in which nothing is held: its findings are that one's. Raises ScheduleError.
     """
-    plan = Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
+    pairs = tuple(map(pair_of, holds))
     with open_device(kind, stdout=stdout) as device:
-        return Verdicts(outcome=device.run(program, plan))
+        found = under(device, program, pairs, polls=polls)
+    return suppressing(found, suppressions)
+
+
+def under(device: Device, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
+    """As `judge_under`, on a device that was started. polls: how often completion queries are
+    answered "not ready", in all of its runs
+    """
+    base = device.run(program, Plan(polls=polls), is_quiet=True)
+    if base.ending is not Ending.FINISHED:
+        return Verdicts(outcome=base)
+    if device.kind is DeviceKind.CUDA:
+        base = settled(device, program, base, polls=polls)
+    held = device.run(program, Plan(holds=holds, polls=polls, is_recording=False))
+    changes = _changes(base, held)
+    if changes:  # what another run without holds changes too is not the holds' doing
+        again = device.run(program, Plan(polls=polls, is_recording=False), is_quiet=True)
+        changes -= _changes(base, again)
+    outcome = msgspec.structs.replace(
+        held, findings=base.findings, events=base.events, not_seen=base.not_seen | held.not_seen
+    )
+    return Verdicts(outcome=outcome, unheld=base, changes=tuple(sorted(changes)))
+
+
+def _changes(base: Outcome, held: Outcome) -> set[str]:
+    """Observations that differ, and how the program ends; nothing of a run that was cut off."""
+    if held.ending in UNDECIDED:
+        return set()
+    if (held.ending, held.exit_code) != (base.ending, base.exit_code):
+        return {f"how the program ends: {held.message or held.exit_code}"}
+    return changed(base.observations, held.observations)
 
 
 def pair_of(text: str) -> tuple[str, str]:
