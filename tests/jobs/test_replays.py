@@ -34,7 +34,7 @@ from racegate.targets.common.judge import judge
 from racegate.targets.common.wire import Told
 from racegate.targets.common.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.sglang.wire import Model, Repair
+from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness
 from racegate.targets.vllm.cell import Cell
 from small_engine import SmallEngine, Wait
@@ -43,7 +43,7 @@ from support import SCENARIOS
 ENGINE = SCENARIOS / "witnesses" / "accepted-copy-after-row-move.witness.json"
 OTHER_ENGINE = SCENARIOS / "witnesses" / "zero-list-live.witness.json"
 VLLM = SCENARIOS / "vllm" / "witnesses" / "0.22.1-v1-none-first_decode_in_moved_row-1.json"
-CELL = SchedulerCell(release="1.0", model=Model.HYBRID, without=(Repair.WAR_BARRIER,))
+CELL = SchedulerCell(release="1.0", model=ModelKind.HYBRID, without=(Repair.WAR_BARRIER,))
 SCENARIO = Scenario(
     name="small",
     title="one step",
@@ -182,7 +182,7 @@ def test_options_of_releases_are_honoured(monkeypatch: pytest.MonkeyPatch, sglan
     assert (opened.cells[1].release, opened.cells[1].checkout) == ("2.0", None)
     (found,) = replay_files([VLLM], ReplaySettings(times=3))
     assert opened.cells[2] == Cell(
-        release="0.22.1", runner=vllm.Runner.V1, mode=vllm.StateMode.NONE
+        release="0.22.1", runner=vllm.ModelRunner.V1, mode=vllm.StateMode.NONE
     )
     assert opened.limits == [7.0, replays.RUN_S, replays.RUN_S]
     assert (found.times, sum(found.outcomes.values())) == (3, 3)

@@ -32,15 +32,15 @@ from racegate.targets.common.witness import (
 )
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell, cannot_run
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import EngineWitness, read_witness
 from small_engine import Served, SmallEngine, Wait
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "scenarios" / "vllm" / "witnesses").glob("*.json"))
 WRONG = (Wrong(step=1, what="count", used=4, true=1),)
-CHECKOUT = Cell(release="1.0", checkout="/src/vllm", runner=Runner.V1, mode=StateMode.NONE)
-CELL = Cell(release="1.0", runner=Runner.V2, mode=StateMode.ALIGN)
+CHECKOUT = Cell(release="1.0", checkout="/src/vllm", runner=ModelRunner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V2, mode=StateMode.ALIGN)
 SCENARIO = Scenario(
     name="small",
     title="one step",

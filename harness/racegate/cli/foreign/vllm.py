@@ -51,7 +51,7 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import open_cell
 from racegate.targets.vllm.environment import set_up
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import EngineWitness, read_witness
 
 SCENARIOS_MAX = 300
@@ -64,7 +64,7 @@ PathOption = Annotated[
     Path | None,
     typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
 ]
-RunnerOption = Annotated[Runner, typer.Option("--runner", help="vLLM's model runner.")]
+RunnerOption = Annotated[ModelRunner, typer.Option("--runner", help="vLLM's model runner.")]
 ModeOption = Annotated[
     StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
 ]
@@ -117,7 +117,7 @@ def setup(
         )
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    cell = Cell(release=release, runner=Runner.V1, mode=StateMode.NONE)
+    cell = Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE)
     with nullcontext() if no_start else started(cell, log):
         pass
 
@@ -127,7 +127,7 @@ def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     hold: Annotated[
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
@@ -174,7 +174,7 @@ def run(
 def gate(
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
@@ -217,7 +217,7 @@ def gate(
 def search(
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many scenarios.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,

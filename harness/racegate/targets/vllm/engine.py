@@ -14,7 +14,7 @@ from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Fidelity, Told
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import environment_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 
 class FreshEngines:
@@ -24,7 +24,7 @@ class FreshEngines:
         self,
         environment: Environment,
         *,
-        runner: Runner,
+        runner: ModelRunner,
         mode: StateMode,
         log: Path | None,
         run_s: float = RUN_S,
@@ -43,7 +43,7 @@ class FreshEngines:
 def open_engine(
     environment: Environment,
     *,
-    runner: Runner,
+    runner: ModelRunner,
     mode: StateMode,
     fidelity: Fidelity = Fidelity.HOLLOW,
     log: Path | None = None,

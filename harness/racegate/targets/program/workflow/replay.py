@@ -7,7 +7,7 @@ from racegate.history.schedule import pairs_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
 from racegate.targets.program.judge import settled
-from racegate.targets.program.launch import Device, checked_program
+from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
@@ -27,7 +27,7 @@ class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
 
 
 def replay_program(
-    device: Device, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
+    device: DeviceServer, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
 ) -> ProgramReplay:
     """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
     is not where it was, seen from this folder.
