@@ -56,7 +56,7 @@ def renew(child: Child, plan: Plan) -> None:
     session.touches.refuse_write = child._refuse_write
     for span in list(spans._spans.values()):
         is_pinned = span.place is Place.PINNED
-        session.recorder.shadow.add(span.base, span.end - span.base, is_watched=is_pinned)
+        session.recorder.memory.add(span.base, span.end - span.base, is_watched=is_pinned)
     holds = tuple(Hold(operation, until) for operation, until in plan.holds)
     session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=plan.hold_limit_s)
     session.polls_max = plan.polls

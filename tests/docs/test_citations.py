@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from racegate.faults.catalogue import FAULTS, VARIANTS
 from racegate.measure.evaluation.truth_table import Motion, motion_scenario
-from racegate.scenario.files import load
 from racegate.scenario.settings import CacheMode
 from repository import ROOT, anchors_of, files_of_checkout, named
 
@@ -47,7 +47,7 @@ def origins() -> dict[str, str]:
     """Where every script, fault and design says it comes from."""
     found = {fault.name: fault.origin for fault in FAULTS + VARIANTS}
     for path in files_of_checkout("scenarios/*.toml"):
-        found[path.name] = load(path).origin
+        found[path.name] = tomllib.loads(path.read_text(encoding="utf-8")).get("origin", "")
     return found | {"halffixes": motion_scenario(Motion.CONDENSE, CacheMode.NONE).origin}
 
 

@@ -6,11 +6,9 @@ It shows what the recorder makes of a program; what real streams and latches do 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,7 +19,7 @@ from racegate.interpose.gpu.kernels import GpuKernels
 from racegate.interpose.kernels.aliases import alias_of
 from racegate.interpose.kernels.operators import Operator
 from racegate.interpose.kernels.run import Kernels
-from racegate.interpose.outcome import DeviceKind
+from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.targets.program import launch
 
 # Of these torch's own CUDA body runs here too: it calls another operator, which is computed.
@@ -71,22 +69,22 @@ def open_fake_gpu() -> Iterator[launch.Device]:
         runtime = build_library(toolkit)
         return {
             **environment(toolkit, DeviceKind.VIRTUAL),
-            launch.DEVICE: kind.value,
+            DEVICE: kind.value,
             "TRITON_INTERPRET": "0",
             "LD_PRELOAD": f"{build_forward(toolkit)}:{runtime}",
             "RACEGATE_CUDART": str(runtime),
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
 
-    popen = subprocess.Popen
+    open_server = launch.open_server
 
-    def start(command: list[str], **kwargs: Any) -> Any:
+    def start(command: list[str], *args: Any, **kwargs: Any) -> Any:
         at = command.index("racegate.interpose.child")
-        return popen([*command[: at - 1], __file__, *command[at + 1 :]], **kwargs)
+        return open_server([*command[: at - 1], __file__, *command[at + 1 :]], *args, **kwargs)
 
     with (
         mock.patch.object(launch, "environment_for", faked),
-        mock.patch.object(launch, "subprocess", SimpleNamespace(Popen=start)),
+        mock.patch.object(launch, "open_server", start),
         launch.open_device(DeviceKind.CUDA) as device,
     ):
         yield device

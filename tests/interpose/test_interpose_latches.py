@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.gpu.queue import LatchQueue
-from racegate.order.clocks import Lanes
+from racegate.order.lanes import Lanes
+from racegate.order.python import python_order
 
 HOST = 0
 STREAMS = 3
@@ -88,7 +89,7 @@ class Program:
 
     def __init__(self, *holds: Hold) -> None:
         self.gpu = PlayedGpu()
-        self.lanes = Lanes()
+        self.lanes = Lanes(python_order())
         self.lanes.add("host", is_host=True)
         self.lane_of = [self.lanes.add(f"s{i}", is_host=False) for i in range(STREAMS)]
         self.queue = LatchQueue(

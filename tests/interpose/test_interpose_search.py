@@ -9,7 +9,8 @@ import msgspec
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, combined, search
+from racegate.targets.common.landings import combined
+from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, search
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import Program
 

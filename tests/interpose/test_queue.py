@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racegate.interpose.device.queue import Hold, Queue
-from racegate.order.clocks import Lanes
+from racegate.order.lanes import Lanes
+from racegate.order.python import python_order
 
 HOST = 0
 actions = st.one_of(
@@ -21,7 +22,7 @@ class Device:
 
     def __init__(self, holds: tuple[Hold, ...]) -> None:
         self.queue = Queue(holds)
-        self.lanes = Lanes()
+        self.lanes = Lanes(python_order())
         self.lanes.add("host", is_host=True)
         self.streams = [self.lanes.add(f"s{i}", is_host=False) for i in range(3)]
         self.before: dict[int, set[int]] = {}

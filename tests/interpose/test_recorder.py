@@ -64,7 +64,7 @@ class Graph:
 
 def run(steps: list[tuple[object, ...]]) -> tuple[Recorder, Graph]:
     recorder, graph = Recorder(), Graph()
-    recorder.shadow.add(0, 2 * BYTES)
+    recorder.memory.add(0, 2 * BYTES)
     threads = [recorder.add_thread(f"thread {i}") for i in range(THREADS)]
     streams = [recorder.add_stream(f"stream {i}") for i in range(STREAMS)]
     for number, (kind, *rest) in enumerate(steps):
@@ -116,7 +116,7 @@ def test_a_race_is_found_exactly_if_there_is_one(steps: list[tuple[object, ...]]
 
 def test_legacy_default_stream_orders_blocking_streams_only() -> None:
     recorder = Recorder()
-    recorder.shadow.add(0, 8)
+    recorder.memory.add(0, 8)
     host = recorder.add_thread("host")
     default = recorder.add_stream("default", is_legacy=True)
     blocking = recorder.add_stream("blocking", is_blocking=True)
@@ -165,11 +165,11 @@ def test_the_signature_is_of_the_places_not_of_the_run() -> None:
 
 def test_memory_that_is_no_more_has_no_history() -> None:
     recorder = Recorder()
-    recorder.shadow.add(0, 8)
+    recorder.memory.add(0, 8)
     host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
     recorder.issue(host, stream, "a@x:1#1", (), (), ((0, 8),))
-    recorder.shadow.remove(0)
-    recorder.shadow.add(0, 8)
+    recorder.memory.remove(0)
+    recorder.memory.add(0, 8)
     recorder.host(host, "b@x:2#1", (), ((0, 8),), ())
     assert not recorder.conflicts
 
@@ -201,7 +201,7 @@ def test_a_signature_has_no_line_in_it() -> None:
     def signature(moved: int) -> str:
         recorder = Recorder()
         host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
-        recorder.shadow.add(0, 8)
+        recorder.memory.add(0, 8)
         stack = (("/a/demo.py", 5 + moved, "step"),)
         recorder.issue(host, stream, recorder.label("d2h", stack), stack, (), ((0, 8),))
         later = (("/a/demo.py", 6 + 2 * moved, "step"),)

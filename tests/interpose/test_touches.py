@@ -20,7 +20,7 @@ from racegate.interpose.device.kept import (
     is_shared_mapping,
     peek,
 )
-from racegate.order.shadow import Access
+from racegate.order.memory import Access
 from warmed import Warmth, run_command
 
 # ---- copies of bytes

@@ -22,6 +22,7 @@ from racegate.history.trace import (
     TraceEvent,
     Waited,
 )
+from racegate.order.clocks import Clocks, covers
 
 
 class Version:
@@ -54,48 +55,40 @@ class Recorder:
         self.lanes = ("host", *lanes)
         self.events: list[TraceEvent] = []
         self.action = ("host:start", -1)
-        self._clocks: list[list[int]] = [[0] * len(self.lanes) for _ in self.lanes]
-        self._host_clock: Clock = tuple(self._clocks[HOST])
-        self._seqs = [0] * len(self.lanes)
+        self._clocks = Clocks(len(self.lanes))
 
     def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
         """An operation is put on a stream by the host."""
-        clock = self._clocks[lane]
-        self._join(lane, self._host_clock)
-        self._seqs[lane] += 1
-        self.events.append(OpRecord(name, step, lane, self._seqs[lane], tuple(clock), accesses))
-        clock[lane] = self._seqs[lane]
-        self._tick()
+        number, clock = self._clocks.issue(HOST, lane)
+        self.events.append(OpRecord(name, step, lane, number, clock, accesses))
 
     def host_access(self, access: Access) -> None:
         """The host touches memory, as part of the action that goes on."""
         name, step = self.action
-        self.events.append(HostAccess(name, step, self._seqs[HOST], self._host_clock, access))
+        number = self._clocks.number(HOST)
+        self.events.append(HostAccess(name, step, number, self._clocks.known(HOST), access))
 
     def record(self, lane: int, event: str, number: int) -> Version:
         """An event is recorded behind what the lane has. number: of its records, from 1"""
-        clock = self._clocks[lane]
-        self._join(lane, self._host_clock)
-        self._tick()
-        version = Version(event, number, lane, tuple(clock))
+        version = Version(event, number, lane, self._clocks.record(HOST, lane))
         self.events.append(Recorded(event, number, lane, version.clock))
         return version
 
     def wait(self, lane: int, version: Version, edge: str, *, step: int, is_dropped: bool) -> None:
         """A stream, or the host (lane 0), waits for a version; a dropped wait orders nothing."""
         if not is_dropped:
-            self._join(lane, version.clock)
-        seq = self._seqs[lane]
+            self._clocks.learn(lane, version.clock)
+        seq = self._clocks.number(lane)
         self.events.append(Waited(edge, version.event, version.number, lane, step, seq, is_dropped))
 
     @property
     def host_clock(self) -> Clock:
         """What the host knows to have happened."""
-        return self._host_clock
+        return self._clocks.known(HOST)
 
     def unknown_flags(self, version: Version) -> tuple[Access, ...]:
         """Reads of the completion flags that decide a query of the version."""
-        known = self._host_clock
+        known = self.host_clock
         return tuple(
             Access("flag", flag_of(lane, seq).storage, 1, False)
             for lane, seq in enumerate(version.clock)
@@ -104,8 +97,7 @@ class Recorder:
 
     def query(self, version: Version) -> None:
         """The host reads the completion flag of a version."""
-        clock = self._host_clock
-        is_ordered = all(a >= b for a, b in zip(clock[1:], version.clock[1:], strict=True))
+        is_ordered = covers(self.host_clock[1:], version.clock[1:])
         self.events.append(Queried(self.action[0], version.event, version.number, is_ordered))
 
     def misowned(
@@ -113,20 +105,6 @@ class Recorder:
     ) -> None:
         """A cell was read that carries another owner than the reader meant. name: the reader"""
         self.events.append(Misowned(name, step, buffer, row, expected, actual))
-
-    def _join(self, lane: int, other: Clock) -> None:
-        clock = self._clocks[lane]
-        for index, value in enumerate(other):
-            if value > clock[index]:
-                clock[index] = value
-        if lane == HOST:
-            self._host_clock = tuple(clock)
-
-    def _tick(self) -> None:
-        """Host accesses after an issue are not ordered before what was issued."""
-        self._seqs[HOST] += 1
-        self._clocks[HOST][HOST] = self._seqs[HOST]
-        self._host_clock = tuple(self._clocks[HOST])
 
 
 class NullRecorder(Recorder):

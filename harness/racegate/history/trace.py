@@ -8,8 +8,9 @@ host are its issue count.
 
 from __future__ import annotations
 
+from itertools import compress
+
 import msgspec
-import numpy as np
 
 from racegate.scenario.strict import StrictStruct
 
@@ -17,6 +18,7 @@ Owner = tuple[str, int]  # (request, step) of the value in a cell
 Clock = tuple[int, ...]  # per lane
 HOST = 0
 _FEW_ROWS = 16  # are taken off a mask one by one: that costs as much as its length, every time
+_BITS = bytes(code == ord("1") for code in range(256))  # of a binary numeral's digits
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
@@ -127,9 +129,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 def rows_of(mask: int) -> list[int]:
     """The rows in a mask, ascending."""
     if mask.bit_count() > _FEW_ROWS:
-        octets = np.frombuffer(mask.to_bytes(mask.bit_length() // 8 + 1, "little"), np.uint8)
-        found: list[int] = np.flatnonzero(np.unpackbits(octets, bitorder="little")).tolist()
-        return found
+        bits = f"{mask:b}"[::-1].encode().translate(_BITS)
+        return list(compress(range(len(bits)), bits))
     rows = []
     while mask:
         lowest = mask & -mask

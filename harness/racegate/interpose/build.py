@@ -14,8 +14,9 @@ from pathlib import Path
 
 from racegate.interpose.elf import exported_functions
 from racegate.interpose.errors import BadInput
+from racegate.interpose.native.library import build_operators
+from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
-from racegate.order.native.recording import build_recording
 
 NATIVE = Path(__file__).parent / "device" / "native"
 SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
@@ -80,17 +81,23 @@ def build_library(toolkit: Toolkit) -> Path:
 
     Raises BadInput if there is no compiler, or compiling fails.
     """
-    build_recording()
+    _build_recording()
     sources = tuple(NATIVE / name for name in SOURCES)
     return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
 
 
 def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
-    build_recording()
+    _build_recording()
     sources = tuple(NATIVE / name for name in ("core.c", "guard.c"))
     sources += tuple(FORWARD / name for name in ("forward.c", "latches.c", "real.c"))
     return _built(toolkit, FORWARD_LIBRARY, sources, forward_stub_source(toolkit))
+
+
+def _build_recording() -> None:
+    """What the program's process loads itself."""
+    build_order()
+    build_operators()
 
 
 def _built(toolkit: Toolkit, name: str, sources: tuple[Path, ...], stubs: str) -> Path:

@@ -1,18 +1,28 @@
-"""Vector clocks over lanes that appear while the program runs.
+"""Vector clocks: who is before whom, by what a program itself asks for.
 
 A lane is a stream or a host thread. The clock of a lane holds, per lane, the last number of that
-lane which is known to have happened before whatever the lane does next. Stream operations and host
-accesses are numbered per lane from 1.
+lane which is known to have happened before whatever the lane does next. What a lane does is
+numbered. The laws, which every recorder follows:
+
+- an operation comes after all that its stream was given before, and after all that the thread knew
+  which issues it; what the thread does afterwards is not ordered before the operation;
+- a record covers what its stream was given, and what the recording thread knew;
+- who waits comes to know what was covered.
+
+`Clocks` is these laws in Python, which needs neither a compiler nor anything of a device;
+`native/order.c` is its twin for programs of many million events. Tests hold both against
+reachability over the edges, and against each other.
 """
 
 from __future__ import annotations
 
-from racegate.order.native.recording import Order, new_order
+from collections.abc import Sequence
 
 Clock = list[int]  # per lane; a missing entry is 0
+Known = tuple[int, ...]  # a clock that does not change any more
 
 
-def join(clock: Clock, other: Clock) -> None:
+def join(clock: Clock, other: Sequence[int]) -> None:
     """Adds to clock what other knows."""
     missing = len(other) - len(clock)
     if missing > 0:
@@ -22,12 +32,12 @@ def join(clock: Clock, other: Clock) -> None:
             clock[lane] = number
 
 
-def knows(clock: Clock, lane: int, number: int) -> bool:
+def knows(clock: Sequence[int], lane: int, number: int) -> bool:
     """Whether the operation with this number of the lane is known to the clock."""
     return lane < len(clock) and clock[lane] >= number
 
 
-def covers(clock: Clock, other: Clock) -> bool:
+def covers(clock: Sequence[int], other: Sequence[int]) -> bool:
     """Whether clock knows all that other knows."""
     for known, number in zip(clock, other, strict=False):
         if number > known:
@@ -35,49 +45,66 @@ def covers(clock: Clock, other: Clock) -> bool:
     return not any(other[len(clock) :])
 
 
-class Lanes:
-    """The clocks of all lanes, and the numbers of what they did.
-
-    names: by lane number
+class Clocks:
+    """The clocks of some lanes, and the numbers of what they did. lanes: how many there are from
+    the beginning; others may be added.
     """
 
-    def __init__(self, order: Order | None = None) -> None:
-        self._order = new_order() if order is None else order
-        self.names: list[str] = []
-        self._host: list[bool] = []
+    __slots__ = ("_clocks", "_known", "_numbers")
 
-    def add(
-        self, name: str, *, is_host: bool, is_legacy: bool = False, is_blocking: bool = False
-    ) -> int:
-        """A new lane; returns its number."""
-        self.names.append(name)
-        self._host.append(is_host)
-        return self._order.add_lane(is_host, is_legacy, is_blocking)
+    def __init__(self, lanes: int = 0) -> None:
+        self._clocks: list[Clock] = [[0] * lanes for _ in range(lanes)]
+        self._numbers = [0] * lanes
+        self._known: list[Known | None] = [None] * lanes  # of a lane's clock, until it changes
 
-    def is_host(self, lane: int) -> bool:
-        return self._host[lane]
+    def add(self) -> int:
+        """A new lane that has done nothing; returns its number."""
+        lane = len(self._clocks)
+        for clock in self._clocks:
+            clock.append(0)
+        self._clocks.append([0] * (lane + 1))
+        self._numbers.append(0)
+        self._known = [None] * (lane + 1)
+        return lane
 
     def number(self, lane: int) -> int:
         """Of what the lane did last."""
-        return self._order.last_number(lane)
+        return self._numbers[lane]
 
-    def clock(self, lane: int) -> Clock:
-        """A copy of what the lane knows now."""
-        return self._order.clock_of(lane)
+    def known(self, lane: int) -> Known:
+        """What the lane knows now."""
+        known = self._known[lane]
+        if known is None:
+            known = self._known[lane] = tuple(self._clocks[lane])
+        return known
 
-    def learn(self, lane: int, clock: Clock) -> None:
+    def learn(self, lane: int, clock: Sequence[int]) -> None:
         """The lane comes to know what the clock knows."""
-        self._order.learn(lane, clock)
+        join(self._clocks[lane], clock)
+        self._known[lane] = None
 
-    def issue(self, thread: int, stream: int) -> int:
-        """A host thread puts an operation on a stream; returns its number there.
+    def tick(self, lane: int) -> int:
+        """The lane has done something more: its number."""
+        number = self._numbers[lane] = self._numbers[lane] + 1
+        self._clocks[lane][lane] = number
+        self._known[lane] = None
+        return number
 
-        What the thread does afterwards is not ordered before the operation.
-        """
-        return self._order.put(thread, stream)
+    def issue(self, thread: int, stream: int) -> tuple[int, Known]:
+        """A thread puts an operation on a stream: its number there, and what comes before it."""
+        clock, numbers = self._clocks[stream], self._numbers
+        for lane, known in enumerate(self._clocks[thread]):  # `learn`, here because it is often
+            if known > clock[lane]:
+                clock[lane] = known
+        before = tuple(clock)
+        number = clock[stream] = numbers[stream] = numbers[stream] + 1
+        self._known[stream] = None
+        self.tick(thread)
+        return number, before
 
-    def release(self, thread: int) -> Clock:
-        """What a host thread hands on: all it did until now, nothing of what comes after."""
-        clock = self.clock(thread)
-        self._order.next_number(thread)
-        return clock
+    def record(self, thread: int, stream: int) -> Known:
+        """A thread records an event on a stream: what the event covers."""
+        covered = list(self._clocks[stream])
+        join(covered, self._clocks[thread])
+        self.tick(thread)
+        return tuple(covered)

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
-from racegate.order.clocks import Lanes
+from racegate.order.lanes import Lanes
+from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, place_of
-from racegate.order.shadow import Access
 
 PARTS_MAX = 6  # of a graph, named for the search
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from racegate.order.native.recording import union
-
-Ranges = tuple[tuple[int, int], ...]  # (first byte, one past the last), sorted, not touching
+from racegate.order.compiled import union
+from racegate.order.interface import Ranges as Ranges
 
 RUNS_MAX = 1 << 16  # a view of more runs is taken as a whole, and counted as coarse
 

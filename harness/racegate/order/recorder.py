@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from racegate.order.clocks import Clock, Lanes, knows
-from racegate.order.native.recording import RawAccess, RawRace, new_order
-from racegate.order.ranges import Ranges
-from racegate.order.shadow import Access, Frame, Shadow
+from racegate.history.finding import Frame
+from racegate.history.finding import Stack as Stack
+from racegate.order.clocks import Clock, knows
+from racegate.order.compiled import compiled_order
+from racegate.order.interface import Order, Ranges, RawAccess, RawRace
+from racegate.order.lanes import Lanes
+from racegate.order.memory import Access, MemoryShadow
 
-Stack = tuple[Frame, ...]
 _NO_FRAME: Frame = ("", 0, "")
 
 
@@ -65,14 +67,15 @@ def place_of(label: str) -> str:
 class Recorder:
     """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
 
+    order: what keeps them; in C, if nothing else is given
     on_conflict: told of each new pair of places when it is found, while its variables live
     is_watched: whether the last access touched memory that is watched
     """
 
-    def __init__(self) -> None:
-        self._order = new_order()
+    def __init__(self, order: Order | None = None) -> None:
+        self._order = compiled_order() if order is None else order
         self.lanes = Lanes(self._order)
-        self.shadow = Shadow(self._order)
+        self.memory = MemoryShadow(self._order)
         self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
         self.is_watched = self._order.is_watched
         self.on_conflict: Callable[[Conflict], None] = lambda conflict: None

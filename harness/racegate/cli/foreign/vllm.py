@@ -37,9 +37,10 @@ from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.landings import Holds
 from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import RUNS_MAX, Holds
+from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.again import shown_again
 from racegate.targets.vllm.campaign import search_seeds

@@ -89,8 +89,8 @@ class Graphs:
             self._match_lanes(graph.inside)
             for low, _ in (*reads, *writes):
                 span = session.spans.find(low)
-                if span is not None and not graph.inside.shadow.is_known(low):
-                    graph.inside.shadow.add(span.base, span.end - span.base)
+                if span is not None and not graph.inside.memory.is_known(low):
+                    graph.inside.memory.add(span.base, span.end - span.base)
             label = session.recorder.label(kind, stack)
             thread = session.thread_lane()
             graph.inside.issue(thread, lane, label, stack, reads, writes)

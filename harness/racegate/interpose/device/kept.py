@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from racegate.order.clocks import Clock, knows
+from racegate.order.memory import Access
 from racegate.order.ranges import Ranges, merged
-from racegate.order.shadow import Access
 
 RUNS_MAX = 16
 ELEMENT = 4

@@ -15,8 +15,8 @@ from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.device.touches import TouchWatch
+from racegate.interpose.native.library import new_walk
 from racegate.order.clocks import Clock, covers
-from racegate.order.native.recording import new_walk
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Recorder, Stack, Version
 
@@ -330,11 +330,11 @@ class Session:
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
-        self.recorder.shadow.add(base, size, is_watched=place is Place.PINNED)
+        self.recorder.memory.add(base, size, is_watched=place is Place.PINNED)
 
     def memory_removed(self, base: int) -> None:
         span = self.spans.find(base)
         if span is not None:
             self.touches.forget(span)
         self.spans.remove(base)
-        self.recorder.shadow.remove(base)
+        self.recorder.memory.remove(base)

@@ -17,9 +17,9 @@ from racegate.interpose.device.kept import KeptEntry, KeptMemory, changed_ranges
 from racegate.interpose.device.library import Touch
 from racegate.interpose.device.spans import Place, Span, Spans
 from racegate.order.clocks import Clock
+from racegate.order.memory import Access
 from racegate.order.ranges import Ranges, merged, size_of
 from racegate.order.recorder import Recorder, Stack
-from racegate.order.shadow import Access
 
 RANGES_CLOSED_MAX = 16  # per operation; of more, what lies between them is watched too
 RAW = "pinned memory touched below Python (of a write the bytes it changed, of a read the first)"

@@ -37,7 +37,7 @@ from racegate.interpose.kernels.operators import (
 )
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
-from racegate.order.native.recording import Operators, Ran, new_run
+from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
 

@@ -13,7 +13,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import NoAlias, bytes_of, is_plain, tensors_in
 from racegate.interpose.kernels.binding import PLAIN, TENSORS
 from racegate.interpose.kernels.operators import Operator, has_kernel
-from racegate.order.native.recording import new_are_elsewhere
+from racegate.interpose.native.library import new_are_elsewhere
 
 # They look at shapes and addresses only.
 _BLIND = frozenset({

@@ -11,7 +11,8 @@ from racegate.interpose.errors import BadInput
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
-from racegate.targets.common.search import Effect, Holds
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Sensitivity
 
 FILE_BYTES_MAX = 1 << 26

@@ -1,6 +1,6 @@
 /* Vector clocks of all lanes and the shadow of all memory: what every event touches, and nothing that only a finding
-   needs. order/recorder.py says what the functions mean; the model that they are tested against is in
-   tests/interpose. Only ever called with Python's lock. */
+   needs. order/interface.py says what the functions mean, and order/python.py has them in Python; tests/order
+   holds both against reachability. Only ever called with Python's lock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

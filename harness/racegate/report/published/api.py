@@ -64,7 +64,8 @@ def described(name: str, value: Callable[..., object]) -> ApiEntry:
 
 
 def _signature(value: Callable[..., object]) -> str:
-    signature = re.sub(r"'([^']+)'", r"\1", str(inspect.signature(value)))
+    # Annotations are strings, and shown without quotes; a default that is a string keeps them.
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
     return f"racegate.{value.__name__}{signature}"
 
 

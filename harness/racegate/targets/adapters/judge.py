@@ -5,7 +5,6 @@ no more than the engine lets anybody know.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 import msgspec
 
@@ -32,7 +31,7 @@ from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.landings import Landings, first_change, landings_of
+from racegate.targets.adapters.landings import Landings, first_change, landings_of, schedule_of
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -41,8 +40,10 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
+from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, combined, number_of
 
 LANDINGS_MAX = 64
+_Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
 
 # What nobody sees who lacks an offer.
 _UNSEEN = {
@@ -126,33 +127,57 @@ class AdapterJudge:
         self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
     ) -> RunResult:
         """All landings, few holds first, until one goes wrong."""
-        missing = list(landings.missing)
         known = {_pair(found) for found in conflicts}
-        runs = landed = 0
-        for schedule in islice(landings.schedules(), self._landings_max):
-            held = self._told(schedule, plant)
-            if isinstance(held, RefusedAnswer):
-                missing.append(f"{' and '.join(schedule.texts())}: {held.reason}")
-                continue
-            runs += 1
-            landed += bool(tried_by_hand(held.run.trace.holds).number)
-            tried = Tried(reach=Reach.SOME, number=landed, known=landings.number)
-            wrong = self._wrong(held.run) or self._changed(eager, held.run, schedule, plant)
-            if wrong:
-                return self._judged(
-                    held.run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
-                )
-            if held.run.stopped is not None:
-                missing.append(f"{' and '.join(schedule.texts())}: {held.run.stopped}")
-            missing += unrealised(held.run.trace.holds)
-            if not {_pair(found) for found in find_conflicts(held.run.trace)} <= known:
-                missing.append(f"{' and '.join(schedule.texts())} brings conflicts of its own")
-        if runs < landings.number:
-            missing.append(f"{runs} of {landings.number} landings were tried")
-        reach = Reach.SOME if missing else Reach.COMBINATIONS
-        tried = Tried(reach=reach, number=landed, known=landings.number)
+
+        def make(holds: Holds, polls: int) -> LandedRun[_Wrong]:
+            return self._attempt(holds, eager, known, plant)
+
+        attempts = LandedRuns(make, runs_max=self._landings_max)
+        harmful = attempts.first_harm(combined(landings.points))
+        number = number_of(landings.points)
+        missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
+        if harmful is not None and harmful.what is not None:
+            (run, wrong), schedule = harmful.what, schedule_of(harmful.holds)
+            tried = attempts.tried(Reach.SOME, known=number)
+            return self._judged(
+                run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
+            )
+        if len(attempts.made) < number:
+            missing.append(f"{len(attempts.made)} of {number} landings were tried")
+        tried = attempts.tried(Reach.SOME if missing else Reach.COMBINATIONS, known=number)
         landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
         return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
+
+    def _attempt(
+        self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
+    ) -> LandedRun[_Wrong]:
+        """One run under holds. known: conflicts of the eager run"""
+        schedule = schedule_of(holds)
+        text = " and ".join(schedule.texts())
+        held = self._told(schedule, plant)
+        if isinstance(held, RefusedAnswer):
+            return LandedRun(
+                holds=holds,
+                what=None,
+                is_decided=False,
+                is_realised=False,
+                is_harmful=False,
+                missing=(f"{text}: {held.reason}",),
+            )
+        run = held.run
+        wrong = self._wrong(run) or self._changed(eager, run, schedule, plant)
+        missing = [] if run.stopped is None else [f"{text}: {run.stopped}"]
+        missing += unrealised(run.trace.holds)
+        if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
+            missing.append(f"{text} brings conflicts of its own")
+        return LandedRun(
+            holds=holds,
+            what=(run, wrong) if wrong else None,  # the trace of a run is large
+            is_decided=run.stopped is None,
+            is_realised=bool(tried_by_hand(run.trace.holds).number),
+            is_harmful=bool(wrong),
+            missing=tuple(missing),
+        )
 
     def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
         return self._adapter.run(
@@ -222,7 +247,7 @@ class AdapterJudge:
         facts = facts_of(findings, unmet, tried, is_compared=is_compared)
         command = self._command.text(schedule, plant)
         if landings is not None:
-            tried = msgspec.structs.replace(tried, known=landings.number)
+            tried = msgspec.structs.replace(tried, known=number_of(landings.points))
         return msgspec.structs.replace(
             self._result(schedule, plant, verdict_of(facts), unmet),
             stats=msgspec.structs.replace(stats, schedules=1 + tried.number),

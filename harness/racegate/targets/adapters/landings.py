@@ -8,10 +8,8 @@ operations are all their combinations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import combinations, product
-from math import prod
 
 import msgspec
 
@@ -22,41 +20,30 @@ from racegate.history.trace import HostAccess, OpRecord
 from racegate.oracles.findings import signature
 from racegate.oracles.ordering import Conflict
 from racegate.targets.adapters.wire import HelloAnswer, Offer
+from racegate.targets.common.landings import Holds
 
 
 class Landings(msgspec.Struct, frozen=True, kw_only=True):
     """The landings of the operations in conflict.
 
-    holds: by operation, in issue order, the points behind which it may complete
+    points: by operation, in issue order, the accesses behind which it may complete
     missing: in words, what these do not reach
     """
 
-    holds: tuple[tuple[Hold, ...], ...]
-    missing: tuple[str, ...]
-
-    @property
-    def number(self) -> int:
-        """Of all schedules but the eager one."""
-        return prod(1 + len(choices) for choices in self.holds) - 1
-
-    def schedules(self) -> Iterator[Schedule]:
-        """All of them, those with few holds first."""
-        for count in range(1, len(self.holds) + 1):
-            for chosen in combinations(self.holds, count):
-                for holds in product(*chosen):
-                    yield Schedule(holds=holds)
+    points: dict[str, tuple[str, ...]] = {}
+    missing: tuple[str, ...] = ()
 
 
 def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
     """Where the first operation of each conflict may land, as far as the engine can hold it."""
     if Offer.HOLDS not in hello.offers:
-        return Landings(holds=(), missing=())
-    points: dict[str, list[OpRecord | HostAccess]] = {}
+        return Landings()
+    seconds_of: dict[str, list[OpRecord | HostAccess]] = {}
     for found in conflicts:
-        points.setdefault(found.first.name, []).append(found.second)
+        seconds_of.setdefault(found.first.name, []).append(found.second)
     missing = []
-    holds = []
-    for op, seconds in points.items():
+    points = {}
+    for op, seconds in seconds_of.items():
         if not can_hold(hello, op):
             missing.append(f"the engine cannot hold {op}")
             continue
@@ -64,8 +51,13 @@ def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
             missing.append(f"{op} races several lanes, whose own order was not turned")
         names = Counter(second.name for second in seconds)
         missing += [f"{op} may land inside {name}" for name, count in names.items() if count > 1]
-        holds.append(tuple(Hold(op=op, until=point) for point in names))
-    return Landings(holds=tuple(holds), missing=tuple(missing))
+        points[op] = tuple(names)
+    return Landings(points=points, missing=tuple(missing))
+
+
+def schedule_of(holds: Holds) -> Schedule:
+    """The schedule that an engine is asked for."""
+    return Schedule(holds=tuple(Hold(op=op, until=until) for op, until in holds))
 
 
 def can_hold(hello: HelloAnswer, op: str) -> bool:

@@ -23,7 +23,7 @@ from racegate.history.trace import (
     TraceEvent,
     Waited,
 )
-from racegate.targets.adapters.clocks import ClockError, Clocks
+from racegate.targets.adapters.clocks import ClockError, ForeignClocks
 from racegate.targets.adapters.wire import (
     AccessEntry,
     BufferLine,
@@ -58,7 +58,7 @@ class HistoryReader:
         self._hello = hello
         self._lanes = (HOST_NAME, *hello.lanes)
         self._edges = {edge.name for edge in hello.edges}
-        self._clocks = Clocks(self._lanes)
+        self._clocks = ForeignClocks(self._lanes)
         self._buffers: dict[str, tuple[int, int]] = {}
         self._storages: dict[str, tuple[int, int]] = {}
         self._whole: dict[int, int] = {}

@@ -20,15 +20,8 @@ from racegate.history.verdict import (
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.search import (
-    RUNS_MAX,
-    Holds,
-    Search,
-    is_decided,
-    is_tried,
-    is_wrong,
-    search,
-)
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import RUNS_MAX, Search, is_decided, is_tried, is_wrong, search
 from racegate.targets.common.sensitivity import Sensitivity, absent, dead
 from racegate.targets.common.wire import PENALISED, Told
 

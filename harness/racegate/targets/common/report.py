@@ -18,7 +18,8 @@ from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.interpose.outcome import Observation
 from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.search import Effect, Holds, JudgedConflict, Landing, Search
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import Effect, JudgedConflict, Landing, Search
 from racegate.targets.common.wire import Told
 
 _STYLES = {

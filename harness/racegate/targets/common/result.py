@@ -18,8 +18,9 @@ from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.interpose.outcome import Ending
 from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.landings import Holds
 from racegate.targets.common.report import change_lines, replay_command, wrong_lines
-from racegate.targets.common.search import Effect, Holds, JudgedConflict
+from racegate.targets.common.search import Effect, JudgedConflict
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)

@@ -7,22 +7,21 @@ waits allow: the accesses to its bytes that come meanwhile are the gaps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.schedule import FORCED
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
 from racegate.interpose.outcome import Ending, Plan
+from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, longest
 from racegate.targets.common.wire import Told
 
 # Others say something about this tool or this machine, and nothing about the landing.
 _ENDINGS = (Ending.FINISHED, Ending.FAILED)
 _RAW = "below Python"  # accesses whose place is not known: a landing before them is none
 RUNS_MAX = 400
-Holds = tuple[tuple[str, str], ...]
 RunPlan = Callable[[Plan], Told]
 
 
@@ -75,45 +74,6 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         return any(found.landing is not None for found in self.conflicts)
 
 
-class _Tried:
-    """Runs under holds. changes: first operation -> the landings that came out differently
-    alone: landings of one operation that did what they say
-    """
-
-    def __init__(self, run: RunPlan, base: Told, runs_max: int) -> None:
-        self._run = run
-        self._base = base
-        self._runs_max = runs_max
-        self.runs = 0
-        self.alone = 0
-        self.untried = ""
-        self.landings: dict[str, int] = {}
-        self.changes: dict[str, list[Landing]] = {}
-
-    def hold(self, holds: Holds) -> Told | None:
-        """None if there are no runs left."""
-        if self.runs >= self._runs_max:
-            self.miss(f"runs were {self._runs_max}, the most")
-            return None
-        self.runs += 1
-        told = self._run(Plan(holds=holds, is_recording=False))
-        did_land = is_tried(told)
-        self.alone += did_land and len(holds) == 1
-        if not did_land:
-            lost = [hold for hold, count in told.outcome.realised.items() if not count]
-            self.miss(told.outcome.message or ", ".join(lost) or str(told.outcome.ending))
-        for operation, _ in holds:
-            self.landings[operation] = self.landings.get(operation, 0) + did_land
-            if did_land and told.seen != self._base.seen:
-                landing = Landing(holds=holds, told=told)
-                self.changes.setdefault(operation, []).append(landing)
-        return told
-
-    def miss(self, why: str) -> None:
-        """Not every landing is tried. The first reason is kept."""
-        self.untried = self.untried or why
-
-
 def search(
     run: RunPlan,
     base: Told,
@@ -122,37 +82,79 @@ def search(
     on_run: Callable[[int], None] | None = None,
 ) -> Search:
     """base: the recorded run in which every operation ran at once. on_run: told of progress."""
+    attempts = attempts_of(run, base, runs_max=runs_max, on_run=on_run)
+    is_enough = attempts.every(_landings(attempts, base))
+    untried = [attempt.missing[0] for attempt in attempts.held if not attempt.has_landed]
+    if not is_enough:
+        untried.append(f"runs were {runs_max}, the most")
+    if any(_RAW in kind for kind in base.outcome.not_seen):
+        untried.append("memory is touched below Python, where no landing can be made")
+    findings = base.outcome.findings
+    # No landing of a device's operation turns an access of the host round that comes first.
+    is_each = not untried and not any(finding.first.is_host for finding in findings)
+    return Search(
+        conflicts=tuple(
+            _judged(finding, attempts.held, base, is_complete=not untried) for finding in findings
+        ),
+        runs=len(attempts.made),
+        is_complete=not untried,
+        untried=untried[0] if untried else "",
+        tried=attempts.tried(Reach.EACH_ALONE if is_each else Reach.SOME),
+    )
 
-    def counted(plan: Plan) -> Told:
-        told = run(plan)
+
+def attempts_of(
+    run: RunPlan,
+    base: Told,
+    *,
+    runs_max: int = RUNS_MAX,
+    on_run: Callable[[int], None] | None = None,
+) -> LandedRuns[Told]:
+    """Runs of an engine under holds, none made yet. base: as of `search`"""
+
+    def make(holds: Holds, polls: int) -> LandedRun[Told]:
+        told = run(Plan(holds=holds, polls=polls, is_recording=False))
+        lost = [hold for hold, count in told.outcome.realised.items() if not count]
+        return LandedRun(
+            holds=holds,
+            polls=polls,
+            what=told,
+            is_decided=is_decided(told),
+            is_realised=not lost,
+            is_harmful=told.seen != base.seen,
+            missing=(told.outcome.message or ", ".join(lost) or str(told.outcome.ending),),
+        )
+
+    def tell(made: int, most: int) -> None:
         if on_run is not None:
-            on_run(tried.runs)
-        return told
+            on_run(made)
 
-    tried = _Tried(counted, base, runs_max)
+    return LandedRuns(make, runs_max=runs_max, on_run=tell)
+
+
+def _landings(attempts: LandedRuns[Told], base: Told) -> Iterator[Holds]:
+    """Each operation alone, then all together that did no harm alone."""
     operations = racing_operations(base.outcome.findings)
     # In the order of issue: runs have their beginning in common with those before them.
     for operation in sorted(operations, key=lambda operation: base.turns.get(operation, 0)):
-        told = tried.hold(((operation, FORCED),))
-        if told is None:
-            break
-        for gap in told.gaps.get(operation, ())[1:]:
-            tried.hold(((operation, gap),))
-    clean = [operation for operation in operations if operation not in tried.changes]
+        yield from gaps_of(attempts, operation)
+    harmful = {
+        operation
+        for attempt in attempts.held
+        if attempt.has_landed and attempt.is_harmful
+        for operation, _ in attempt.holds
+    }
+    clean = [operation for operation in operations if operation not in harmful]
     if len(clean) > 1:
-        tried.hold(tuple((operation, FORCED) for operation in clean))
-    if any(_RAW in kind for kind in base.outcome.not_seen):
-        tried.miss("memory is touched below Python, where no landing can be made")
-    findings = base.outcome.findings
-    # No landing of a device's operation turns an access of the host round that comes first.
-    is_each = not tried.untried and not any(finding.first.is_host for finding in findings)
-    return Search(
-        conflicts=tuple(_judged(finding, tried, base) for finding in findings),
-        runs=tried.runs,
-        is_complete=not tried.untried,
-        untried=tried.untried,
-        tried=Tried(reach=Reach.EACH_ALONE if is_each else Reach.SOME, number=tried.alone),
-    )
+        yield longest(clean)
+
+
+def gaps_of(attempts: LandedRuns[Told], operation: str) -> Iterator[Holds]:
+    """As late as can be, which tells the gaps and lets the others be forked; then in each gap."""
+    latest = longest([operation])
+    yield latest
+    for gap in attempts.under(latest).what.gaps.get(operation, ())[1:]:
+        yield ((operation, gap),)
 
 
 def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
@@ -163,20 +165,26 @@ def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(firsts))
 
 
-def _judged(finding: Race, tried: _Tried, base: Told) -> JudgedConflict:
-    firsts = tuple(dict.fromkeys(first for first, _ in finding.pairs))
-    landings = sum(tried.landings.get(first, 0) for first in firsts)
+def _judged(
+    finding: Race, attempts: Sequence[LandedRun[Told]], base: Told, *, is_complete: bool
+) -> JudgedConflict:
+    landed = [
+        attempt
+        for first in dict.fromkeys(first for first, _ in finding.pairs)
+        for attempt in attempts
+        if attempt.has_landed and first in dict(attempt.holds)
+    ]
     changes = sorted(
-        (landing for first in firsts for landing in tried.changes.get(first, ())),
-        key=lambda landing: (not is_wrong(landing.told), len(landing.holds)),
+        (attempt for attempt in landed if attempt.is_harmful),
+        key=lambda attempt: (not is_wrong(attempt.what), len(attempt.holds)),
     )
     if changes:
-        effect = Effect.WRONG if is_wrong(changes[0].told) else Effect.DIVERGENT
-        return JudgedConflict(finding=finding, effect=effect, landings=landings, landing=changes[0])
-    is_all = not tried.untried and not finding.first.is_host and bool(base.outcome.observations)
-    return JudgedConflict(
-        finding=finding, effect=Effect.BENIGN if is_all else Effect.UNKNOWN, landings=landings
-    )
+        landing = Landing(holds=changes[0].holds, told=changes[0].what)
+        effect = Effect.WRONG if is_wrong(landing.told) else Effect.DIVERGENT
+        return JudgedConflict(finding=finding, effect=effect, landings=len(landed), landing=landing)
+    is_all = is_complete and not finding.first.is_host and bool(base.outcome.observations)
+    effect = Effect.BENIGN if is_all else Effect.UNKNOWN
+    return JudgedConflict(finding=finding, effect=effect, landings=len(landed))
 
 
 def is_decided(told: Told) -> bool:

@@ -7,9 +7,8 @@ the program polls, both are made with every answer to its queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import combinations, product, zip_longest
-from math import prod
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product, zip_longest
 
 import msgspec
 
@@ -19,14 +18,20 @@ from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict
 from racegate.interpose.device.copies import COPIES, WORD, whole
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.targets.common.landings import (
+    Holds,
+    LandedRun,
+    LandedRuns,
+    combined,
+    longest,
+    number_of,
+)
 from racegate.targets.program.launch import Device, Program
 
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
 PAIRS_MAX = 8  # per finding, tried one at a time
 LEFT_MAX = 10**15  # of more combinations nobody needs the number, and JSON has no room for it
-SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of the search
-Holds = tuple[tuple[str, str], ...]
 Told = Callable[[int, int], None]  # after each run: runs made, runs that may be made
 
 
@@ -71,8 +76,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     tried: Tried = NOTHING_TRIED
 
 
-class Runs:
-    """Runs of one search, each made once, and compared with the one without holds.
+class Runs(LandedRuns[Outcome]):
+    """Runs of a program, compared with the one without holds.
 
     bases: by how often queries are answered "not ready", the run without holds
     unstable: names of observations that differ from run to run without any hold
@@ -82,54 +87,34 @@ class Runs:
     def __init__(
         self, device: Device, program: Program, bases: dict[int, Outcome], told: Told, runs_max: int
     ) -> None:
+        super().__init__(self._run, runs_max=runs_max, answers=tuple(bases), on_run=told)
         self._device = device
         self._program = program
         self.bases = bases
         self.tears = device.kind is DeviceKind.VIRTUAL
-        self._told = told
-        self.runs_max = runs_max
-        self.tried: dict[tuple[Holds, int], Outcome] = {}
-        control = self.run((), 0)
+        self.unstable: set[str] = set()
+        control = self.under(()).what
         self.unstable = changed(bases[0].observations, control.observations)
         self.is_stable = control.ending is bases[0].ending
 
-    @property
-    def is_spent(self) -> bool:
-        return len(self.tried) >= self.runs_max
+    def _run(self, holds: Holds, polls: int) -> LandedRun[Outcome]:
+        plan = Plan(holds=holds, polls=polls, is_recording=False)
+        outcome = self._device.run(self._program, plan, is_quiet=True)
+        is_decided = outcome.ending not in UNDECIDED
+        return LandedRun(
+            holds=holds,
+            polls=polls,
+            what=outcome,
+            is_decided=is_decided,
+            is_realised=all(outcome.realised.values()),
+            is_harmful=is_decided and self._differs(outcome, self.bases[polls]),
+        )
 
-    def tried_in(self, reach: Reach, *, left: int) -> Tried:
-        """Sets of holds that did what they say, with every answer to queries."""
-        did = [
-            all(run.realised.values()) and run.ending not in UNDECIDED
-            for (holds, _), run in self.tried.items()
-            if holds
-        ]
-        known = 0 if left == LEFT_MAX else len(did) + left
-        return Tried(reach=reach, number=sum(did), known=known)
-
-    def run(self, holds: Holds, polls: int) -> Outcome:
-        """The outcome under these holds, from before if it was run."""
-        if (holds, polls) not in self.tried:
-            plan = Plan(holds=holds, polls=polls, is_recording=False)
-            self.tried[holds, polls] = self._device.run(self._program, plan, is_quiet=True)
-            self._told(len(self.tried), self.runs_max)
-        return self.tried[holds, polls]
-
-    def is_harmful(self, holds: Holds, polls: int) -> bool:
-        """Whether these holds change what the program observes, or how it ends."""
-        outcome, base = self.run(holds, polls), self.bases[polls]
-        if outcome.ending in UNDECIDED:
-            return False
+    def _differs(self, outcome: Outcome, base: Outcome) -> bool:
+        """Whether the program observes something else, or ends otherwise."""
         if (outcome.ending, outcome.exit_code) != (base.ending, base.exit_code):
             return True
         return bool(changed(base.observations, outcome.observations) - self.unstable)
-
-    def harm(self, holds: Holds) -> int | None:
-        """With which answers to queries the holds are harmful; None if with none, or none left."""
-        for polls in self.bases:
-            if not self.is_spent and self.is_harmful(holds, polls):
-                return polls
-        return None
 
 
 # Of a run under holds: a program that waits for a value without a wait ends when the hold does.
@@ -146,10 +131,9 @@ def changed(one: tuple[Observation, ...], other: tuple[Observation, ...]) -> set
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Holds that are harmful, with the answers to queries."""
+    """A run that does harm, and whether none of its holds can be left out."""
 
-    holds: Holds
-    polls: int
+    attempt: LandedRun[Outcome]
     is_smallest: bool
 
 
@@ -187,9 +171,9 @@ class _Looking:
         """Combinations of landings, and halves of copies, with every answer to queries, that were
         not run.
         """
-        every = prod(1 + len(untils) for untils in self.landings.values()) - 1
+        every = number_of(self.landings)
         torn = {holds for finding in self.findings for holds in self._torn(finding)}
-        tried = sum(bool(holds) for holds, _ in self.runs.tried)
+        tried = len(self.runs.held)
         return min(LEFT_MAX, max(0, (every + len(torn)) * len(self.runs.bases) - tried))
 
     def _torn(self, finding: Race) -> Iterator[Holds]:
@@ -201,21 +185,19 @@ class _Looking:
                 for until, half in product(reversed(self.landings[first]), Half):
                     yield ((f"{half.value}{first}", until),)
 
-    def _try(self, candidates: Iterator[Holds]) -> bool:
+    def _try(self, source: Iterable[Holds]) -> bool:
         """Until one shows something; whether one did."""
-        for holds in candidates:
-            polls = self.runs.harm(holds) if holds else None
-            if polls is not None:
-                self._blame(self._smallest(holds, polls))
-                return True
-            if self.runs.is_spent:
-                break
-        return False
+        harmful = self.runs.first_harm(source)
+        if harmful is not None:
+            self._blame(Found(*self.runs.smallest(harmful)))
+        return harmful is not None
 
     def _all_late(self) -> Holds:
         """All operations of findings that nothing has shown yet, except those that show others."""
         shown = {
-            whole(operation) for found in self.divergent.values() for operation, _ in found.holds
+            whole(operation)
+            for found in self.divergent.values()
+            for operation, _ in found.attempt.holds
         }
         operations = {
             first
@@ -223,29 +205,10 @@ class _Looking:
             if finding.signature not in self.divergent
             for first, _ in finding.pairs
         }
-        return tuple((first, FORCED) for first in self.landings if first in operations - shown)
-
-    def _smallest(self, holds: Holds, polls: int) -> Found:
-        """By delta debugging (Zeller and Hildebrandt 2002): no single hold can be left out."""
-        end = len(self.runs.tried) + SMALLER_MAX
-        size = max(1, len(holds) // 2)
-        while len(holds) > 1:
-            start, before = 0, len(holds)
-            while start < len(holds):
-                fewer = holds[:start] + holds[start + size :]
-                if len(self.runs.tried) >= end:
-                    return Found(holds, polls, False)
-                if fewer and self.runs.is_harmful(fewer, polls):
-                    holds = fewer
-                else:
-                    start += size
-            if size == 1 and len(holds) == before:
-                break
-            size = max(1, size // 2)
-        return Found(holds, polls, True)
+        return longest(first for first in self.landings if first in operations - shown)
 
     def _blame(self, found: Found) -> None:
-        held = {whole(operation) for operation, _ in found.holds}
+        held = {whole(operation) for operation, _ in found.attempt.holds}
         for finding in self.findings:
             if any(first in held for first, _ in finding.pairs):
                 self.divergent.setdefault(finding.signature, found)
@@ -262,11 +225,11 @@ class _Looking:
             )
         if OTHER_THREADS in runs.bases[0].not_seen:
             reasons.append("host threads of the program run in one order only")
-        undecided = sum(outcome.ending in UNDECIDED for outcome in runs.tried.values())
+        undecided = sum(not attempt.is_decided for attempt in runs.made.values())
         if undecided:
             reasons.append(f"{undecided} runs under holds did not come to an end")
-        realised = {holds for (holds, _), run in runs.tried.items() if all(run.realised.values())}
-        unrealised = len({holds for holds, _ in runs.tried} - realised)
+        realised = {attempt.holds for attempt in runs.held if attempt.is_realised}
+        unrealised = len({attempt.holds for attempt in runs.held} - realised)
         if unrealised:
             reasons.append(f"{unrealised} sets of holds of which one kept nothing back")
         for finding in self.findings:
@@ -297,11 +260,13 @@ def search(
     looking.look()
     left, limits = looking.left(), looking.limits()
     is_complete = not (left or limits or looking.divergent)
-    tried = looking.runs.tried_in(Reach.COMBINATIONS if is_complete else Reach.SOME, left=left)
+    reach = Reach.COMBINATIONS if is_complete else Reach.SOME
+    known = 0 if left == LEFT_MAX else len(looking.runs.held) + left
+    tried = looking.runs.tried(reach, known=known)
     judged = tuple(_judge(finding, looking, tried) for finding in base.findings)
     return Search(
         judged=judged,
-        runs=len(looking.runs.tried),
+        runs=len(looking.runs.made),
         is_complete=is_complete,
         left=left,
         limits=limits,
@@ -336,14 +301,6 @@ def _held_alone(finding: Race) -> list[str]:
     return list(dict.fromkeys(first for first, _ in finding.pairs))[:PAIRS_MAX]
 
 
-def combined(landings: dict[str, tuple[str, ...]]) -> Iterator[Holds]:
-    """Every combination of landings, few holds first."""
-    for count in range(1, len(landings) + 1):
-        for operations in combinations(landings, count):
-            for untils in product(*(landings[operation] for operation in operations)):
-                yield tuple(zip(operations, untils, strict=True))
-
-
 def _has_more_orders(finding: Race) -> bool:
     """Whether holding the first operation back is not all that could happen: a thread goes on when
     another waits for it, and the parts of a graph run at times of their own.
@@ -357,15 +314,15 @@ def _judge(finding: Race, looking: _Looking, tried: Tried) -> Judged:
     if found is None:
         facts = Facts(conflicts=1, is_compared=bool(base.observations), tried=tried)
         return Judged(signature=finding.signature, verdict=verdict_of(facts))
-    expected = looking.runs.bases[found.polls]
-    actual = looking.runs.tried[found.holds, found.polls]
+    expected = looking.runs.bases[found.attempt.polls]
+    actual = found.attempt.what
     is_same = (actual.ending, actual.exit_code) == (expected.ending, expected.exit_code)
     return Judged(
         signature=finding.signature,
         verdict=Verdict.DIVERGENT,
-        hold=found.holds,
+        hold=found.attempt.holds,
         is_smallest=found.is_smallest,
-        polls=found.polls,
+        polls=found.attempt.polls,
         expected=expected.observations,
         actual=actual.observations,
         ending="" if is_same else actual.message or f"{actual.ending}: {actual.exit_code}",

@@ -4,18 +4,22 @@ of it with the same effect and the same kind of value that is not true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
-from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.report import wrong_lines
-from racegate.targets.common.search import Effect, Holds, is_wrong, racing_operations
-from racegate.targets.common.wire import Told
+from racegate.targets.common.search import (
+    Effect,
+    attempts_of,
+    gaps_of,
+    is_wrong,
+    racing_operations,
+)
 from racegate.targets.vllm.witness import EngineWitness
 
 
@@ -28,28 +32,20 @@ def shown_again(engine: Runs, witness: EngineWitness, scenario: Scenario) -> Eng
         return None
     place = place_of(witness.holds[0][0])
     racing = racing_operations(base.outcome.findings)
+    attempts = attempts_of(partial(engine.run, scenario), base)
     for operation in [name for name in racing if place_of(name) == place]:
-        for holds, told in _landings(engine, scenario, operation):
-            if told.seen == base.seen or not all(told.outcome.realised.values()):
+        for holds in gaps_of(attempts, operation):
+            attempt = attempts.under(holds)
+            if not (attempt.is_harmful and attempt.is_realised):
                 continue
-            effect = Effect.WRONG if is_wrong(told) else Effect.DIVERGENT
+            effect = Effect.WRONG if is_wrong(attempt.what) else Effect.DIVERGENT
             found = msgspec.structs.replace(
                 witness, scenario=scenario, holds=holds, effect=effect,
-                wrong=tuple(wrong_lines(told)),
+                wrong=tuple(wrong_lines(attempt.what)),
             )  # fmt: skip
             if _harm(found) == _harm(witness):
                 return found
     return None
-
-
-def _landings(engine: Runs, scenario: Scenario, operation: str) -> Iterator[tuple[Holds, Told]]:
-    """As late as can be, then in each gap."""
-    holds: Holds = ((operation, FORCED),)
-    told = engine.run(scenario, Plan(holds=holds, is_recording=False))
-    yield holds, told
-    for gap in told.gaps.get(operation, ())[1:]:
-        holds = ((operation, gap),)
-        yield holds, engine.run(scenario, Plan(holds=holds, is_recording=False))
 
 
 def _harm(witness: EngineWitness) -> tuple[Effect, frozenset[str]]:

@@ -6,7 +6,7 @@
 
 /* Calls that may be made while the caller holds a lock of its own (torch's allocators do) are only logged, and read by
    Python before it looks at anything else: asking for Python's lock there could wait for a thread that waits for theirs.
-   All other calls go through the callback. The numbers are those of runtime.py. */
+   All other calls go through the callback. The numbers are those of library.py. */
 enum log_kind {
     LOG_MALLOC = 1, LOG_FREE = 2, LOG_HOST_ALLOC = 3, LOG_HOST_FREE = 4, LOG_HOST_REGISTER = 5, LOG_HOST_UNREGISTER = 6,
     LOG_STREAM_CREATE = 7, LOG_EVENT_RECORD = 8, LOG_STREAM_WAIT = 9, LOG_EVENT_DESTROY = 10, LOG_QUERY_TRUE = 11,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from racegate import version
 from racegate.measure.evaluation.source.child import ChildLimits, Say
 from racegate.measure.evaluation.source.operators import edits_of
 from racegate.measure.evaluation.source.reach import LineReach
@@ -17,7 +16,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.near import nearest
 
 # Of a checkout: an installed racegate has neither tests nor scenarios.
-ROOT = Path(version.__file__).parents[2]
+ROOT = Path(__file__).parents[5]
 
 
 class Source(StrictStruct, frozen=True):
@@ -73,12 +72,31 @@ SOURCES = {
             folders=("harness/racegate/oracles",),
             tests=tuple(f"tests/oracles/test_{each}.py" for each in OF_ORACLES),
         ),
+        Source(
+            name="order",
+            folders=("harness/racegate/order",),
+            tests=(
+                "tests/order/test_order.py",
+                "tests/order/test_ranges.py",
+                "tests/oracles/test_ordering.py",
+                "tests/interpose/test_recorder.py",
+            ),
+            without=("native/compiler.py",),
+        ),
         _room("explore", "tests/check/repro", "tests/measure/evaluation/test_coverage.py"),
         _room("faults"),
         _room("check"),
-        _room("repro"),
+        Source(
+            name="repro",
+            folders=("harness/racegate/check/repro",),
+            tests=("tests/check/repro",),
+        ),
         _room("jobs"),
-        _room("evaluation"),
+        Source(
+            name="evaluation",
+            folders=("harness/racegate/measure/evaluation",),
+            tests=("tests/measure/evaluation",),
+        ),
     )
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "python_api.h"
 
-PyObject *racegate_union_of(PyObject *pairs); /* ranges.c */
+PyObject *racegate_union_of(PyObject *pairs); /* order/native/ranges.c */
 
 typedef unsigned long long word;
 enum { VALUES_MAX = 24, TENSORS_MAX = 64 };
@@ -14,7 +14,7 @@ enum { DATA_PTR, SIZE, STRIDE, DTYPE, IS_NEG, IS_CUDA, NAMES };
 static const char *const TEXTS[NAMES] = {"data_ptr", "size", "stride", "dtype", "is_neg", "is_cuda"};
 static PyObject *names[NAMES];
 
-/* What racegate_operators is given; native/recording.py says what each is. */
+/* What racegate_operators is given; library.py says what each is. */
 enum { TENSOR_TYPES, PLAIN_TYPES, ITEM_SIZES, ALIASES, FIND_ALIAS, EMPTY, MAKE, CONTEXT };
 /* An argument on the device. */
 struct pair { PyObject *alias, *tensor; int is_written; };

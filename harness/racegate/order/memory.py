@@ -2,17 +2,15 @@
 
 After FastTrack (Flanagan and Freund 2009): per range the last write, and the last read of each lane
 since. Identity is by address, so memory that an allocator splits, joins or hands out again keeps
-its history: use again without an order is a race like any other. The map itself is in
-native/order.c.
+its history: use again without an order is a race like any other. The map itself is the
+order's (`interface.Order`).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from racegate.order.native.recording import Order
-
-Frame = tuple[str, int, str]  # file, line, qualified name of the function
+from racegate.order.interface import Order, Stack
 
 
 class Access(msgspec.Struct, frozen=True, gc=False):
@@ -27,10 +25,10 @@ class Access(msgspec.Struct, frozen=True, gc=False):
     lane: int
     number: int
     label: str
-    stack: tuple[Frame, ...]
+    stack: Stack
 
 
-class Shadow:
+class MemoryShadow:
     """The history of all memory that the device can reach."""
 
     def __init__(self, order: Order) -> None:

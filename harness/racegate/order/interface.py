@@ -1,0 +1,58 @@
+"""What keeps the order of a program's events: the functions that a recorder asks, whoever has them.
+
+`compiled.compiled_order` has them in C, `python.python_order` in Python; both mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from racegate.history.finding import Stack as Stack
+
+Ranges = tuple[tuple[int, int], ...]  # (first byte, one past the last), sorted, not touching
+RawAccess = tuple[int, int, int, str, Stack]  # index, lane, number, label, stack
+# The earlier access, whether it writes, first byte, one past the last, whether the present one does
+RawRace = tuple[RawAccess, bool, int, int, bool]
+Raced = tuple[RawAccess, tuple[RawRace, ...]]  # an access and its races
+
+
+class Order(NamedTuple):
+    """Clocks of lanes, and the shadow of memory: what every byte remembers.
+
+    add_lane: whether it is a host thread, the legacy default stream, a stream that waits for that
+        one; returns the lane. A thread has begun, so its numbers do too
+    last_number, next_number: of a lane, as it is and after one more
+    clock_of, learn: what a lane knows; it comes to know a clock
+    put: a thread puts an operation on a stream, of which nothing is remembered: its number
+    events, count_event: how many events there were; one more
+    record: a thread records an event on a stream: what the event covers
+    stream_clock: what has been put on a stream, as one who waits for all of it sees it
+    issue: (thread, stream, label, stack, reads, writes): an operation and its races, None without
+    host: (thread, label, stack, reads, writes): an access of a thread, likewise
+    latest: the access that `issue` or `host` was told last; is_watched: whether it touched memory
+        that is watched
+    add_memory: first byte, size, whether it is watched: bytes that remember nothing
+    remove_memory, is_memory: of the memory that begins at a byte; that has a byte
+    count_cells: what the shadow keeps: in C ranges of bytes that remember the same, in Python the
+        accesses that are remembered
+    """
+
+    add_lane: Callable[[bool, bool, bool], int]
+    last_number: Callable[[int], int]
+    next_number: Callable[[int], int]
+    clock_of: Callable[[int], list[int]]
+    learn: Callable[[int, list[int]], None]
+    put: Callable[[int, int], int]
+    events: Callable[[], int]
+    count_event: Callable[[], int]
+    record: Callable[[int, int], list[int]]
+    stream_clock: Callable[[int], list[int]]
+    issue: Callable[[int, int, str, Stack, Ranges, Ranges], Raced | None]
+    host: Callable[[int, str, Stack, Ranges, Ranges], Raced | None]
+    latest: Callable[[], RawAccess]
+    is_watched: Callable[[], bool]
+    add_memory: Callable[[int, int, bool], None]
+    remove_memory: Callable[[int], None]
+    is_memory: Callable[[int], bool]
+    count_cells: Callable[[], int]

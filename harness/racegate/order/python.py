@@ -1,0 +1,164 @@
+"""The order of a program's events in Python: `clocks` and `rows` as native/order.c has them.
+
+A stretch of memory is a storage, its bytes are the rows. That is too slow for programs of many
+events, and needs no compiler.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from racegate.order.clocks import Clock, Clocks
+from racegate.order.interface import Order, Raced, Ranges, RawAccess, RawRace, Stack
+from racegate.order.rows import Shadow, mask_of, ranges_of
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Memory that was allocated at once. low, high: its first byte, one past its last"""
+
+    low: int
+    high: int
+    is_watched: bool
+    shadow: Shadow[RawAccess] = field(default_factory=Shadow)
+
+
+class _PythonOrder:
+    """The functions of `Order`, which says what they mean."""
+
+    def __init__(self) -> None:
+        self._clocks = Clocks()
+        self._blocking: list[int] = []
+        self._legacy: int | None = None
+        self._stretches: list[_Stretch] = []  # by address
+        self._count = 0
+        self._latest: RawAccess | None = None
+        self._is_watched = False
+
+    # ---- clocks
+
+    def add_lane(self, is_host: bool, is_legacy: bool, is_blocking: bool) -> int:  # noqa: FBT001  as in C
+        lane = self._clocks.add()
+        if is_host:
+            self._clocks.tick(lane)
+        if is_legacy:
+            self._legacy = lane
+        if is_blocking:
+            self._blocking.append(lane)
+        return lane
+
+    def last_number(self, lane: int) -> int:
+        return self._clocks.number(lane)
+
+    def next_number(self, lane: int) -> int:
+        return self._clocks.tick(lane)
+
+    def clock_of(self, lane: int) -> Clock:
+        return list(self._clocks.known(lane))
+
+    def learn(self, lane: int, clock: Clock) -> None:
+        self._clocks.learn(lane, clock)
+
+    def put(self, thread: int, stream: int) -> int:
+        return self._clocks.issue(thread, stream)[0]
+
+    def count_event(self) -> int:
+        self._count += 1
+        return self._count
+
+    def events(self) -> int:
+        return self._count
+
+    def record(self, thread: int, stream: int) -> Clock:
+        self._count += 1
+        self._wait_for_legacy(stream)
+        return list(self._clocks.record(thread, stream))
+
+    def stream_clock(self, stream: int) -> Clock:
+        self._wait_for_legacy(stream)
+        return list(self._clocks.known(stream))
+
+    def _wait_for_legacy(self, stream: int) -> None:
+        """The legacy default stream and the blocking streams wait for each other."""
+        if self._legacy is None:
+            return
+        if stream in self._blocking:
+            self._clocks.learn(stream, self._clocks.known(self._legacy))
+        elif stream == self._legacy:
+            for blocking in self._blocking:
+                self._clocks.learn(stream, self._clocks.known(blocking))
+
+    # ---- accesses
+
+    def issue(
+        self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> Raced | None:
+        self._wait_for_legacy(stream)
+        self._clocks.issue(thread, stream)
+        return self._access(stream, label, stack, reads, writes)
+
+    def host(
+        self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> Raced | None:
+        return self._access(thread, label, stack, reads, writes)
+
+    def _access(
+        self, lane: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+    ) -> Raced | None:
+        self._count += 1
+        access = self._latest = (self._count, lane, self._clocks.number(lane), label, stack)
+        self._is_watched = False
+        races = [race for low, high in reads for race in self._touch(access, low, high, "read")]
+        races += [race for low, high in writes for race in self._touch(access, low, high, "write")]
+        return (access, tuple(races)) if races else None
+
+    def _touch(self, access: RawAccess, low: int, high: int, how: str) -> list[RawRace]:
+        stretch = self._find(low)
+        if stretch is None or low >= high:
+            return []
+        self._is_watched |= stretch.is_watched
+        base, clock = stretch.low, self._clocks.known(access[1])
+        rows = mask_of([(low - base, min(high, stretch.high) - base)])
+        touch = stretch.shadow.write if how == "write" else stretch.shadow.read
+        return [
+            (earlier.event, earlier.is_write, base + first, base + end, how == "write")
+            for earlier, common in touch(access, access[1], access[2], clock, rows)
+            for first, end in ranges_of(common)
+        ]
+
+    def _find(self, address: int) -> _Stretch | None:
+        at = bisect_right(self._stretches, address, key=attrgetter("low"))
+        stretch = self._stretches[at - 1] if at else None
+        return stretch if stretch is not None and address < stretch.high else None
+
+    def latest(self) -> RawAccess:
+        """The access told last, of which there is one."""
+        assert self._latest is not None
+        return self._latest
+
+    def is_watched(self) -> bool:
+        return self._is_watched
+
+    # ---- memory
+
+    def add_memory(self, low: int, size: int, is_watched: bool) -> None:  # noqa: FBT001  as in C
+        self.remove_memory(low)
+        stretch = _Stretch(low, low + size, is_watched)
+        insort(self._stretches, stretch, key=attrgetter("low"))
+
+    def remove_memory(self, low: int) -> None:
+        self._stretches = [stretch for stretch in self._stretches if stretch.low != low]
+
+    def is_memory(self, address: int) -> bool:
+        return self._find(address) is not None
+
+    def count_cells(self) -> int:
+        return sum(stretch.shadow.cells() for stretch in self._stretches)
+
+
+def python_order() -> Order:
+    """Clocks without lanes and a shadow of no memory."""
+    order = _PythonOrder()
+    return Order(*(getattr(order, name) for name in Order._fields))

@@ -1,0 +1,168 @@
+"""One order, twice: the Python and the compiled clocks and shadows against paths over a program's
+edges, byte by byte, and against each other; and the ordering oracle on the same traces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded, Waited
+from racegate.oracles.ordering import find_conflicts
+from racegate.order.clocks import Clocks, covers
+from racegate.order.compiled import compiled_order
+from racegate.order.interface import Order
+from racegate.order.python import python_order
+from racegate.order.recorder import Recorder
+from racegate.order.rows import mask_of, ranges_of
+from stories import STREAMS, Statement, Story, statements, told
+from threaded import LANES, SIZE, Key, Told, found_by, programs
+
+ROOM = 64  # of a storage's rows, as bytes
+
+
+@given(programs)
+@settings(max_examples=200)
+def test_conflicts_are_those_of_every_byte_by_itself(program: list[tuple[str, object]]) -> None:
+    compiled, python = Recorder(compiled_order()), Recorder(python_order())
+    both = Told(compiled, python)
+    for kind, *details in program:
+        both.tell(kind, *details)
+    assert found_by(compiled) == dict(both.model.found)
+    assert found_by(python) == dict(both.model.found)
+    assert bool(found_by(compiled)) == both.model.has_race  # of all pairs, not only the latest
+
+
+@given(programs)
+def test_the_two_know_the_same_and_say_the_same(program: list[tuple[str, object]]) -> None:
+    compiled, python = Recorder(compiled_order()), Recorder(python_order())
+    both = Told(compiled, python)
+    for kind, *details in program:
+        both.tell(kind, *details)
+        for lane in range(LANES):
+            ours, theirs = compiled.lanes.clock(lane), python.lanes.clock(lane)
+            assert covers(ours, theirs) and covers(theirs, ours)
+            assert compiled.lanes.number(lane) == python.lanes.number(lane)
+    assert compiled.events == python.events
+    assert found_by(compiled) == found_by(python)
+    for key, conflict in compiled.conflicts.items():
+        assert python.conflicts[key].count == conflict.count
+        assert sorted(python.conflicts[key].pairs) == sorted(conflict.pairs)
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_memory_is_known_from_its_first_byte_to_its_last(new_order: type[Order]) -> None:
+    order = new_order()
+    thread = order.add_lane(True, False, False)
+    order.add_memory(8, 4, False)
+    order.add_memory(12, 4, True)
+    assert [order.is_memory(address) for address in (7, 8, 11, 12, 15, 16)] == [
+        False, True, True, True, True, False,
+    ]  # fmt: skip
+    assert order.host(thread, "a#1", (), (), ((8, 12),)) is None
+    assert not order.is_watched()
+    order.host(thread, "b#1", (), ((12, 13),), ())
+    assert order.is_watched()
+    assert order.latest() == (2, thread, 1, "b#1", ())
+    order.remove_memory(8)
+    assert not order.is_memory(8)
+    assert order.is_memory(12)
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_what_a_byte_no_longer_remembers_costs_nothing(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    both = Told(recorder)
+    both.hand_out(0)
+    both.free(1)
+    for low in range(SIZE):
+        both.access(0, 1, ((), ((low, low + 1),)))
+    assert recorder.memory.cells() == SIZE
+    both.access(0, 1, ((), ((0, SIZE),)))
+    assert recorder.memory.cells() == 1
+
+
+def test_a_lane_that_comes_later_is_known_to_nobody() -> None:
+    clocks = Clocks(1)
+    clocks.tick(0)
+    other = clocks.add()
+    assert clocks.known(0) == (1, 0)
+    assert clocks.issue(0, other) == (1, (1, 0))
+    assert clocks.known(0) == (2, 0)
+    clocks.learn(0, clocks.known(other))
+    assert clocks.known(0) == (2, 1)
+
+
+def one_of_each(statement: Statement) -> Statement:
+    """An operation that reads all it reads before it writes, as every one does on bytes."""
+    if statement[0] != "op":
+        return statement
+    _, lane, accesses = statement
+    masks: Counter[tuple[bool, int]] = Counter()
+    assert isinstance(accesses, list)
+    for access in accesses:
+        masks[access.is_write, access.storage] |= access.rows
+    made = [
+        Access(f"b{storage}", storage, rows, is_write)
+        for (is_write, storage), rows in sorted(masks.items())
+    ]
+    return ("op", lane, made)
+
+
+def as_bytes(accesses: tuple[Access, ...], *, is_write: bool) -> tuple[tuple[int, int], ...]:
+    """Rows as bytes, storage beside storage."""
+    return tuple(
+        (ROOM * access.storage + first, ROOM * access.storage + end)
+        for access in accesses
+        if access.is_write is is_write
+        for first, end in ranges_of(access.rows)
+    )
+
+
+def on_bytes(story: Story, order: Order) -> dict[Key, int]:
+    """The trace of a device, told to a program's recorder: rows by pair of places."""
+    recorder = Recorder(order)
+    recorder.add_thread("host")
+    for name in STREAMS:
+        recorder.add_stream(name)
+    for storage in range(2):
+        recorder.memory.add(ROOM * storage, ROOM)
+    names: dict[str, int] = {}
+    for place, event in enumerate(story.recorder.events):
+        match event:
+            case OpRecord() | HostAccess():
+                reads = as_bytes(event.accesses, is_write=False)
+                writes = as_bytes(event.accesses, is_write=True)
+                if event.lane == HOST:
+                    recorder.host(HOST, f"{place}#1", (), reads, writes)
+                else:
+                    recorder.issue(HOST, event.lane, f"{place}#1", (), reads, writes)
+            case Recorded():
+                recorder.record(names.setdefault(event.event, len(names)), HOST, event.lane, ())
+            case Waited(is_dropped=False):
+                recorder.wait(event.lane, names[event.event], ())
+    return found_by(recorder)
+
+
+@given(st.lists(statements.map(one_of_each), min_size=2, max_size=24))
+@settings(max_examples=150)
+def test_rows_of_a_storage_are_bytes_of_a_memory(program: list[Statement]) -> None:
+    story = told(program)
+    places = {id(event): place for place, event in enumerate(story.recorder.events)}
+    found: Counter[Key] = Counter()
+    for one in find_conflicts(story.trace()):
+        pair = (places[id(one.first)], one.first_writes, places[id(one.second)], one.second_writes)
+        found[pair] += one.rows.bit_count()
+    assert on_bytes(story, compiled_order()) == found
+    assert on_bytes(story, python_order()) == found
+
+
+@given(st.integers(0, 1 << 70))
+def test_ranges_of_a_mask_are_its_runs(mask: int) -> None:
+    ranges = ranges_of(mask)
+    assert mask_of(ranges) == mask
+    bounds = [bound for pair in ranges for bound in pair]
+    assert bounds == sorted(set(bounds))
