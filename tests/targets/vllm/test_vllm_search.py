@@ -106,7 +106,7 @@ def test_what_was_not_exercised_is_no_pass() -> None:
     expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
     found = judged(Wait.BEFORE, expecting)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.unmet == ("condense_moves is 0, the scenario expects at least 1",)
+    assert found.unmet == ("condense_moves: 0, the scenario expects at least 1",)
 
 
 def test_a_found_landing_runs_again() -> None:
@@ -131,7 +131,7 @@ def test_one_hold_that_changes_nothing_leaves_a_conflict_open() -> None:
     expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
     calm = judge_under(Served(SmallEngine(Wait.BEFORE)), expecting, CELL, (hold,))
     assert calm.verdict is Verdict.INCONCLUSIVE
-    assert calm.unmet[-1] == "condense_moves is 0, the scenario expects at least 1"
+    assert calm.unmet[-1] == "condense_moves: 0, the scenario expects at least 1"
 
 
 def test_a_dead_observation_is_no_pass_with_a_hold_either() -> None:

@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
+    StrictOption,
+    benign_of,
     place_to_write,
     progress_bar,
     say,
@@ -63,7 +66,7 @@ def run(
     hold: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="'OPERATION until ACCESS'", help="One run under this hold, no verdict."
+            metavar="'OPERATION until ACCESS'", help="A run under this hold, beside one without."
         ),
     ] = None,
     not_ready: Annotated[
@@ -73,6 +76,7 @@ def run(
         DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
     ] = DeviceKind.VIRTUAL,
     timeout: RunTimeoutOption = 0.0,
+    strict: StrictOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
     html: HtmlOption = None,
@@ -99,6 +103,7 @@ def run(
                 kind=device,
                 told=progress.told,
             )
+    verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
     command = shlex.join([*where, *program])
     text = render(verdicts, command)

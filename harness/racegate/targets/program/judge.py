@@ -6,9 +6,10 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Race, Verdict
+from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_hold
+from racegate.history.verdict import Facts, Reach, Tried, unrealised_text, verdict_of
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
@@ -42,6 +43,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     polled: of a second one, in which queries were first answered "not ready", if there are any
     search: what the search added, null without one
     suppressed: findings that are let stand; stale: suppressions that matched nothing
+    benign: what a finding is of which every landing was tried without harm
+    base: of a run under holds that somebody named, the recorded one without them
     """
 
     schema: str = SCHEMA
@@ -50,6 +53,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     search: Search | None = None
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
+    benign: Benign = Benign.PASS
+    base: Outcome | None = None
 
     @property
     def polls_matter(self) -> tuple[str, ...]:
@@ -63,10 +68,16 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_findings(self) -> tuple[Race, ...]:
-        """Conflicts that are neither suppressed nor known to be benign."""
+        """Conflicts that are neither suppressed nor pass because they are known to be benign."""
+        search, done = self.search, set()
+        if search is not None and self.benign is Benign.PASS:
+            done = {j.signature for j in search.judged if j.verdict is Verdict.BENIGN}
+        return tuple(f for f in self._standing if f.signature not in done)
+
+    @property
+    def _standing(self) -> tuple[Race, ...]:
+        """Conflicts that nobody lets stand."""
         done = {suppression.signature for suppression in self.suppressed}
-        if self.search is not None:
-            done |= {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
         return tuple(f for f in self.outcome.findings if f.signature not in done)
 
     @property
@@ -82,9 +93,31 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         if outcome.ending is not Ending.FINISHED:
             code = outcome.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
-        if self.open_findings or self.polls_matter:
-            return ExitCode.FINDING
-        return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
+        code = exit_code([self.verdict], benign=self.benign)
+        return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
+
+    @property
+    def verdict(self) -> Verdict:
+        """The table's word for all runs of a program that came to its end."""
+        outcome, base, search = self.outcome, self.base, self.search
+        unrealised = [hold for hold, count in outcome.realised.items() if not count]
+        reach = Tried(reach=Reach.SOME, number=int(base is not None and not unrealised))
+        facts = Facts(
+            is_wrong=bool(self.changed or self.polls_matter)
+            or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
+            conflicts=len(self._standing),
+            unmet=tuple(map(unrealised_text, unrealised)),
+            is_compared=bool(outcome.observations),
+            tried=reach if search is None else search.tried,
+        )
+        return verdict_of(facts)
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Observations that holds which somebody named change."""
+        if self.base is None or self.outcome.ending in UNDECIDED:
+            return ()
+        return tuple(sorted(changed(self.base.observations, self.outcome.observations)))
 
 
 def judge(
@@ -177,12 +210,19 @@ def replay_holds(
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Verdicts:
-    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone. Nothing is
-    recorded: its findings are those of a run without holds.
+    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside the
+    recorded one without them, of which its findings are.
     """
-    plan = Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
     with open_device(kind, stdout=stdout) as device:
-        return Verdicts(outcome=device.run(program, plan))
+        base = device.run(program, Plan(polls=polls), is_quiet=True)
+        if base.ending is not Ending.FINISHED:
+            return Verdicts(outcome=base)
+        if kind is DeviceKind.CUDA:
+            base = settled(device, program, base, polls=polls)
+        held = device.run(
+            program, Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
+        )
+    return Verdicts(outcome=msgspec.structs.replace(held, findings=base.findings), base=base)
 
 
 def pair_of(text: str) -> tuple[str, str]:

@@ -131,7 +131,7 @@ def _search(search: Search, outcome: Outcome) -> list[str]:
     if all(judged.verdict is Verdict.DIVERGENT for judged in search.judged):
         return [text]
     if search.is_complete:
-        text += ", every landing tried"
+        text += f", every landing tried: {search.tried.text}"
     elif search.left:
         text += f", not every landing tried: {search.left} combinations are left (--runs)"
     lines = [text, *(f"  {limit}" for limit in search.limits)]
