@@ -27,7 +27,7 @@ from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report, look
 from racegate.jobs.stores import link as links
 from racegate.jobs.stores import store as stores
 from racegate.jobs.stores.choice import store_of, subject_of
-from racegate.jobs.stores.link import Link
+from racegate.jobs.stores.link import StoreLink
 from racegate.jobs.stores.records import CampaignState, KeptFinding, first_of
 from racegate.jobs.stores.server import shown
 from racegate.jobs.stores.store import Store, StoreDownError, StoreError
@@ -186,7 +186,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def joined(folder: Path, store: Store, *, seed: int = 0) -> tuple[Campaign, list[str]]:
     said: list[str] = []
     spec = msgspec.structs.replace(SPEC, seed=seed)
-    return Campaign(spec, folder, Link(store, str(folder), said.append)), said
+    return Campaign(spec, folder, StoreLink(store, str(folder), said.append)), said
 
 
 def ended(campaign: Campaign) -> CampaignState:
@@ -248,7 +248,7 @@ def test_other_settings_are_another_campaign(
     ended(joined(tmp_path / "1", opened("s"))[0])
     spec = msgspec.structs.replace(SPEC, holds_each=2)
     with pytest.raises(CampaignError, match=r"its campaign with this seed has .* 0 drawn holds"):
-        Campaign(spec, tmp_path / "2", Link(opened("s"), str(tmp_path / "1"), print))
+        Campaign(spec, tmp_path / "2", StoreLink(opened("s"), str(tmp_path / "1"), print))
 
 
 @pytest.mark.usefixtures("fast")
