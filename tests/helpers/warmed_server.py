@@ -69,6 +69,7 @@ class Starter:
         process_group: int,
         stdin: Any,
         stdout: Any,
+        stderr: Any,
     ) -> NoReturn:
         os.setpgid(0, process_group)
         subprocess.Popen = self._popen  # type: ignore[misc]
@@ -77,7 +78,9 @@ class Starter:
                 signal.signal(number, handler)
         nothing = os.open(os.devnull, os.O_RDWR)
         source = nothing if stdin == subprocess.DEVNULL else _number_of(stdin)
-        _become(dict(env), {0: source} | ({} if stdout is None else {1: _number_of(stdout)}))
+        printed = {1: stdout, 2: stderr}
+        places = {n: _number_of(file) for n, file in printed.items() if file is not None}
+        _become(dict(env), {0: source} | places)
         for number in _open_files() - self._files - set(pass_fds):
             with suppress(OSError):
                 os.close(number)

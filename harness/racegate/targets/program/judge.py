@@ -9,7 +9,15 @@ import msgspec
 from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_hold
-from racegate.history.verdict import Facts, Reach, Tried, unrealised_text, verdict_of
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Reach,
+    Tried,
+    unrealised_text,
+    verdict_of,
+    verdict_text,
+)
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
@@ -99,18 +107,31 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         """The table's word for all runs of a program that came to its end."""
-        outcome, base, search = self.outcome, self.base, self.search
+        outcome, search = self.outcome, self.search
         unrealised = [hold for hold, count in outcome.realised.items() if not count]
-        reach = Tried(reach=Reach.SOME, number=int(base is not None and not unrealised))
         facts = Facts(
             is_wrong=bool(self.changed or self.polls_matter)
             or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
             conflicts=len(self._standing),
             unmet=tuple(map(unrealised_text, unrealised)),
             is_compared=bool(outcome.observations),
-            tried=reach if search is None else search.tried,
+            tried=self.tried,
         )
         return verdict_of(facts)
+
+    @property
+    def tried(self) -> Tried:
+        """What was tried besides the recorded run: by the search, or by one hold."""
+        if self.search is not None:
+            return self.search.tried
+        is_held = self.base is not None and all(self.outcome.realised.values())
+        return Tried(reach=Reach.SOME, number=1) if is_held else NOTHING_TRIED
+
+    @property
+    def text(self) -> str:
+        """The verdict as it is printed, with what was tried, and what the holds change."""
+        said = verdict_text(self.verdict, self.tried)
+        return f"{said}: the hold changes {', '.join(self.changed)}" if self.changed else said
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def render(verdicts: Verdicts, command: str) -> str:
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {_shown(item)}" for item in outcome.observations]
+    if verdicts.base is not None:
+        lines.append(verdicts.text)
     lines += _not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, outcome)
