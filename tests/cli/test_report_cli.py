@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
-from racegate.report.gpu import PAGE, ReportError, load_folder, render_gpu, targets
+from racegate.report.measured.gpu import PAGE, ReportError, load_folder, render_gpu, targets
 
 COMMITTED = Path(__file__).parents[2] / "reports" / "gpu"
 

@@ -45,6 +45,30 @@ def test_the_virtual_device_needs_no_gpu_library(command: tuple[str, ...]) -> No
     assert imported & HEAVY == set()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "scenarios/steady_mixed_accepts.toml"),
+        ("gate", "-k", "stop-token", "--workers", "1", "--junit", "{folder}/junit.xml"),
+        ("replay", "--help"),
+        ("explain", "--help"),
+        ("fuzz", "--help"),
+        ("torch", "run", "--help"),
+        ("vllm", "gate", "--help"),
+        ("history", "vllm", "--help"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_gate_needs_nothing_of_what_measures_the_tool(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A wheel has `racegate.measure` for those who measure; a user's gate works without it."""
+    words = [word.format(folder=tmp_path) for word in command]
+    program = f"import sys\nsys.modules['racegate.measure'] = None\n{PROGRAM}"
+    line = [sys.executable, "-c", program, *words]
+    subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+
+
 @pytest.mark.parametrize("command", [("torch", "--help"), ("torch", "run", "--help")])
 def test_commands_for_programs_import_no_torch(command: tuple[str, ...]) -> None:
     assert modules_after(*command) & {"torch", "triton"} == set()

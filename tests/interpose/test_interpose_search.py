@@ -11,8 +11,9 @@ from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.common.landings import combined
 from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, search
-from racegate.targets.program.judge import judge_on
+from racegate.targets.program.judge import Verdicts, judge_on, under
 from racegate.targets.program.launch import Program
+from racegate.targets.program.report import render
 
 PROGRAM = Program(("program.py",))
 
@@ -281,6 +282,40 @@ def test_answers_to_queries_that_change_a_value_are_a_finding_of_their_own() -> 
         runs_max=8,
     )
     assert (same.polls_matter, same.exit_code) == ((), 0)
+
+
+def held(device: Answers, hold: tuple[str, str]) -> Verdicts:
+    return under(device, PROGRAM, (hold,))
+
+
+def test_a_hold_by_hand_is_judged_beside_the_recorded_run() -> None:
+    """What it changes is a finding; a race that it does not show is still one."""
+    race = finding("d2h@x:1#1", "host@x:2#1")
+    hold = ("d2h@x:1#1", "forced")
+
+    def answer(plan: Plan) -> Outcome:
+        found = (race,) if plan.is_recording and is_racy else ()
+        value = "wrong" if plan.holds and is_wrong else "right"
+        realised = {f"{operation} until {until}": kept for operation, until in plan.holds}
+        return msgspec.structs.replace(outcome(value, *found), realised=realised)
+
+    is_racy, is_wrong, kept = True, True, 1
+    found = held(Scripted(answer), hold)
+    assert (found.changes, found.exit_code, found.outcome.findings) == (("value",), 1, (race,))
+    assert "DIVERGENT the holds change: value" in render(found, "x.py")
+    is_wrong = False
+    assert (held(Scripted(answer), hold).changes, held(Scripted(answer), hold).exit_code) == ((), 1)
+    is_racy = False
+    assert held(Scripted(answer), hold).exit_code == 0
+    kept = 0
+    assert held(Scripted(answer), hold).exit_code == 4, "it tried nothing"
+
+
+def test_a_hold_by_hand_is_not_blamed_for_what_differs_without_it() -> None:
+    ticks = itertools.count()
+    answers = Scripted(lambda plan: outcome(f"at {next(ticks)} ns"))
+    found = held(answers, ("d2h@x:1#1", "forced"))
+    assert (found.changes, found.exit_code, len(answers.plans)) == ((), 0, 3)
 
 
 def test_an_interrupted_search_keeps_what_it_has() -> None:

@@ -293,7 +293,7 @@ def test_one_hold_is_judged_beside_the_run_without_it(tmp_path: Path) -> None:
     nameless = ("--hold", "d2h@nobody.py:step#1")
     harm = start(tmp_path, racy, *held, "--json", "-")
     verdicts = msgspec.json.decode(harm.stdout, type=Verdicts)
-    assert (harm.returncode, verdicts.verdict, verdicts.changed) == (1, Verdict.DIVERGENT, ("sum",))
+    assert (harm.returncode, verdicts.verdict, verdicts.changes) == (1, Verdict.DIVERGENT, ("sum",))
     assert "DIVERGENT: the hold changes sum" in start(tmp_path, racy, *held).stderr
     nothing = start(tmp_path, racy, *nameless, "--json", "-")
     verdicts = msgspec.json.decode(nothing.stdout, type=Verdicts)

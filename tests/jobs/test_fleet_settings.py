@@ -11,9 +11,9 @@ import pytest
 from racegate.check.selfcheck import SelfCheck
 from racegate.history.finding import Verdict
 from racegate.jobs.fleet import worker as fleet_worker
-from racegate.jobs.fleet.shown import Judged, Shown
+from racegate.jobs.fleet.shown import FleetAnswers, Shown
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, Target, VllmTarget
-from racegate.jobs.fleet.worker import Batch, BatchReport, FleetSpec, FleetWorker
+from racegate.jobs.fleet.worker import BatchReport, FleetSpec, FleetWorker, ScenarioBatch
 from racegate.jobs.generated import drawn
 from racegate.scenario.files import load, load_for
 from racegate.scenario.spec import OwnScenario, Scenario, happening, settings_of
@@ -31,12 +31,12 @@ class Read:
     def __init__(self) -> None:
         self.scripts: list[OwnScenario | Scenario] = []
 
-    def __call__(self, target: Target, *, folder: Path, timeout_s: float) -> Judged:
+    def __call__(self, target: Target, *, folder: Path, timeout_s: float) -> FleetAnswers:
         paths = sorted(folder.glob("*.toml"))
         is_release = not isinstance(target, AdapterTarget)
         self.scripts += [load_for("a release", p) if is_release else load(p) for p in paths]
         shown = Shown(verdict=Verdict.DIVERGENT, signature="a/x", schedules=1, delivered=1)
-        return Judged(shown={path.stem: shown for path in paths}, why="")
+        return FleetAnswers(shown={path.stem: shown for path in paths}, why="")
 
 
 def nothing_missing(target: Target) -> str:
@@ -47,7 +47,7 @@ def judged(target: Target, monkeypatch: pytest.MonkeyPatch) -> tuple[Read, Batch
     read = Read()
     monkeypatch.setattr(fleet_worker, "judge_by_gate", read)
     spec = FleetSpec(seed=SEED, targets=(target,), draw=drawn, missing=nothing_missing, timeout_s=0)
-    answer = FleetWorker(spec, gpu=None).work(Batch(target=target.name, indices=(INDEX,)))
+    answer = FleetWorker(spec, gpu=None).work(ScenarioBatch(target=target.name, indices=(INDEX,)))
     assert isinstance(answer, BatchReport) and answer.selfcheck == SelfCheck()
     return read, answer
 

@@ -17,7 +17,7 @@ from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
 from racegate.history.replayed import EXIT_CODES, ReplayOutcome
-from racegate.report.contract import (
+from racegate.report.published.contract import (
     CONTRACT,
     Printed,
     enum_section,
@@ -41,7 +41,7 @@ SCRIPT = SCENARIOS / "finish_and_condense.toml"
 
 def test_the_page_is_not_stale() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "make it again: python -m racegate.report.contract docs/json.md"
+        "make it again: python -m racegate.report.published.contract docs/json.md"
     )
 
 

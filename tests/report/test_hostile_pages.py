@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from racegate.measure.evaluation.matrix import load_matrix
-from racegate.report.gpu import load_folder, render_gpu
-from racegate.report.matrix import render_html
+from racegate.report.measured.gpu import load_folder, render_gpu
+from racegate.report.measured.matrix import render_html
 
 REPORTS = Path(__file__).parents[2] / "reports"
 NASTY = "<script>\u202e\x1b[31m|[x](y)`"

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 from pictured import path_of
 from racegate.cli.app import app
 from racegate.measure.evaluation.source.results import score_of
-from racegate.report.objects import CommitKind, SourceMutationObject
+from racegate.report.measured.objects import SourceMutationObject
+from racegate.report.objects import CommitKind
 from racegate.report.site.charts import Meter, Tone, parts
 from racegate.report.site.figures import board_of
 from racegate.report.site.markdown import written

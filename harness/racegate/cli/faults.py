@@ -34,23 +34,23 @@ from racegate.measure.evaluation.mutate import Fate, try_all
 from racegate.measure.evaluation.source.results import SourceSpec, score_of
 from racegate.measure.evaluation.truth_table import measure_table
 from racegate.report.fault_page import fault_page
-from racegate.report.faults import (
+from racegate.report.measured.effort import print_efforts, render_efforts
+from racegate.report.measured.faults import (
     print_faults,
     print_mutants,
     print_source_mutants,
     render_mutants,
     render_source_mutants,
 )
-from racegate.report.halffixes import as_markdown
-from racegate.report.matrix import print_matrix, print_worse, render_html, render_markdown
-from racegate.report.objects import (
+from racegate.report.measured.halffixes import as_markdown
+from racegate.report.measured.matrix import print_matrix, print_worse, render_html, render_markdown
+from racegate.report.measured.objects import (
     EffortObject,
-    FaultEntry,
     HalffixesObject,
     MutationObject,
     SourceMutationObject,
 )
-from racegate.report.search import print_efforts, render_efforts
+from racegate.report.objects import FaultEntry
 from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.console import lines

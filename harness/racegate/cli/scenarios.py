@@ -23,7 +23,7 @@ from racegate.cli.options import (
 )
 from racegate.history.finding import Verdict, exit_code
 from racegate.measure.evaluation.coverage import measure_coverage
-from racegate.report.features import print_coverage, render_features
+from racegate.report.measured.features import print_coverage, render_features
 from racegate.scenario.files import ScenarioEntry
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The scenario scripts.")

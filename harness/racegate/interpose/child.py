@@ -55,7 +55,6 @@ class Child:
     ) -> None:
         self.session = Session(Queue()) if session is None else session
         self.name_buffer: Callable[[int], str] = partial(buffer_name, self.session)
-        self._kind = kind
         self._result = Path()
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
@@ -156,7 +155,7 @@ class Child:
         with session.own():
             name = self.name_buffer(conflict.low)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
-        if is_copy and self._kind is DeviceKind.CUDA:
+        if is_copy and not self.installed.tears_copies:
             session.not_seen[_TORN] += 1
         birth = session.births.find(conflict.low)
         reborn = birth[2] if birth is not None and birth[1] >= conflict.first.index else None

@@ -15,10 +15,6 @@ from racegate.jobs.findability import CampaignFinding, Findability
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, ScenarioAside, Sighting, WorkerRecord
 from racegate.jobs.versions.cells import CellReport
-from racegate.measure.evaluation.effort import Effort
-from racegate.measure.evaluation.mutate import MutantResult
-from racegate.measure.evaluation.source.results import SourceReport
-from racegate.measure.evaluation.truth_table import TruthCell
 from racegate.report.cause.shared import SharedCause
 from racegate.targets.program.doctor import Checkup
 
@@ -114,47 +110,11 @@ class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
     holds: dict[str, tuple[str, ...]]
 
 
-class EffortObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What finding and minimising each fault took. results: one per fault"""
-
-    schema: str
-    environment: dict[str, str]
-    results: tuple[Effort, ...]
-
-
-class HalffixesObject(msgspec.Struct, frozen=True, kw_only=True):
-    """The designs of the accepted-count path. cells: a design under a landing, a motion and a cache
-    mode
-    """
-
-    schema: str
-    cells: tuple[TruthCell, ...]
-
-
-class MutationObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Every edge dropped and moved. mutants: one per mutation
-    redundant: edges that others imply in every scenario
-    """
-
-    schema: str
-    environment: dict[str, str]
-    mutants: tuple[MutantResult, ...]
-    redundant: tuple[str, ...]
-
-
 class DoctorObject(msgspec.Struct, frozen=True, kw_only=True):
     """What works on a machine. checkups: one for each thing looked at"""
 
     schema: str
     checkups: tuple[Checkup, ...]
-
-
-class SourceMutationObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Mutants of the source. report: what was mutated, and what became of it"""
-
-    schema: str
-    environment: dict[str, str]
-    report: SourceReport
 
 
 class CommitKind(StrEnum):

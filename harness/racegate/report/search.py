@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -13,6 +13,7 @@ from racegate.check.repro.explain import Explained, Explanation, Racing
 from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
 from racegate.check.repro.replay import Replay
 from racegate.check.repro.unrealised import in_ranges
+from racegate.explore.features.summary import CoverageSummary, summarise
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
@@ -20,15 +21,10 @@ from racegate.jobs.stores.records import CampaignState
 from racegate.jobs.triage.bisect import Shows
 from racegate.jobs.triage.origin import OriginObject, OriginOutcome
 from racegate.jobs.verify import VerifyObject, VerifyOutcome
-from racegate.measure.evaluation.coverage import summarise
-from racegate.measure.evaluation.effort import Effort
-from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
 from racegate.report.cause.shared import SharedCause
-from racegate.report.features import print_pairs
 from racegate.report.objects import FindingsObject
-from racegate.report.templating import render
 from racegate.report.text import (
     ShownFinding,
     cause_panel,
@@ -198,6 +194,16 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
     console.print(found)
 
 
+def print_pairs(console: Console, summary: CoverageSummary) -> None:
+    """How many pairs of features occurred, if any run was looked at."""
+    if summary.runs:
+        occurred = summary.possible - len(summary.missing)
+        console.print(
+            f"{len(summary.rows)} features in {summary.runs} scenarios without fault: "
+            f"{occurred} of {summary.possible} possible pairs occurred"
+        )
+
+
 def print_findings(console: Console, found: FindingsObject) -> None:
     """A line for each, the rarest last."""
     console.print(line(f"{found.store}: {found.campaigns} campaigns, {found.scenarios} scenarios"))
@@ -259,54 +265,6 @@ def print_verified(console: Console, found: VerifyObject) -> None:
         console.print(line(f"{needed}: none shows it; rate below {found.rate_below:.2g} at 99 %"))
     print_breakages(console, found.breakages)
     print_selfcheck(console, found.selfcheck)
-
-
-def print_efforts(console: Console, efforts: list[Effort]) -> None:
-    """What each fault took to find and to minimise."""
-    table = Table(
-        Column("fault", no_wrap=True),
-        "flagged in schedule 1",
-        "wrong value",
-        "schedules, median / p95",
-        "seconds, median / max",
-        "holds",
-        "requests",
-        "shrink runs",
-        "shrink s",
-    )
-    for effort in efforts:
-        table.add_row(
-            effort.fault,
-            "" if effort.flagged_first is None else f"{effort.flagged_first} of {effort.seeds}",
-            f"{effort.diverged} of {effort.seeds}",
-            _two(effort.schedules_median, effort.schedules_p95),
-            _two(effort.seconds_median, effort.seconds_max),
-            str(effort.holds),
-            str(effort.requests),
-            str(effort.shrink_runs),
-            f"{effort.shrink_seconds:.1f}",
-        )
-    console.print(table)
-
-
-def _two(first: float | None, second: float | None) -> str:
-    return "" if first is None or second is None else f"{first:.3g} / {second:.3g}"
-
-
-def render_efforts(efforts: Sequence[Effort], environment: Mapping[str, str]) -> str:
-    """The committed page."""
-    return render(
-        "effort.md.j2",
-        efforts=efforts,
-        environment=environment,
-        ordering=[effort for effort in efforts if effort.flagged_first is not None],
-        logic=[effort for effort in efforts if effort.flagged_first is None],
-    )
-
-
-def render_comparison(found: LearnObject) -> str:
-    """The committed page."""
-    return render("learn.md.j2", found=found)
 
 
 def print_operations(console: Console, found: OpsObject, command: str) -> None:

@@ -21,7 +21,7 @@ from racegate.measure.evaluation.truth_table import (
     measure_table,
     motion_scenario,
 )
-from racegate.report.halffixes import as_markdown
+from racegate.report.measured.halffixes import as_markdown
 from racegate.scenario.settings import CacheMode
 
 REPORTS = Path(__file__).parents[3] / "reports" / "faults"

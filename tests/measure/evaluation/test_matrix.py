@@ -33,7 +33,7 @@ from racegate.measure.evaluation.matrix import (
     worse_cells,
     worse_in_row,
 )
-from racegate.report.matrix import LOOKS, STRATEGIES, render_html, render_markdown
+from racegate.report.measured.matrix import LOOKS, STRATEGIES, render_html, render_markdown
 from support import IS_NIGHTLY, NAMES, checker
 
 ROOT = Path(__file__).parents[3]

@@ -36,8 +36,8 @@ from racegate.measure.evaluation.source.sources import (
     find_source,
     mutants_of,
 )
-from racegate.report.faults import render_source_mutants
-from racegate.report.objects import SourceMutationObject
+from racegate.report.measured.faults import render_source_mutants
+from racegate.report.measured.objects import SourceMutationObject
 from racegate.scenario.errors import BrokenHarnessError
 from support import NAMES, SCENARIOS
 

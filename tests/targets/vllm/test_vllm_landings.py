@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from test_vllm_rejoin import BASE, HELD, JOINED, PLAN, TAKE, Asked
+from test_vllm_convergence import BASE, CONVERGED, HELD, PLAN, TAKE, Asked
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.client import landings_beside
+from racegate.targets.common.inside.prefix_server import Landings
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.inside.trunk import Landings
 from racegate.targets.common.wire import Task, Told
 from small_engine import SmallEngine, Wait
 
@@ -105,11 +105,11 @@ class Landed(Asked):
         return told
 
 
-LANDED = msgspec.structs.replace(JOINED, gaps={HELD: ("host read", "gap")}, cpu_s=0.125)
+LANDED = msgspec.structs.replace(CONVERGED, gaps={HELD: ("host read", "gap")}, cpu_s=0.125)
 
 
 def test_a_landing_that_was_made_is_not_asked_for() -> None:
-    engine = Landed(BASE, BASE, JOINED)
+    engine = Landed(BASE, BASE, CONVERGED)
     engine.run(SCENARIO, Plan())
     engine.run(SCENARIO, PLAN)
     asked = len(engine.tasks)
@@ -123,8 +123,8 @@ def test_a_landing_that_was_made_is_not_asked_for() -> None:
 
 
 def test_a_run_that_was_lost_with_its_landings_is_made_without_them() -> None:
-    outcome = msgspec.structs.replace(JOINED.outcome, ending=Ending.LOST)
-    lost = msgspec.structs.replace(JOINED, outcome=outcome)
+    outcome = msgspec.structs.replace(CONVERGED.outcome, ending=Ending.LOST)
+    lost = msgspec.structs.replace(CONVERGED, outcome=outcome)
     engine = Asked(BASE, BASE, lost)
     engine.run(SCENARIO, Plan())
     engine.run(SCENARIO, PLAN)

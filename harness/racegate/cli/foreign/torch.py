@@ -32,7 +32,7 @@ from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
 from racegate.targets.program.explore import Told
-from racegate.targets.program.judge import Verdicts, judge, replay_holds
+from racegate.targets.program.judge import Verdicts, judge, judge_under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.report import checked_program, render
@@ -66,7 +66,7 @@ def run(
     hold: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="'OPERATION until ACCESS'", help="A run under this hold, beside one without."
+            metavar="'OPERATION until ACCESS'", help="One run under this hold, and one without."
         ),
     ] = None,
     not_ready: Annotated[
@@ -91,7 +91,9 @@ def run(
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
-        verdicts = replay_holds(checked, tuple(hold), polls=not_ready, stdout=stdout, kind=device)
+        verdicts = judge_under(
+            checked, tuple(hold), polls=not_ready, suppressions=known, stdout=stdout, kind=device
+        )
     else:
         with SearchProgress() as progress:
             verdicts = judge(

@@ -22,7 +22,7 @@ from racegate.cli.options import (
 )
 from racegate.history.exit_code import ExitCode
 from racegate.measure.evaluation.learning.results import Approach, Interval, LearnObject, LearnSpec
-from racegate.report.search import render_comparison
+from racegate.report.measured.effort import render_comparison
 
 app = typer.Typer(add_completion=False)
 

@@ -48,7 +48,7 @@ from racegate.measure.ab.workload import (
     Arm,
     ModelSize,
 )
-from racegate.report.ab import print_ab
+from racegate.report.measured.ab import print_ab
 from racegate.scenario.settings import CacheMode
 
 

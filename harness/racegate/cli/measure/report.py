@@ -23,7 +23,7 @@ from racegate.cli.options import (
 )
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witnesses
-from racegate.report.gpu import PAGE, load_folder, render_gpu, targets
+from racegate.report.measured.gpu import PAGE, load_folder, render_gpu, targets
 from racegate.report.objects import SiteFile, SiteObject
 from racegate.report.timeline.drawing import material_beside, seen_in_witness
 from racegate.scenario.shipped import shipped_scripts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from racegate.history.schedule import FORCED, Half
 from racegate.interpose.device.copies import Copy, whole
@@ -59,11 +60,88 @@ class _Node:
     until: str
 
 
+class WorkQueue(Protocol):
+    """The work of a device, virtual or real, and what holds keep back of it.
+
+    realised: by hold, how many operations it kept back; expired: likewise, of those that ran before
+    their hold ended, as only a real device can
+    """
+
+    realised: dict[str, int]
+    expired: dict[str, int]
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether every operation runs when it is issued: nothing will be held any more."""
+        ...
+
+    def runs_now(self, kind: str) -> bool:
+        """Whether the next operation runs when it is issued, if it is of this kind."""
+        ...
+
+    def keeps(self, label: str) -> bool:
+        """Whether the operation is held, or waits behind one that is."""
+        ...
+
+    def has_pending(self) -> bool:
+        """Whether any operation is held, or waits behind one that is."""
+        ...
+
+    def submit(self, label: str, lane: int, number: int, clock: Clock, run: Work) -> None:
+        """Runs the operation or keeps it. clock: of its lane after issue; `issued` has to follow"""
+        ...
+
+    def issued(self) -> None:
+        """The operation that this thread submitted last has reached the device."""
+        ...
+
+    def is_held(self, label: str) -> bool:
+        """Whether a hold is meant for this operation."""
+        ...
+
+    def holds_host(self, label: str) -> bool:
+        """Whether a hold names just this access of the host; it counts as realised."""
+        ...
+
+    def is_pending(self, clock: Clock) -> bool:
+        """Whether something that the clock covers has not run."""
+        ...
+
+    def is_behind(self, lane: int, *clocks: Clock) -> bool:
+        """Whether an operation of this lane that knows these clocks waits for what has not run."""
+        ...
+
+    def force(self, clock: Clock) -> None:
+        """Runs all that the clock covers, in the order of issue."""
+        ...
+
+    def force_all(self) -> None:
+        """Runs all that has not run."""
+        ...
+
+    def reach(self, label: str) -> None:
+        """The program comes to an access: holds that name it end."""
+        ...
+
+    def land_at(self, label: str) -> None:
+        """The one hold, which keeps its operation back, names this access from now on."""
+        ...
+
+
+def holds_host(holds: tuple[Hold, ...], realised: dict[str, int], label: str) -> bool:
+    """Whether one of the holds names just this access of the host; it counts as realised."""
+    hold = next((hold for hold in holds if hold.operation == label), None)
+    if hold is not None:
+        realised[str(hold)] += 1
+    return hold is not None
+
+
 class Queue:
-    """The device's work. realised: holds that kept something back."""
+    """The work of the virtual device, as `WorkQueue` says."""
 
     def __init__(self, holds: tuple[Hold, ...] = ()) -> None:
         self.holds = holds
+        self.expired: dict[str, int] = {}
         # Those that may still keep something back: of one operation, by its label, or of many.
         self._single: dict[str, Hold] = {}
         for hold in holds:
@@ -110,17 +188,15 @@ class Queue:
         until = hold.until if hold is not None else ""
         self._pending.append(_Node(label, lane, number, list(clock), run, until))
 
+    def issued(self) -> None:
+        """Nothing: it ran when it was submitted, or waits here."""
+
     def is_held(self, label: str) -> bool:
         """Whether a hold is meant for this operation."""
         return label in self._held or any(hold.matches(label) for hold in self._many)
 
     def holds_host(self, label: str) -> bool:
-        """Whether a hold names just this access of the host; it counts as realised."""
-        for hold in self.holds:
-            if hold.operation == label:
-                self.realised[str(hold)] += 1
-                return True
-        return False
+        return holds_host(self.holds, self.realised, label)
 
     def is_pending(self, clock: Clock) -> bool:
         """Whether something that the clock covers has not run."""

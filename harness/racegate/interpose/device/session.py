@@ -12,7 +12,7 @@ from types import FrameType
 from racegate.interpose.device.frames import is_program_file, kind_of_code
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
-from racegate.interpose.device.queue import Queue, Work
+from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import Births, Place, Spans
 from racegate.interpose.device.touches import TouchWatch
 from racegate.interpose.native.library import new_walk
@@ -44,7 +44,7 @@ class Session:
     parts: labels of a graph's operations, by the label of its replay
     """
 
-    def __init__(self, queue: Queue, recorder: Recorder | None = None) -> None:
+    def __init__(self, queue: WorkQueue, recorder: Recorder | None = None) -> None:
         self.recorder = Recorder() if recorder is None else recorder
         self.queue = queue
         self.spans = Spans()

@@ -12,7 +12,6 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
-from racegate.interpose.gpu.queue import LatchQueue
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
@@ -119,9 +118,7 @@ class GpuCalls(Calls):
         pages, self._local.pages = self._local.pages, None
         for low, high, mode in pages or ():
             self._close(low, high, mode)
-        queue = self._session.queue
-        if isinstance(queue, LatchQueue):
-            queue.issued()
+        self._session.queue.issued()
 
     # ---- pages that the device uses: the runtime may touch them until its call returns
 

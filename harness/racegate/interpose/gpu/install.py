@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from racegate.interpose.device.graphs import Graphs
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Hold, WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.kernels import GpuKernels
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.gpu.triton_kernels import CompiledKernels
+from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.install import track_backward, track_events
@@ -27,7 +28,12 @@ EXPIRED = "operations that ran before their hold ended: a latch stood too long, 
 
 
 class GpuDevice:
-    """What must live as long as the process: registrations and callbacks."""
+    """What must live as long as the process: registrations and callbacks. computes, tears_copies:
+    the GPU runs kernels itself, and copies land as a whole
+    """
+
+    computes = False
+    tears_copies = False
 
     def __init__(self, path: Path, session: Session, refuse: Callable[[str], None]) -> None:
         """path: the preloaded library; refuse: called with the name of what nobody modelled."""
@@ -53,6 +59,16 @@ class GpuDevice:
         """Not registered yet."""
         return GpuKernels(self.session, self.library, self.graphs, self.calls)
 
+    def remember(self, memo: Memo) -> None:
+        """Nothing: the GPU runs every launch."""
+
+    def dump_shapes(self) -> bytes:
+        """Empty: the GPU makes the results."""
+        return b""
+
+    def load_shapes(self, shapes: bytes) -> None:
+        """Nothing: the GPU makes the results."""
+
     def read(self, value: object) -> tuple[bytes, str]:
         """The bytes of an observed value, and how to show them."""
         is_there = isinstance(value, torch.Tensor) and value.is_cuda
@@ -60,7 +76,7 @@ class GpuDevice:
 
     def make_queue(
         self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
-    ) -> Queue:
+    ) -> WorkQueue:
         """In the process of the run, before CUDA begins.
 
         settles: what is not held is waited for at once (a run with holds always does so); limit_s:
@@ -75,10 +91,8 @@ class GpuDevice:
 
     def finish(self) -> None:
         """The program is over: what its holds did not do is said."""
-        queue = self.session.queue
-        if isinstance(queue, LatchQueue):
-            for hold, count in queue.expired.items():
-                self.session.not_seen[f"{EXPIRED}: {hold}"] += count
+        for hold, count in self.session.queue.expired.items():
+            self.session.not_seen[f"{EXPIRED}: {hold}"] += count
 
     def _may_settle(self) -> bool:
         """A capture forbids to wait."""

@@ -13,7 +13,6 @@ from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls
 from racegate.interpose.gpu.forward import ForwardLibrary
-from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
@@ -147,8 +146,7 @@ class GpuKernels:
         else:
             results: list[Any] = []
             session.issue(kind, stream, reads, writes, lambda: results.append(launch()))
-            if isinstance(session.queue, LatchQueue):
-                session.queue.issued()
+            session.queue.issued()
             result = results[0]
         for waited in dict.fromkeys(self._calls.take_waited()):
             session.wait_stream(waited)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from racegate.interpose.device.queue import Hold, Queue, Work
+from racegate.interpose.device.queue import Hold, Work, holds_host
 from racegate.interpose.gpu.forward import Latches
 from racegate.order.clocks import Clock, knows
 
@@ -31,8 +31,8 @@ class _Node:
     mark: int = 0
 
 
-class LatchQueue(Queue):
-    """The device's work, for a session. realised: operations that each hold kept back.
+class LatchQueue:
+    """The work of a real device, as `WorkQueue` says.
 
     settles: what nothing holds is waited for as soon as it was issued, as if it ran at once
     expired: operations that ran before their hold ended, because a latch stood too long
@@ -48,7 +48,8 @@ class LatchQueue(Queue):
     ) -> None:
         self._latches = latches
         self._stream_of = stream_of
-        super().__init__(holds)
+        self.holds = holds
+        self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
         self._settles = settles
         self._nodes: list[_Node] = []
         self._local = threading.local()
@@ -59,8 +60,32 @@ class LatchQueue(Queue):
         """Whether the device runs what is issued as it likes."""
         return not self.holds and self._settles is None
 
+    def runs_now(self, kind: str) -> bool:
+        """Never as far as is known: the device runs it when it gets there."""
+        return False
+
+    def keeps(self, label: str) -> bool:
+        """No: what is held is on the device already."""
+        return False
+
     def has_pending(self) -> bool:
         return bool(self._nodes)
+
+    def holds_host(self, label: str) -> bool:
+        return holds_host(self.holds, self.realised, label)
+
+    def is_behind(self, lane: int, *clocks: Clock) -> bool:
+        return any(map(self.is_pending, clocks))
+
+    def land_at(self, label: str) -> None:
+        """The one hold names this access from now on."""
+        (hold,) = self.holds
+        landing = Hold(hold.operation, label)
+        self.holds = (landing,)
+        self.realised = {str(landing): self.realised[str(hold)]}
+        for node in self._nodes:
+            if node.hold is not None:
+                node.hold = landing
 
     def is_held(self, label: str) -> bool:
         """No: asked of the parts of a graph, which a GPU replays as a whole. A hold that names one

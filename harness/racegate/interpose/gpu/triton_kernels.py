@@ -15,7 +15,6 @@ import torch
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.interpose.kernels.triton_kernels import TritonKernels, ranges_of
@@ -138,8 +137,7 @@ class CompiledKernels(TritonKernels):
                 results.append(launch())
 
         session.issue(kind, stream, reads, writes, own)
-        if isinstance(session.queue, LatchQueue):
-            session.queue.issued()
+        session.queue.issued()
         return results[0]
 
     def _touched(

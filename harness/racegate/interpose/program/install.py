@@ -7,15 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Hold, Queue, WorkQueue
 from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
@@ -27,17 +28,35 @@ from racegate.interpose.program.threads import track_threads
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What must live as long as the process: registrations and callbacks."""
+    """What must live as long as the process: registrations and callbacks.
+
+    computes: kernels are computed here, so what was found out about them serves other runs
+    tears_copies: half of a copy can land before the other
+    """
 
     session: Session
     library: Library
     calls: Calls
     kernels: Kernels
     triton: TritonKernels
+    computes: ClassVar[bool] = True
+    tears_copies: ClassVar[bool] = True
+
+    def remember(self, memo: Memo) -> None:
+        """Launches that the memo knows need not be computed again from now on."""
+        self.triton.memo = memo
+
+    def dump_shapes(self) -> bytes:
+        """What was found out about the results of operators; empty: nothing."""
+        return self.kernels.shapes.dump()
+
+    def load_shapes(self, shapes: bytes) -> None:
+        """Adds what another process has found out."""
+        self.kernels.shapes.load(shapes)
 
     def make_queue(
         self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
-    ) -> Queue:
+    ) -> WorkQueue:
         """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs."""
         return Queue(holds)
 

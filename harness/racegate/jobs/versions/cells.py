@@ -23,7 +23,7 @@ class Conflict(StrictStruct, frozen=True, kw_only=True):
     """Two places that race, and what landings of the first do.
 
     first, second: kind, buffer and function; is_write: of the second; pairs: how many operations
-    landings: how many were tried
+    effect: what landings do: wrong, divergent, benign or unknown; landings: how many were tried
     does: in words, the first landing that changes something; holds: that landing
     """
 
@@ -40,8 +40,9 @@ class Conflict(StrictStruct, frozen=True, kw_only=True):
 class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
     """One scenario, or one program. steps: of the engine; events: what the recorder was told
     runs: under holds; cpu_s: of the processes of all runs, in seconds
-    commit: of racegate, when it was measured
-    wrong: in the run in which nothing was held
+    commit: of racegate, when it was measured; is_complete: every landing was tried
+    wrong: in the run in which nothing was held; not_seen: what the verdict does not cover
+    message: of a run that did not come to its end
     """
 
     verdict: str

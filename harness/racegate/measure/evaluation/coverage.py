@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import combinations
 
 import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
-from racegate.explore.features.catalogue import FEATURES, features_of
+from racegate.explore.features.catalogue import features_of
 from racegate.explore.features.facts import facts_of
-from racegate.explore.features.possible import IMPOSSIBLE, clashing_setting
-from racegate.explore.features.table import (
-    POSSIBLE,
-    FeatureTable,
-    FeatureTotals,
-    Pair,
-    missing_pairs,
-)
+from racegate.explore.features.table import FeatureTable, FeatureTotals
 from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
 from racegate.jobs.environment import environment
@@ -28,7 +19,6 @@ from racegate.jobs.gather import run_all
 from racegate.jobs.pools.pool import Task
 
 COVERAGE_SCHEMA = "racegate.features/1"
-RARE = 3
 
 
 class UnprovedScenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,63 +120,4 @@ def measure_coverage(
         reseeded=sum(one.is_reseeded for one in seen),
         not_proved=tuple(one.unproved for one in seen if one.unproved is not None),
         table=counter.table(),
-    )
-
-
-class FeatureRow(msgspec.Struct, frozen=True, kw_only=True):
-    """least: runs with the rarest possible pair of the feature; partner: the other one of it."""
-
-    name: str
-    why: str
-    runs: int
-    least: int
-    partner: str
-
-
-class CoverageSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table comes to. impossible: pairs by the setting that forbids them; declared: the
-    other impossible ones, with why; rare: possible pairs in fewer than RARE runs, but in one.
-    """
-
-    runs: int
-    rows: tuple[FeatureRow, ...]
-    pairs: int
-    possible: int
-    missing: tuple[Pair, ...]
-    rare: int
-    impossible: dict[str, int]
-    declared: dict[Pair, str]
-
-
-def summarise(table: FeatureTable) -> CoverageSummary:
-    """The table by feature, and what is not in it."""
-    pairs = list(combinations(FEATURES, 2))
-    clashes = Counter(clashing_setting(first, second) for first, second in pairs)
-    return CoverageSummary(
-        runs=table.runs,
-        rows=_rows(table),
-        pairs=len(pairs),
-        possible=len(POSSIBLE),
-        missing=tuple(missing_pairs(table)),
-        rare=sum(0 < table.count(*pair) < RARE for pair in POSSIBLE),
-        impossible={name: number for name, number in clashes.most_common() if name is not None},
-        declared=dict(IMPOSSIBLE),
-    )
-
-
-def _rows(table: FeatureTable) -> tuple[FeatureRow, ...]:
-    rarest: dict[str, tuple[int, str]] = {}
-    for first, second in POSSIBLE:
-        count = table.count(first, second)
-        for name, partner in ((first, second), (second, first)):
-            rarest[name] = min(rarest.get(name, (count, partner)), (count, partner))
-    return tuple(
-        FeatureRow(
-            name=feature.name,
-            why=feature.why,
-            runs=table.runs_with(feature.name),
-            least=rarest[feature.name][0],
-            partner=rarest[feature.name][1],
-        )
-        for feature in FEATURES
     )

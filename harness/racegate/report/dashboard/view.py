@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from racegate.explore.features.summary import summarise
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.findability import CampaignFinding, listed
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
-from racegate.measure.evaluation.coverage import summarise
 from racegate.report.objects import CampaignView, DashboardView, FindingView
 
 

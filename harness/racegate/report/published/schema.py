@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.report.contract import kinds_of, meanings
+from racegate.report.published.contract import kinds_of, meanings
 from racegate.scenario.entries import SCHEMA_VERSION, ScenarioFile
 from racegate.scenario.untrusted.text import printable_json
 

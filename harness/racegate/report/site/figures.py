@@ -11,16 +11,17 @@ from statistics import median
 
 import msgspec
 
+from racegate.explore.features.summary import summarise
 from racegate.faults.fault import FaultKind
 from racegate.history.finding import Verdict
 from racegate.measure.bench.virtual import BenchResult
-from racegate.measure.evaluation.coverage import Coverage, summarise
+from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.matrix import Matrix, load_matrix
 from racegate.measure.evaluation.mutate import Fate
 from racegate.measure.evaluation.source.results import SourceReport, SourceResult, score_of
-from racegate.report.gpu import GpuFolder, held_runs, load_folder, targets
-from racegate.report.matrix import LOOKS, STRATEGIES
-from racegate.report.objects import EffortObject, MutationObject, SourceMutationObject
+from racegate.report.measured.gpu import GpuFolder, held_runs, load_folder, targets
+from racegate.report.measured.matrix import LOOKS, STRATEGIES
+from racegate.report.measured.objects import EffortObject, MutationObject, SourceMutationObject
 from racegate.report.site.campaigns import CAMPAIGNS, campaigns_grid, named_campaigns
 from racegate.report.site.charts import Chart, Meter, Part, Tone, parts
 from racegate.report.site.grids import Grid, cells_grid, limits_grid, programs_grid

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from racegate.report.gpu import FigureLimit
+from racegate.report.measured.gpu import FigureLimit
 from racegate.report.site.charts import Tone
 from racegate.report.site.shapes import CellFile, JudgedScenario, ProgramFile
 

@@ -10,7 +10,7 @@ import msgspec
 
 from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
-from racegate.report.matrix import render_html
+from racegate.report.measured.matrix import render_html
 from racegate.report.objects import CommitKind, Evidence
 from racegate.report.site.charts import Chart
 from racegate.report.site.figures import MATRIX, Board, Figure, board_of

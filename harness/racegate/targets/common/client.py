@@ -21,9 +21,9 @@ from racegate.targets.common.wire import (
     DRAFTED_BEHIND,
     FAILED,
     NOTHING_HELD,
-    Course,
     Fidelity,
     Observed,
+    RunMode,
     Task,
     Told,
 )
@@ -44,7 +44,7 @@ class Engine:
         self.runs = 0
         self.cpu_s = 0.0
         self._base: tuple[Scenario, Told] | None = None  # the last recorded run
-        self._has_guide: bool | None = None  # to that run; None if it is not known
+        self._has_baseline: bool | None = None  # to that run; None if it is not known
         self._landed: dict[str, Told] = {}  # by its hold: runs forked from the last held one
 
     @property
@@ -68,22 +68,22 @@ class Engine:
         else:
             told = self._held(Task(scenario=scenario, plan=plan, result=""), base, timeout_s)
         if plan.is_recording:
-            self._base, self._has_guide, self._landed = (scenario, told), None, {}
+            self._base, self._has_baseline, self._landed = (scenario, told), None, {}
         return told
 
     def _held(self, task: Task, base: Told, timeout_s: float) -> Told:
         """A run under holds, of which the same scenario was recorded just before."""
-        if self._has_guide is None:
-            self._has_guide = self._make_guide(task.scenario, base, timeout_s)
+        if self._has_baseline is None:
+            self._has_baseline = self._make_baseline(task.scenario, base, timeout_s)
         turn = min(base.turns.get(operation, 0) for operation, _ in task.plan.holds)
-        course = Course.JOINING if self._has_guide else Course.WHOLE
-        task = msgspec.structs.replace(task, turn=turn, course=course)
+        run_mode = RunMode.CONVERGING if self._has_baseline else RunMode.WHOLE
+        task = msgspec.structs.replace(task, turn=turn, run_mode=run_mode)
         told = self._landing(task)
         if told is None and self._has_landings(task.plan):
             told = self._ask(msgspec.structs.replace(task, lands=True), timeout_s)
         if told is None or told.outcome.ending in (Ending.TIMED_OUT, Ending.LOST):
             told = self._ask(task, timeout_s)
-        return joined(told, base) if told.has_joined else told
+        return completed(told, base) if told.has_converged else told
 
     def _has_landings(self, plan: Plan) -> bool:
         """Whether it comes to all gaps of one operation. What computes takes too long for all."""
@@ -95,26 +95,26 @@ class Engine:
         hold, *others = (str(Hold(operation, until)) for operation, until in task.plan.holds)
         return None if others or not _only_holds(task.plan) else self._landed.pop(hold, None)
 
-    def _make_guide(self, scenario: Scenario, base: Told, timeout_s: float) -> bool:
+    def _make_baseline(self, scenario: Scenario, base: Told, timeout_s: float) -> bool:
         """Whether runs may end where they have become the one without holds: not if the host reads
         what nobody sees.
         """
         if not base.turns or any(UNSEEN in kind for kind in base.outcome.not_seen):
             return False
-        task = Task(scenario=scenario, plan=NOTHING_HELD, result="", course=Course.GUIDE)
+        task = Task(scenario=scenario, plan=NOTHING_HELD, result="", run_mode=RunMode.BASELINE)
         return self._ask(task, timeout_s).seen == base.seen
 
     def _said(self, scenario: Scenario, timeout_s: float) -> dict[str, tuple[int, ...]]:
         """What an engine that computes says in plain decoding, which it is asked for first."""
         if self._plain is None or self._plain[0] != scenario:
             plain = plain_of(scenario)
-            task = Task(scenario=plain, plan=NOTHING_HELD, result="", course=Course.PLAIN)
+            task = Task(scenario=plain, plan=NOTHING_HELD, result="", run_mode=RunMode.PLAIN)
             self._plain = scenario, self._ask(task, timeout_s).delivered
         return self._plain[1]
 
     def _ask(self, task: Task, timeout_s: float) -> Told:
         """One task, in a process of its own."""
-        if self.fidelity is Fidelity.FULL and task.course is not Course.PLAIN:
+        if self.fidelity is Fidelity.FULL and task.run_mode is not RunMode.PLAIN:
             said = self._said(task.scenario, timeout_s)
             task = msgspec.structs.replace(task, plain=said)
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
@@ -163,7 +163,7 @@ def landings_beside(result: Path) -> dict[str, Told]:
     return found
 
 
-def joined(told: Told, base: Told) -> Told:
+def completed(told: Told, base: Told) -> Told:
     """A run under holds that has become the one without, as if it had gone on to its end."""
     outcome = msgspec.structs.replace(
         base.outcome,
@@ -173,7 +173,7 @@ def joined(told: Told, base: Told) -> Told:
         realised=told.outcome.realised,
     )
     return msgspec.structs.replace(
-        base, outcome=outcome, gaps=told.gaps, turns={}, has_joined=True, cpu_s=told.cpu_s
+        base, outcome=outcome, gaps=told.gaps, turns={}, has_converged=True, cpu_s=told.cpu_s
     )
 
 

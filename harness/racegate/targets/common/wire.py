@@ -34,18 +34,19 @@ class Observed(StrEnum):
     TOKENS = "tokens"
 
 
-class Course(StrEnum):
-    """How far a run goes.
+class RunMode(StrEnum):
+    """How far a run goes, and what is kept of it. The values stand in the protocol.
 
-    WHOLE: to its end; PLAIN: to its end, and nothing is drafted in it
-    GUIDE: to its end, and what it was before each turn is kept
-    JOINING: until it is before a turn what the guide was, from where on it is the guide
+    WHOLE: to its end
+    PLAIN: to its end, and nothing is drafted in it
+    BASELINE: to its end without holds, and its state before each turn is kept
+    CONVERGING: until its state before a turn is that of the baseline run, which tells the rest
     """
 
     WHOLE = "whole"
     PLAIN = "plain"
-    GUIDE = "guide"
-    JOINING = "joining"
+    BASELINE = "guide"
+    CONVERGING = "joining"
 
 
 # Operations are counted as in a run that holds something, and nothing has this name.
@@ -67,7 +68,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     plant: Observed | None = None
     turn: int = 0
-    course: Course = Course.WHOLE
+    run_mode: RunMode = msgspec.field(default=RunMode.WHOLE, name="course")
     plain: dict[str, tuple[int, ...]] = {}
     lands: bool = False
 
@@ -91,8 +92,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     gaps: per held operation, the accesses to its bytes that came while it was held
     turns: of a recorded run: the turn of the engine's loop in which an operation that races is
         issued
-    has_joined: it ended where it had become the run without holds, and only its outcome's holds,
-        gaps and cpu_s are its own
+    has_converged: it ended where its state was that of the baseline run, and only its outcome's
+        holds, gaps and cpu_s are its own
     cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
     """
 
@@ -104,7 +105,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, int] = {}
     gaps: dict[str, tuple[str, ...]] = {}
     turns: dict[str, int] = {}
-    has_joined: bool = False
+    has_converged: bool = msgspec.field(default=False, name="has_joined")
     cpu_s: float = 0.0
 
     @property

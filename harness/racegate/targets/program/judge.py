@@ -21,6 +21,7 @@ from racegate.history.verdict import (
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.landings import Holds
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
@@ -52,7 +53,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     search: what the search added, null without one
     suppressed: findings that are let stand; stale: suppressions that matched nothing
     benign: what a finding is of which every landing was tried without harm
-    base: of a run under holds that somebody named, the recorded one without them
+    unheld: of a run under holds that somebody named: the recorded one, in which nothing was held
+    changes: what these holds change: names of observations, or how the program ends
     """
 
     schema: str = SCHEMA
@@ -62,7 +64,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
     benign: Benign = Benign.PASS
-    base: Outcome | None = None
+    unheld: Outcome | None = None
+    changes: tuple[str, ...] = ()
 
     @property
     def polls_matter(self) -> tuple[str, ...]:
@@ -90,14 +93,17 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 130 stopped by the user; a
-        script that failed by itself keeps its own: 128 and the number of a signal that ended it.
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
+        130 stopped by the user; a script that failed by itself keeps its own: 128 and the number of
+        a signal that ended it.
         """
         outcome = self.outcome
         if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
             return INTERRUPTED
         if outcome.ending is Ending.NOT_MODELLED:
             return ExitCode.NOT_MODELLED
+        if self.changes:
+            return ExitCode.FINDING
         if outcome.ending is not Ending.FINISHED:
             code = outcome.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
@@ -110,7 +116,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         outcome, search = self.outcome, self.search
         unrealised = [hold for hold, count in outcome.realised.items() if not count]
         facts = Facts(
-            is_wrong=bool(self.changed or self.polls_matter)
+            is_wrong=bool(self.changes or self.polls_matter)
             or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
             conflicts=len(self._standing),
             unmet=tuple(map(unrealised_text, unrealised)),
@@ -124,21 +130,14 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         """What was tried besides the recorded run: by the search, or by one hold."""
         if self.search is not None:
             return self.search.tried
-        is_held = self.base is not None and all(self.outcome.realised.values())
+        is_held = self.unheld is not None and all(self.outcome.realised.values())
         return Tried(reach=Reach.SOME, number=1) if is_held else NOTHING_TRIED
 
     @property
     def text(self) -> str:
         """The verdict as it is printed, with what was tried, and what the holds change."""
         said = verdict_text(self.verdict, self.tried)
-        return f"{said}: the hold changes {', '.join(self.changed)}" if self.changed else said
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Observations that holds which somebody named change."""
-        if self.base is None or self.outcome.ending in UNDECIDED:
-            return ()
-        return tuple(sorted(changed(self.base.observations, self.outcome.observations)))
+        return f"{said}: the hold changes {', '.join(self.changes)}" if self.changes else said
 
 
 def judge(
@@ -223,27 +222,51 @@ def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Ve
     return msgspec.structs.replace(verdicts, suppressed=used, stale=stale)
 
 
-def replay_holds(
+def judge_under(
     program: Program,
     holds: tuple[str, ...],
     *,
     polls: int = 0,
+    suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
 ) -> Verdicts:
-    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside the
-    recorded one without them, of which its findings are.
+    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
+    one in which nothing is held: its findings are that one's. Raises ScheduleError.
     """
+    pairs = tuple(map(pair_of, holds))
     with open_device(kind, stdout=stdout) as device:
-        base = device.run(program, Plan(polls=polls), is_quiet=True)
-        if base.ending is not Ending.FINISHED:
-            return Verdicts(outcome=base)
-        if kind is DeviceKind.CUDA:
-            base = settled(device, program, base, polls=polls)
-        held = device.run(
-            program, Plan(holds=tuple(map(pair_of, holds)), polls=polls, is_recording=False)
-        )
-    return Verdicts(outcome=msgspec.structs.replace(held, findings=base.findings), base=base)
+        found = under(device, program, pairs, polls=polls)
+    return suppressing(found, suppressions)
+
+
+def under(device: Device, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
+    """As `judge_under`, on a device that was started. polls: how often completion queries are
+    answered "not ready", in all of its runs
+    """
+    base = device.run(program, Plan(polls=polls), is_quiet=True)
+    if base.ending is not Ending.FINISHED:
+        return Verdicts(outcome=base)
+    if device.kind is DeviceKind.CUDA:
+        base = settled(device, program, base, polls=polls)
+    held = device.run(program, Plan(holds=holds, polls=polls, is_recording=False))
+    changes = _changes(base, held)
+    if changes:  # what another run without holds changes too is not the holds' doing
+        again = device.run(program, Plan(polls=polls, is_recording=False), is_quiet=True)
+        changes -= _changes(base, again)
+    outcome = msgspec.structs.replace(
+        held, findings=base.findings, events=base.events, not_seen=base.not_seen | held.not_seen
+    )
+    return Verdicts(outcome=outcome, unheld=base, changes=tuple(sorted(changes)))
+
+
+def _changes(base: Outcome, held: Outcome) -> set[str]:
+    """Observations that differ, and how the program ends; nothing of a run that was cut off."""
+    if held.ending in UNDECIDED:
+        return set()
+    if (held.ending, held.exit_code) != (base.ending, base.exit_code):
+        return {f"how the program ends: {held.message or held.exit_code}"}
+    return changed(base.observations, held.observations)
 
 
 def pair_of(text: str) -> tuple[str, str]:

@@ -32,10 +32,12 @@ def render(verdicts: Verdicts, command: str) -> str:
             lines += _finding(index, finding, judged.get(finding.signature), command)
     if verdicts.polls_matter:
         lines += _polls(verdicts)
+    if verdicts.changes:
+        lines += _changes(verdicts)
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {_shown(item)}" for item in outcome.observations]
-    if verdicts.base is not None:
+    if verdicts.unheld is not None:
         lines.append(verdicts.text)
     lines += _not_covered(verdicts)
     if verdicts.search is not None:
@@ -66,7 +68,9 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
     outcome = verdicts.outcome
     if verdicts.polls_matter:
         failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
-    if outcome.ending is not Ending.FINISHED:
+    if verdicts.changes:
+        failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
+    elif outcome.ending is not Ending.FINISHED:
         failing.append(_said(command, "inconclusive", str(outcome.ending), [_closing(verdicts)]))
     for stale in verdicts.stale:
         failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
@@ -195,6 +199,16 @@ def _polls(verdicts: Verdicts) -> list[str]:
     return [
         head + ", ".join(verdicts.polls_matter),
         *difference(verdicts.outcome.observations, verdicts.polled.observations, how),
+        "",
+    ]
+
+
+def _changes(verdicts: Verdicts) -> list[str]:
+    assert verdicts.unheld is not None
+    expected, actual = verdicts.unheld.observations, verdicts.outcome.observations
+    return [
+        "DIVERGENT the holds change: " + ", ".join(verdicts.changes),
+        *difference(expected, actual, "with the hold"),
         "",
     ]
 

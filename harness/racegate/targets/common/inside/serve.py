@@ -16,7 +16,7 @@ import msgspec
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending, Observation
-from racegate.targets.common.inside.trunk import Trunk
+from racegate.targets.common.inside.prefix_server import PrefixServer
 from racegate.targets.common.inside.watch import Watch
 from racegate.targets.common.wire import Task
 
@@ -72,22 +72,26 @@ class Runs(Protocol):
         ...
 
 
-def serve(host: Runs, server: JobServer[Task], trunk: Trunk | None = None) -> None:
-    """One forked process per task. trunk: what tasks are forked from that have a turn"""
+def serve(host: Runs, server: JobServer[Task], prefix_server: PrefixServer | None = None) -> None:
+    """One forked process per task. prefix_server: what tasks are forked from that have a turn"""
     server.tell_started()
     while (task := server.peek()) is not None:
-        if trunk is not None and task.turn and (pid := trunk.fork(task)) is not None:
-            server.lend(pid, partial(_code_of, trunk), host.learn)
+        if (
+            prefix_server is not None
+            and task.turn
+            and (pid := prefix_server.fork(task)) is not None
+        ):
+            server.lend(pid, partial(_code_of, prefix_server), host.learn)
         elif server.fork(host.learn) is not None:
             host.run(task)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(ExitCode.CLEAN)
-    if trunk is not None:
-        trunk.close()
+    if prefix_server is not None:
+        prefix_server.close()
 
 
-def _code_of(trunk: Trunk) -> int:
+def _code_of(prefix_server: PrefixServer) -> int:
     """Of a task's process; one of which nobody can say how it ended counts as killed."""
-    code = trunk.answer()
+    code = prefix_server.answer()
     return -signal.SIGKILL if code is None else code

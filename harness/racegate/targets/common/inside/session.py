@@ -16,12 +16,11 @@ import torch
 
 from racegate.interpose.device.queue import Queue, Work
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.kernels.aliases import alias_of, bytes_of
 from racegate.interpose.outcome import DeviceKind
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Recorder, Stack
-from racegate.targets.common.inside.rejoin import Heard
+from racegate.targets.common.inside.convergence import Heard
 
 Tensor = Any  # torch is untyped here
 _unseen = torch._C._DisableTorchDispatch  # our own work takes no way through modes
@@ -145,8 +144,7 @@ class EngineSession(Session):
                 work(given, made)
 
         self.issue(kind, torch._C._cuda_getCurrentRawStream(0), read, written, run)
-        if isinstance(self.queue, LatchQueue):
-            self.queue.issued()
+        self.queue.issued()
 
     def issue(
         self,

@@ -28,24 +28,24 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
 from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
 from racegate.interpose.program.huge_pages import gather
-from racegate.interpose.program.install import Installed, enter, watching
+from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
-from racegate.targets.common.inside.rejoin import Heard, Joined, Memory
+from racegate.targets.common.inside.convergence import Converged, Heard, Memory
+from racegate.targets.common.inside.prefix_server import Landings, Pause, PrefixServer
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.inside.trunk import Landings, Pause, Trunk
-from racegate.targets.common.wire import FAILED, Course, Fidelity, Task, Told
+from racegate.targets.common.wire import FAILED, Fidelity, RunMode, Task, Told
 from racegate.targets.vllm.inside import standins
 from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
 from racegate.targets.vllm.wire import Runner, StateMode
 
 _OWN = Path(__file__).parents[1]
-JOINS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
+COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
 
 
-class Lesson(msgspec.Struct, frozen=True, array_like=True):
+class RunCache(msgspec.Struct, frozen=True, array_like=True):
     """What a run has found out: shapes of results, operators that it met, effects of kernels and
     modules that it imported. Empty: nothing
     """
@@ -78,15 +78,13 @@ class Host:
         engine = start(folder, cache_mode=mode, fidelity=fidelity)
         self._memo = Memo()
         self._learnt = folder / "learnt"
-        installed = self._child.installed
-        if isinstance(installed, Installed):  # on a GPU kernels run
-            installed.triton.memo = self._memo
+        self._child.installed.remember(self._memo)
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
         self._driver = Driver(engine, self._session, fidelity)
         self._memory = Memory(self._session.spans if kind is DeviceKind.VIRTUAL else ())
-        self._guide = folder / "guide"
-        self._states: tuple[bytes, ...] = ()  # of the guide, before each turn
+        self._baseline = folder / "guide"
+        self._states: tuple[bytes, ...] = ()  # of the baseline run, before each turn
         self._modules = frozenset(sys.modules)
         self._met = set(met())
 
@@ -106,29 +104,29 @@ class Host:
         self._beginning_s = 0.0
         self._take(task)
         session.begin()
-        is_heard = task.course in (Course.GUIDE, Course.JOINING)
+        is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
         session.heard = Heard(session) if is_heard else None
         driver.watch.begin()
         self._memo.is_open = not task.plan.holds
         if task.plan.is_recording or session.heard is not None:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
-        has_joined = False
+        has_converged = False
         with Failure() as failure, ExitStack() as watched:
             watched.enter_context(watching(self._child.installed))
-            on_turn = self._before_turns(pause, watched, task.course)
+            on_turn = self._before_turns(pause, watched, task.run_mode)
             try:
                 delivered = driver.run(
                     task.scenario,
                     plant=task.plant,
                     plain=task.plain,
-                    is_plain=task.course is Course.PLAIN,
+                    is_plain=task.run_mode is RunMode.PLAIN,
                     on_turn=on_turn,
                 )
-            except Joined:
-                has_joined = True
+            except Converged:
+                has_converged = True
         self._child.finish(failure.ending, int(bool(failure.message)), failure.message)
-        self._tell(delivered, has_joined=has_joined)
+        self._tell(delivered, has_converged=has_converged)
 
     def _take(self, task: Task) -> None:
         """This process is the task's."""
@@ -146,15 +144,15 @@ class Host:
         self._child.go_on(result)
 
     def _before_turns(
-        self, pause: Pause | None, watched: ExitStack, course: Course
+        self, pause: Pause | None, watched: ExitStack, run_mode: RunMode
     ) -> Callable[[int], None]:
         """What is done before each turn of the engine's loop: with a pause, a task may come that
-        goes on from there; what holds nothing any more is compared with the guide, if there is one,
-        and then not watched.
+        goes on from there; what holds nothing any more is compared with the baseline run, if there
+        is one, and then not watched.
         """
         is_beginning = pause is not None
         is_virtual = self._session.kind is DeviceKind.VIRTUAL
-        joins = JOINS_MAX if course is Course.JOINING else 0
+        joins = COMPARISONS_MAX if run_mode is RunMode.CONVERGING else 0
         states: list[bytes] = []
 
         def before(turn: int) -> None:
@@ -163,13 +161,13 @@ class Host:
                 is_beginning = False
                 task, self._beginning_s = taken
                 self._take(task)
-            if course is Course.GUIDE:
+            if run_mode is RunMode.BASELINE:
                 states.append(self._state())
-                self._guide.write_bytes(msgspec.msgpack.encode(states))
+                self._baseline.write_bytes(msgspec.msgpack.encode(states))
             elif is_virtual and self._session.holds_nothing:
                 is_same = joins and self._states[turn : turn + 1] == (self._state(),)
                 if is_same and not self._session.touches.raw_reads:
-                    raise Joined
+                    raise Converged
                 joins = max(0, joins - 1)
                 if not joins:
                     self._session.heard = None
@@ -191,7 +189,7 @@ class Host:
         session.guards.settle()
         return found.digest() + contents
 
-    def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_joined: bool) -> None:
+    def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_converged: bool) -> None:
         """Adds to the outcome what was seen of the engine."""
         session, driver, result = self._session, self._driver, self._result
         driver.watch.read()
@@ -207,23 +205,23 @@ class Host:
             counters=driver.counters(),
             gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
             turns={first: turns[first] for first in firsts if first in turns},
-            has_joined=has_joined,
+            has_converged=has_converged,
             cpu_s=round(time.process_time() + self._beginning_s, 3),
         )
         result.write_bytes(msgspec.json.encode(told))
-        if isinstance(self._child.installed, Installed):
-            self._teach(self._child.installed)
+        if self._child.installed.computes:
+            self._teach()
 
-    def _teach(self, installed: Installed) -> None:
+    def _teach(self) -> None:
         """Kernels, operators and imports of runs in which nothing is held: they make all of them.
         The results of operators that run later are those of runs under holds.
         """
-        shapes = installed.kernels.shapes.dump()
-        lesson = Lesson(shapes)
+        shapes = self._child.installed.dump_shapes()
+        lesson = RunCache(shapes)
         if self._memo.is_open:
             operators = sorted(set(met()) - self._met)
             modules = sorted(sys.modules.keys() - self._modules)
-            lesson = Lesson(shapes, operators, self._memo.dump(), modules)
+            lesson = RunCache(shapes, operators, self._memo.dump(), modules)
         if shapes or self._memo.is_open:
             whole = self._learnt.with_suffix(".whole")  # a run may be killed while it writes
             whole.write_bytes(msgspec.msgpack.encode(lesson))
@@ -238,21 +236,20 @@ class Host:
 
     def learn(self, *, is_last: bool = True) -> None:
         """In a process that forks: what was found out in the last run, and what was imported in it,
-        so that the runs behind it need not do so again; what the guide was.
+        so that the runs behind it need not do so again; what the baseline run was.
 
         is_last: no other process is to learn it
         """
-        if self._guide.exists():
-            states = self._guide.read_bytes()
+        if self._baseline.exists():
+            states = self._baseline.read_bytes()
             self._states = msgspec.msgpack.decode(states, type=tuple[bytes, ...])
-            self._guide.unlink()
+            self._baseline.unlink()
         if not self._learnt.exists():
             return
-        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=Lesson)
+        lesson = msgspec.msgpack.decode(self._learnt.read_bytes(), type=RunCache)
         if is_last:
             self._learnt.unlink()
-        if isinstance(self._child.installed, Installed):
-            self._child.installed.kernels.shapes.load(lesson.shapes)
+        self._child.installed.load_shapes(lesson.shapes)
         meet(lesson.operators)
         self._met |= set(lesson.operators)
         for name in lesson.modules:
@@ -295,7 +292,7 @@ def main() -> None:
     gc.freeze()
     if kind is DeviceKind.VIRTUAL:
         gather(but=host.memory)
-        serve(host, server, Trunk(host.run, partial(host.learn, is_last=False)))
+        serve(host, server, PrefixServer(host.run, partial(host.learn, is_last=False)))
     else:
         serve_one(host, server)
 

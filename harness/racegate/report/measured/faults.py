@@ -16,7 +16,7 @@ from racegate.measure.evaluation.source.results import (
     SourceResult,
     score_of,
 )
-from racegate.report.objects import SourceMutationObject
+from racegate.report.measured.objects import SourceMutationObject
 from racegate.report.templating import render
 from racegate.scenario.untrusted.console import lines
 

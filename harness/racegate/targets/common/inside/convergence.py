@@ -31,7 +31,7 @@ _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
-class Joined(Exception):
+class Converged(Exception):
     """The run has become the one without holds."""
 
 

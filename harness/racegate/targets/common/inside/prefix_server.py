@@ -20,7 +20,7 @@ from racegate.interpose.program.leftovers import fork
 from racegate.targets.common.wire import NOTHING_HELD, Task
 
 
-class Trunk:
+class PrefixServer:
     """The process in which the beginning was run, as the one that serves tasks knows it: a fork
     server of its own, which stands before a turn.
 
@@ -40,7 +40,10 @@ class Trunk:
     def fork(self, task: Task) -> int | None:
         """The number of the task's process, forked before its turn; None if there is none."""
         first = self._first
-        is_other = first is None or (task.scenario, task.course) != (first.scenario, first.course)
+        is_other = first is None or (task.scenario, task.run_mode) != (
+            first.scenario,
+            first.run_mode,
+        )
         if is_other or task.turn < self._turn:
             self.close()
             self._open(task)

@@ -2,7 +2,8 @@
 
 What a field means stands in the docstring of its Struct, as `field: meaning` or `field, field:
 meaning`, at the beginning of a line or behind a semicolon or full stop; what means the same in all
-of them stands in `Everywhere`. `python -m racegate.report.contract docs/json.md` writes the page.
+of them stands in `Everywhere`. `python -m racegate.report.published.contract docs/json.md` writes
+the page.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
 from racegate.oracles.paths import Ordered
+from racegate.report.measured.objects import (
+    EffortObject,
+    HalffixesObject,
+    MutationObject,
+    SourceMutationObject,
+)
 from racegate.report.objects import (
     DashboardView,
     DoctorObject,
-    EffortObject,
     FaultEntry,
     FindingsObject,
     FuzzObject,
-    HalffixesObject,
     HistoryObject,
-    MutationObject,
     SiteObject,
-    SourceMutationObject,
 )
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry

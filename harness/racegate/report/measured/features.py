@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from racegate.measure.evaluation.coverage import RARE, Coverage, CoverageSummary, summarise
+from racegate.explore.features.summary import RARE, summarise
+from racegate.measure.evaluation.coverage import Coverage
+from racegate.report.search import print_pairs
 from racegate.report.templating import render
-
-
-def print_pairs(console: Console, summary: CoverageSummary) -> None:
-    """How many pairs of features occurred, if any run was looked at."""
-    if summary.runs:
-        occurred = summary.possible - len(summary.missing)
-        console.print(
-            f"{len(summary.rows)} features in {summary.runs} scenarios without fault: "
-            f"{occurred} of {summary.possible} possible pairs occurred"
-        )
 
 
 def print_coverage(console: Console, coverage: Coverage) -> None:

@@ -19,9 +19,9 @@ from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
 from racegate.targets.common.client import Engine
-from racegate.targets.common.inside.rejoin import PIECE, Heard, Memory
+from racegate.targets.common.inside.convergence import PIECE, Heard, Memory
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import NOTHING_HELD, Course, Task, Told
+from racegate.targets.common.wire import NOTHING_HELD, RunMode, Task, Told
 
 SIZE = 64
 HELD = "d2h counts@take#1"
@@ -209,15 +209,19 @@ def test_a_stack_without_ours_is_the_same_each_time() -> None:
 class Asked(Engine):
     """The client's engine, whose answers are given. tasks: what it was asked"""
 
-    def __init__(self, base: Told, guide: Told, held: Told) -> None:
+    def __init__(self, base: Told, baseline: Told, held: Told) -> None:
         super().__init__(None)  # type: ignore[arg-type]  # nothing is sent
-        self._answers_of = {Course.GUIDE: guide, Course.JOINING: held, Course.WHOLE: held}
+        self._answers_of = {
+            RunMode.BASELINE: baseline,
+            RunMode.CONVERGING: held,
+            RunMode.WHOLE: held,
+        }
         self._recorded = base
         self.tasks: list[Task] = []
 
     def _ask(self, task: Task, timeout_s: float) -> Told:
         self.tasks.append(task)
-        return self._recorded if task.plan.is_recording else self._answers_of[task.course]
+        return self._recorded if task.plan.is_recording else self._answers_of[task.run_mode]
 
 
 BASE = Told(
@@ -228,48 +232,48 @@ BASE = Told(
     delivered={"A": (5,)},
     turns={HELD: 3, "other": 1},
 )
-JOINED = Told(
+CONVERGED = Told(
     outcome=Outcome(ending=Ending.FINISHED, realised={f"{HELD} until forced": 1}, events=9),
     gaps={HELD: ("host read",)},
-    has_joined=True,
+    has_converged=True,
     cpu_s=0.25,
 )
 PLAN = Plan(holds=((HELD, "forced"),), is_recording=False)
 
 
-def test_a_guide_is_made_once_per_recorded_run() -> None:
-    engine = Asked(BASE, BASE, JOINED)
+def test_a_baseline_run_is_made_once_per_recorded_run() -> None:
+    engine = Asked(BASE, BASE, CONVERGED)
     engine.run(SCENARIO, Plan())
     for _ in range(2):
         told = engine.run(SCENARIO, PLAN)
-    courses = [task.course for task in engine.tasks]
-    assert courses == [Course.WHOLE, Course.GUIDE, Course.JOINING, Course.JOINING]
+    run_modes = [task.run_mode for task in engine.tasks]
+    assert run_modes == [RunMode.WHOLE, RunMode.BASELINE, RunMode.CONVERGING, RunMode.CONVERGING]
     assert engine.tasks[1].plan == NOTHING_HELD
     assert [task.turn for task in engine.tasks] == [0, 0, 3, 3]
-    assert engine.runs == 3, "the guide is no schedule that was tried"
+    assert engine.runs == 3, "the baseline is no schedule that was tried"
     assert (told.seen, told.steps) == (BASE.seen, 5)
-    assert (told.outcome.realised, told.gaps) == (JOINED.outcome.realised, JOINED.gaps)
+    assert (told.outcome.realised, told.gaps) == (CONVERGED.outcome.realised, CONVERGED.gaps)
     assert (told.outcome.events, told.cpu_s) == (9, 0.25)
 
 
-def test_no_run_joins_a_guide_that_is_another_run() -> None:
+def test_no_run_joins_a_baseline_run_that_is_another_run() -> None:
     other = msgspec.structs.replace(BASE, delivered={"A": (6,)})
-    assert _courses(BASE, other) == [Course.WHOLE, Course.GUIDE, Course.WHOLE]
+    assert _run_modes(BASE, other) == [RunMode.WHOLE, RunMode.BASELINE, RunMode.WHOLE]
 
 
 def test_no_run_joins_where_the_host_reads_what_nobody_sees() -> None:
     unseen = {"pinned memory touched below Python": 1}
     outcome = msgspec.structs.replace(BASE.outcome, not_seen=unseen)
     base = msgspec.structs.replace(BASE, outcome=outcome)
-    assert _courses(base, base) == [Course.WHOLE, Course.WHOLE]
+    assert _run_modes(base, base) == [RunMode.WHOLE, RunMode.WHOLE]
 
 
-def _courses(base: Told, guide: Told) -> list[Course]:
-    held = msgspec.structs.replace(JOINED, has_joined=False)
-    engine = Asked(base, guide, held)
+def _run_modes(base: Told, baseline: Told) -> list[RunMode]:
+    held = msgspec.structs.replace(CONVERGED, has_converged=False)
+    engine = Asked(base, baseline, held)
     engine.run(SCENARIO, Plan())
     assert engine.run(SCENARIO, PLAN) == held
-    return [task.course for task in engine.tasks]
+    return [task.run_mode for task in engine.tasks]
 
 
 def _heard(steps: Steps, *, holds: bool) -> tuple[int, int, int]:

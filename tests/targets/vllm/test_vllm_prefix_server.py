@@ -13,7 +13,7 @@ import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Outcome, Plan
-from racegate.targets.common.inside.trunk import Pause, Trunk
+from racegate.targets.common.inside.prefix_server import Pause, PrefixServer
 from racegate.targets.common.search import search
 from racegate.targets.common.wire import NOTHING_HELD, Task, Told
 from small_engine import SmallEngine, Wait
@@ -25,7 +25,7 @@ ENGINE = """
 import os, sys, time
 from racegate.interpose.program.leftovers import live_with_client
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.inside.trunk import Trunk
+from racegate.targets.common.inside.prefix_server import PrefixServer
 from racegate.targets.common.wire import NOTHING_HELD, Task
 
 def run(task, pause):
@@ -36,10 +36,10 @@ def run(task, pause):
 
 live_with_client(int(sys.argv[1]))
 print(os.getpid(), flush=True)
-trunk = Trunk(run)
+prefix_server = PrefixServer(run)
 scenario = Scenario(name="a", title="a", requests=())
-trunk.fork(Task(scenario=scenario, plan=NOTHING_HELD, result="", turn=1))
-trunk.answer()
+prefix_server.fork(Task(scenario=scenario, plan=NOTHING_HELD, result="", turn=1))
+prefix_server.answer()
 """
 CLIENT = """
 import os, subprocess, sys
@@ -54,7 +54,7 @@ class Counting:
     def __init__(self, folder: Path) -> None:
         self.ran = folder / "ran.txt"
         self.folder = folder
-        self.trunk = Trunk(self.run)
+        self.prefix_server = PrefixServer(self.run)
 
     def run(self, task: Task, pause: Pause) -> None:
         """In the process of the beginning, and in those forked from it."""
@@ -70,7 +70,7 @@ class Counting:
     def ask(self, name: str, turn: int) -> int | None:
         """The exit code of a task."""
         task = Task(scenario=SCENARIO, plan=Plan(), result=name, turn=turn)
-        return None if self.trunk.fork(task) is None else self.trunk.answer()
+        return None if self.prefix_server.fork(task) is None else self.prefix_server.answer()
 
     def lines(self) -> list[str]:
         """What was run since it was asked last."""
@@ -89,7 +89,7 @@ def test_the_beginning_is_run_once(tmp_path: Path) -> None:
     assert engine.lines() == ["2", "3", "4 of C"]
     assert engine.ask("D", 1) == 7, "an earlier turn begins anew"
     assert engine.lines() == ["0", "1 of D", "2 of D", "3 of D", "4 of D"]
-    engine.trunk.close()
+    engine.prefix_server.close()
 
 
 def test_the_beginning_learns_from_each_run_before_the_next() -> None:
@@ -99,12 +99,12 @@ def test_the_beginning_learns_from_each_run_before_the_next() -> None:
         if pause.before(task.turn) is not None:
             os._exit(len(lessons))
 
-    trunk = Trunk(run, lambda: lessons.append(1))
+    prefix_server = PrefixServer(run, lambda: lessons.append(1))
     codes = []
     for _ in range(3):
-        trunk.fork(Task(scenario=SCENARIO, plan=Plan(), result="", turn=1))
-        codes.append(trunk.answer())
-    trunk.close()
+        prefix_server.fork(Task(scenario=SCENARIO, plan=Plan(), result="", turn=1))
+        codes.append(prefix_server.answer())
+    prefix_server.close()
     assert codes == [0, 1, 2]
     assert not lessons, "in the process of the beginning, not in the one that serves"
 
@@ -113,7 +113,7 @@ def test_a_beginning_that_ends_too_soon_has_no_run(tmp_path: Path) -> None:
     engine = Counting(tmp_path)
     assert engine.ask("A", TURNS) is None
     assert engine.ask("B", 1) == 7
-    engine.trunk.close()
+    engine.prefix_server.close()
 
 
 def test_the_beginning_counts_as_a_run_that_holds_something() -> None:
