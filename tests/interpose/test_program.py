@@ -294,7 +294,7 @@ def test_one_hold_is_judged_beside_the_run_without_it(tmp_path: Path) -> None:
     harm = start(tmp_path, racy, *held, "--json", "-")
     verdicts = msgspec.json.decode(harm.stdout, type=Verdicts)
     assert (harm.returncode, verdicts.verdict, verdicts.changes) == (1, Verdict.DIVERGENT, ("sum",))
-    assert "DIVERGENT: the hold changes sum" in start(tmp_path, racy, *held).stderr
+    assert "DIVERGENT the holds change: sum" in start(tmp_path, racy, *held).stderr
     nothing = start(tmp_path, racy, *nameless, "--json", "-")
     verdicts = msgspec.json.decode(nothing.stdout, type=Verdicts)
     assert (nothing.returncode, verdicts.verdict) == (1, Verdict.CONFLICT)

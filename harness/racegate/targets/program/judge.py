@@ -135,9 +135,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The verdict as it is printed, with what was tried, and what the holds change."""
-        said = verdict_text(self.verdict, self.tried)
-        return f"{said}: the hold changes {', '.join(self.changes)}" if self.changes else said
+        """The verdict as it is printed, with what was tried."""
+        return verdict_text(self.verdict, self.tried)
 
 
 def judge(

@@ -37,7 +37,7 @@ def render(verdicts: Verdicts, command: str) -> str:
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {_shown(item)}" for item in outcome.observations]
-    if verdicts.unheld is not None:
+    if verdicts.unheld is not None and not verdicts.changes:
         lines.append(verdicts.text)
     lines += _not_covered(verdicts)
     if verdicts.search is not None:
