@@ -78,9 +78,9 @@ class Starter:
                 signal.signal(number, handler)
         nothing = os.open(os.devnull, os.O_RDWR)
         source = nothing if stdin == subprocess.DEVNULL else _number_of(stdin)
-        printed = {1: stdout, 2: stderr}
-        places = {n: _number_of(file) for n, file in printed.items() if file is not None}
-        _become(dict(env), {0: source} | places)
+        outputs = {1: stdout, 2: stderr}
+        given = {to: _number_of(file) for to, file in outputs.items() if file is not None}
+        _become(dict(env), {0: source} | given)
         for number in _open_files() - self._files - set(pass_fds):
             with suppress(OSError):
                 os.close(number)

@@ -117,7 +117,7 @@ def test_a_suppressed_finding_is_shown_and_a_stale_suppression_is_an_error(tmp_p
     assert "suppressed [079052a38a3e] host (step), script.py:8 and script.py:10" in done.stderr
     assert "nobody reads it" in done.stderr
     assert "stale suppression ffffffffffff" in done.stderr
-    assert "1 conflict, 1 of them suppressed, in 3 events" in done.stderr
+    assert "1 conflict, 1 of them suppressed, in 4 events" in done.stderr
     assert "search" not in done.stderr
 
 

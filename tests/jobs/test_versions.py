@@ -18,6 +18,7 @@ from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.cells import CellReport, ScenarioReport, first_line, read_cell
 from racegate.jobs.versions.chosen import available, chosen
 from racegate.jobs.versions.engines import EngineHistory, Environments, OpenedEngine
+from racegate.jobs.versions.kinds import VllmKind
 from racegate.jobs.versions.running import Keep, run_history
 from racegate.report.dashboard.versions import render_history
 from racegate.report.objects import HistoryObject
@@ -251,6 +252,48 @@ def test_the_line_of_an_error_that_is_kept_names_no_place_of_this_machine() -> N
     assert first_line("/a/b/site-packages/x.py: no\nmore") == "x.py: no"
     counted = "1 validation error for Config\n  must be 3 [type=value_error]\n"
     assert first_line(counted) == "1 validation error for Config must be 3"
+
+
+REPORTS = Path(__file__).parents[2] / "reports"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPORTS / "vllm" / "cells").glob("*.json")), ids=lambda path: path.stem
+)
+def test_a_committed_cell_is_gone_on_with(path: Path) -> None:
+    """Its name is that of a cell that the command would make, and nothing in it is unknown."""
+    cell = read_cell(path)
+    assert cell is not None
+    assert path.name in [one.file for one in VllmKind().cells(cell.release)]
+
+
+@pytest.mark.parametrize(("engine", "cells"), [("vllm", 1), ("sglang", 2)])
+def test_a_release_that_is_nowhere_is_said_in_the_table(
+    engine: str, cells: int, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["history", engine, "--versions", "0.0.1", "--json", "-"]
+    some = ["--runner", "v1", "--cache-mode", "none"] if engine == "vllm" else []
+    done = CliRunner().invoke(app, [*words, *some])
+    assert done.exit_code == 4, done.output
+    found = msgspec.json.decode(done.stdout, type=HistoryObject)
+    assert len(found.cells) == cells
+    assert all("No matching distribution" in cell.cannot for cell in found.cells)
+    assert len(list((tmp_path / f"history-{engine}").iterdir())) == cells
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["vllm", "--versions", "1", "--scenario", "none"], "no scenario none"),
+        (["none.py", "--package", "x", "--versions", "1"], "none.py does not exist"),
+        (["vllm", "--versions", "1", "--package", "x"], "No such option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["history", *words])
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 @needs_cuda_torch

@@ -8,6 +8,8 @@ run.
 from __future__ import annotations
 
 import atexit
+import fcntl
+import gc
 import os
 import runpy
 import sys
@@ -40,6 +42,8 @@ from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.findings import race_of
 from racegate.order.recorder import Conflict
 
+RESULT_FD_MIN = 512
+THREADS_LEFT = "threads that still ran at the end of the program (what they did later)"
 _TORN = "copies in a finding that land as a whole (a torn copy is not tried)"
 
 
@@ -56,6 +60,7 @@ class Child:
         self.session = Session(Queue()) if session is None else session
         self.name_buffer: Callable[[int], str] = partial(buffer_name, self.session)
         self._result = Path()
+        self._kept_open: int | None = None
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
         self.session.recorder.on_conflict = self._name
@@ -70,9 +75,15 @@ class Child:
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
         self.arm(job.plan, Path(job.result))
+        # The program may lower the number of files that it may open; and close the first of them.
+        opened = os.open(job.result, os.O_WRONLY)
+        self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
+        os.close(opened)
         if job.timeout_s:
-            write_stacks_on_signal(self._result.parent)
+            write_stacks_on_signal(Path(job.stacks))
         self.run.suppressed = frozenset(job.suppressed)
+        # What runs behind the script is judged too: the library answers until nothing is left.
+        atexit.unregister(self.installed.library.hush)
         enter(self.installed)
         if job.plan.is_recording:
             self.installed.library.watch_pages()
@@ -131,7 +142,12 @@ class Child:
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
         )
-        self._result.write_bytes(msgspec.json.encode(outcome))
+        data = msgspec.json.encode(outcome)
+        if self._kept_open is None:
+            self._result.write_bytes(data)
+            return
+        with os.fdopen(self._kept_open, "wb") as file:
+            file.write(data)
 
     def refuse(self, name: str) -> None:
         """Ends the process: the program asked for something that nobody modelled."""
@@ -152,6 +168,8 @@ class Child:
 
     def _name(self, conflict: Conflict) -> None:
         session = self.session
+        # The conflict first: whatever the program's objects answer to being looked at, it stays.
+        self._named[id(conflict)] = (conflict, f"memory at {conflict.low:#x}", None)
         with session.own():
             name = self.name_buffer(conflict.low)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
@@ -181,16 +199,36 @@ def run_program(child: Child, argv: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
         code, message = 1, f"{type(error).__name__}: {error}"
-    _wait_for_threads()
+    end_as_python_does(child.session)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)
     return code
 
 
 def _exit_code(exit: SystemExit) -> int:
-    if exit.code is None or isinstance(exit.code, int):
-        return exit.code or 0
+    """What the process would end with: of a number, its last eight bits, as Python and the kernel
+    have it. 256 is 0.
+    """
+    if exit.code is None:
+        return 0
+    if isinstance(exit.code, int):
+        return int(exit.code) & 0xFF
     print(exit.code, file=sys.stderr)
     return 1
+
+
+def end_as_python_does(session: Session) -> None:
+    """What runs behind the script is judged too: threads that are no daemons, what executors have
+    left, `atexit` and `weakref.finalize`, and `__del__` of what nothing holds any more.
+    """
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+        gc.collect()  # before torch takes back, at exit, what runs operators here
+        atexit._run_exitfuncs()
+    except KeyboardInterrupt:
+        pass  # told to stop in its last moments: what was found is told
+    left = len(sys._current_frames()) - 1
+    if left:
+        session.not_seen[THREADS_LEFT] += left
 
 
 def _program_part(trace: TracebackType | None) -> TracebackType | None:
@@ -203,19 +241,10 @@ def _program_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _wait_for_threads() -> None:
-    """Threads of the program that are no daemons end before anything is judged, as in Python."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
-
-
 def leave(code: int) -> NoReturn:
     """Ends the process as Python does, but for taking all of torch apart object by object: that
     costs thirty times what a small program does.
     """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code & 0xFF)

@@ -61,12 +61,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What the device is told: run this program under this plan, and write the outcome there.
 
+    result: a file that is there; stacks: the folder for where it stands when its time is over
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
     """
 
     argv: tuple[str, ...]
     plan: Plan
     result: str
+    stacks: str = ""
     timeout_s: float = 0.0
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -58,10 +59,12 @@ def _search(frame: FrameType, address: int) -> str:
         if id(value) in seen or len(seen) > _LOOKED_AT_MAX or name.startswith("__"):
             continue
         seen.add(id(value))
-        if _holds(value, address):
-            return name
-        if depth < _DEPTH_MAX:
-            queue.extend((child, item, depth + 1) for child, item in _children(name, value))
+        # Objects of the program answer as they like: a dead weak reference raises at any question.
+        with suppress(Exception):
+            if _holds(value, address):
+                return name
+            if depth < _DEPTH_MAX:
+                queue.extend((child, item, depth + 1) for child, item in _children(name, value))
     return ""
 
 

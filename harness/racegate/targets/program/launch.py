@@ -99,12 +99,12 @@ class Device:
         Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
         is ended at once, and KeyboardInterrupt goes on.
         """
-        with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
-            result = Path(folder) / "result.json"
+        with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
             job = Job(
                 argv=program.argv,
                 plan=plan,
-                result=str(result),
+                result=result.name,
+                stacks=folder,
                 timeout_s=program.timeout_s,
                 suppressed=program.suppressed,
                 is_quiet=is_quiet,
@@ -117,12 +117,10 @@ class Device:
                 self._interrupt(pid, is_quiet=is_quiet)
                 return _interrupted(result)
             if code is None:
-                where = where_it_stood(result.parent)
+                where = where_it_stood(Path(folder))
                 text = f"the program did not end within {program.timeout_s:g} s{where}"
                 return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
-            if not result.exists():
-                return _lost(code)
-            return msgspec.json.decode(result.read_bytes(), type=Outcome)
+            return result.read() or _lost(code)
 
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
         """Ends a run: at once, or as Ctrl-C would. A second Ctrl-C ends it at once."""
@@ -159,9 +157,26 @@ def _lost(code: int) -> Outcome:
     return Outcome(ending=Ending.LOST, exit_code=code, message=text)
 
 
-def _interrupted(result: Path) -> Outcome:
+class _ResultFile:
+    """What a run writes its outcome to: in memory, because a program may empty the folder of
+    temporary files. name: by which another process opens it
+    """
+
+    def __enter__(self) -> _ResultFile:
+        self._file = os.memfd_create("racegate-result")
+        self.name = f"/proc/{os.getpid()}/fd/{self._file}"
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._file)
+
+    def read(self) -> Outcome | None:
+        """None if nothing was written."""
+        data = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        return msgspec.json.decode(data, type=Outcome) if data else None
+
+
+def _interrupted(result: _ResultFile) -> Outcome:
     """What the run found before it was stopped, if it had time to say so."""
-    found = Outcome(ending=Ending.INTERRUPTED, message="interrupted")
-    if result.exists():
-        found = msgspec.json.decode(result.read_bytes(), type=Outcome)
+    found = result.read() or Outcome(ending=Ending.INTERRUPTED, message="interrupted")
     return msgspec.structs.replace(found, ending=Ending.INTERRUPTED, exit_code=INTERRUPTED)

@@ -1,0 +1,162 @@
+"""No finding is lost: what looking at the program's objects raises, how it ends, what runs last."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuda_torch import needs_cuda_torch
+from warmed import Warmth, run_command
+
+pytestmark = needs_cuda_torch
+
+STEP = """
+import torch
+
+host = torch.zeros(64, pin_memory=True)
+
+def step():
+    host.copy_(torch.ones(64, device="cuda"), non_blocking=True)
+    return float(host.sum())
+"""
+
+
+def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "script.py").write_text(STEP + textwrap.dedent(text))
+    arguments = ("torch", "run", *options, "script.py")
+    return run_command(*arguments, cwd=folder, warmth=Warmth.PROGRAMS)
+
+
+def outcome(folder: Path, text: str) -> dict[str, Any]:
+    """Of the recorded run."""
+    run(folder, text, "--json", str(folder / "out.json"))
+    written: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
+    return dict(written["outcome"])
+
+
+NAMED = {
+    "a dead weak reference among the globals": """
+        import weakref
+        class Thing: pass
+        gone = weakref.proxy(Thing())
+        try:
+            step()
+        except Exception:
+            pass
+    """,
+    "an object that answers with an error": """
+        class Rude:
+            @property
+            def __dict__(self):
+                raise RuntimeError("no")
+        rude = Rude()
+        step()
+    """,
+    "inside of vmap": """
+        def each(row):
+            step()
+            return row + 1
+        torch.func.vmap(each)(torch.ones(3, 2, device="cuda"))
+    """,
+}
+
+
+@pytest.mark.parametrize("text", NAMED.values(), ids=NAMED)
+def test_naming_a_buffer_never_loses_its_conflict(tmp_path: Path, text: str) -> None:
+    done = run(tmp_path, text)
+    assert done.returncode == 1, done.stderr
+    assert "1 conflict" in done.stderr
+
+
+ENDS = {
+    "256 is 0": ("import sys; step(); sys.exit(256)", 0),
+    "-256 is 0": ("import sys; step(); sys.exit(-256)", 0),
+    "-128 is 128": ("import sys; step(); sys.exit(-128)", 128),
+    "True is 1": ("import sys; step(); sys.exit(True)", 1),
+    "a text is 1": ("import sys; step(); sys.exit('enough')", 1),
+}
+
+
+@pytest.mark.parametrize(("text", "code"), ENDS.values(), ids=ENDS)
+def test_an_exit_code_loses_no_finding(tmp_path: Path, text: str, code: int) -> None:
+    found = outcome(tmp_path, text)
+    assert (found["exit_code"], len(found["findings"])) == (code, 1)
+    assert run(tmp_path, text).returncode != 0
+
+
+def test_an_emptied_folder_of_temporary_files_loses_nothing(tmp_path: Path) -> None:
+    text = """
+        import shutil, tempfile
+        from pathlib import Path
+        step()
+        for path in Path(tempfile.gettempdir()).glob("racegate-*"):
+            shutil.rmtree(path, ignore_errors=True)
+    """
+    assert run(tmp_path, text, "--timeout", "100").returncode == 1
+
+
+def test_a_lower_number_of_open_files_loses_nothing(tmp_path: Path) -> None:
+    text = """
+        import resource
+        step()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    """
+    assert run(tmp_path, text).returncode == 1
+
+
+BEHIND = {
+    "atexit": "import atexit; atexit.register(step)",
+    "weakref.finalize": """
+        import weakref
+        class Thing: pass
+        thing = Thing()
+        weakref.finalize(thing, step)
+    """,
+    "__del__ of an object of the module": """
+        class Thing:
+            def __del__(self):
+                step()
+        thing = Thing()
+    """,
+    "a thread that is no daemon": """
+        import threading, time
+        def later():
+            threading.main_thread().join(0.2)
+            step()
+        threading.Thread(target=later).start()
+    """,
+}
+
+
+@pytest.mark.parametrize("text", BEHIND.values(), ids=BEHIND)
+def test_what_runs_behind_the_script_is_judged(tmp_path: Path, text: str) -> None:
+    done = run(tmp_path, text)
+    assert done.returncode == 1, done.stderr
+    assert "1 conflict" in done.stderr
+
+
+def test_an_executor_that_is_still_alive_ends_with_the_program(tmp_path: Path) -> None:
+    text = """
+        from concurrent.futures import ThreadPoolExecutor
+        pool = ThreadPoolExecutor(2)
+        print(pool.submit(lambda: 6 * 7).result())
+        torch.ones(3, device="cuda").sum().item()
+    """
+    done = run(tmp_path, text, "--timeout", "60")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_a_thread_that_outlives_the_program_is_mentioned(tmp_path: Path) -> None:
+    text = """
+        import threading
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        torch.ones(3, device="cuda").sum().item()
+    """
+    done = run(tmp_path, text)
+    assert done.returncode == 0
+    assert "threads that still ran at the end of the program" in done.stderr
