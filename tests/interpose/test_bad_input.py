@@ -16,9 +16,9 @@ import pytest
 from cuda_torch import needs_cuda_torch
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
+from racegate.report.targets.programs import render
 from racegate.targets.program.judge import Verdicts, judge_on
 from racegate.targets.program.launch import Device, checked_program
-from racegate.targets.program.report import render
 from warmed import run_command
 
 # ---- what is known before anything runs

@@ -9,11 +9,11 @@ import msgspec
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.report.targets.programs import render
 from racegate.targets.common.landings import combined
 from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, search
 from racegate.targets.program.judge import Verdicts, judge_on, under
 from racegate.targets.program.launch import Program
-from racegate.targets.program.report import render
 
 PROGRAM = Program(("program.py",))
 

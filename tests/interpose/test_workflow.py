@@ -15,10 +15,10 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import WitnessError, load_witness
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
+from racegate.report.targets.programs import render
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Suppression, Verdicts, suppressing
 from racegate.targets.program.launch import Program
-from racegate.targets.program.report import render
 from racegate.targets.program.workflow.replay import render_replay, replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (

@@ -25,10 +25,10 @@ from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
+from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Suppression, Verdicts
-from racegate.targets.program.report import checked_program
 from small_engine import Served, SmallEngine, Wait
 from support import SCENARIOS
 

@@ -40,9 +40,9 @@ from racegate.history.witness import Witness, load_witness
 from racegate.interpose.outcome import DeviceKind as ProgramDevice
 from racegate.jobs.environment import environment_of
 from racegate.report.search import print_replay, print_replays
+from racegate.report.targets.releases import print_engine_verdict
 from racegate.report.timeline.drawing import Examined, page_of_all, seen_in
 from racegate.scenario.untrusted.text import printable_lines
-from racegate.targets.common.report import print_engine_verdict
 from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import ProgramReplays, render_replay, replay_program
 from racegate.targets.program.workflow.witness import is_program_witness, load_program_witness

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # or a single run would import the gate
 
 FINDINGS_SHOWN_MAX = 8
 
-_STYLE = {
+STYLE = {
     Verdict.PROVED: "green",
     Verdict.BENIGN: "green",
     Verdict.DIVERGENT: "bold red",
@@ -56,7 +56,7 @@ def gate_table(result: GateResult) -> Table:
             str(run.stats.ops),
             str(run.stats.conflicts),
             str(wrong),
-            line((_cell(run), _STYLE[run.verdict])),
+            line((_cell(run), STYLE[run.verdict])),
             f"{run.stats.seconds:.3f}",
         )
     return table
@@ -78,12 +78,12 @@ def print_gate(
         if run.findings or run.unmet or run.breakages:
             console.print(line((run.scenario, "bold")))
             _print_details(console, run, (shown or {}).get(run.scenario))
-    _print_reasons(console, "not exercised", result.unmet)
+    print_reasons(console, "not exercised", result.unmet)
     if any(UNAUDITED in run.warnings for run in result.scenarios):
-        _print_reasons(console, "warning", [UNAUDITED])
+        print_reasons(console, "warning", [UNAUDITED])
     for run in result.scenarios:
         texts = [f"{run.scenario}: {change.text}" for change in run.resolved]
-        _print_reasons(console, "warning", texts)
+        print_reasons(console, "warning", texts)
     _print_must_fail(console, result)
     print_breakages(console, result.breakages)
     print_selfcheck(console, result.selfcheck)
@@ -92,7 +92,7 @@ def print_gate(
         f"{stats.scenarios} scenarios, {stats.steps} steps, {stats.ops} operations, "
         f"{stats.conflicts} conflicts, {stats.findings} findings"
     )
-    console.print(line((result.verdict, _STYLE[result.verdict]), f": {counts}"))
+    console.print(line((result.verdict, STYLE[result.verdict]), f": {counts}"))
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
 
@@ -128,7 +128,7 @@ def print_run(console: Console, run: RunResult, shown: ShownFinding | None = Non
         f"depth {engine['depth']}, k {engine['draft_len_max']}, drafter {engine['drafter']}, cache "
         f"{engine['cache_mode']}, numerics {run.config['model']['numerics']}"
     )
-    _print_reasons(console, "warning", run.warnings)
+    print_reasons(console, "warning", run.warnings)
     for hold in run.holds:
         state = ("realised", "") if hold.realised else ("not realised", "yellow")
         counts = f" ({hold.realised} of {hold.matched} operations)"
@@ -140,7 +140,7 @@ def print_run(console: Console, run: RunResult, shown: ShownFinding | None = Non
         f"host prepares a later step), {stats.host_waits} host waits, {stats.row_moves} row moves, "
         f"{stats.rejections} rejections, {stats.preemptions} preemptions, {stats.seconds:.3f} s"
     )
-    console.print(line((run.text, _STYLE[run.verdict]), _searched(run)))
+    console.print(line((run.text, STYLE[run.verdict]), _searched(run)))
     if run.verdict is Verdict.PROVED:
         _print_assumptions(console)
 
@@ -168,7 +168,7 @@ def _print_details(console: Console, run: RunResult, shown: ShownFinding | None)
     elif run.findings:
         console.print(finding_panel(run.findings[0]))
         _print_consequences(console, run.findings[1:])
-    _print_reasons(console, "not exercised", run.unmet)
+    print_reasons(console, "not exercised", run.unmet)
     print_breakages(console, run.breakages)
 
 
@@ -189,7 +189,8 @@ def _print_consequences(console: Console, findings: Sequence[Finding]) -> None:
         console.print(f"  ... and {hidden} more findings (all of them with --json -)")
 
 
-def _print_reasons(console: Console, what: str, reasons: Iterable[str]) -> None:
+def print_reasons(console: Console, what: str, reasons: Iterable[str]) -> None:
+    """A line for each reason. what: stands in front of it"""
     for reason in reasons:
         console.print(line((what, "yellow"), f": {reason}"))
 

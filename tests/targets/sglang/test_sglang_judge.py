@@ -8,10 +8,10 @@ from rich.console import Console
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
 from racegate.targets.common.judge import EngineVerdict, judge, judge_under
-from racegate.targets.common.report import print_engine_verdict
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Told
 from racegate.targets.sglang.cell import SchedulerCell

@@ -10,13 +10,14 @@ from rich.console import Console
 
 from racegate.history.finding import Verdict
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import NOT_RECORDED, EngineVerdict, judge, judge_under
-from racegate.targets.common.report import print_engine_verdict, replay_command
 from racegate.targets.common.search import Effect, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, Told
+from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 from small_engine import Served, SmallEngine, Wait

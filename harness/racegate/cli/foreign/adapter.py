@@ -27,12 +27,8 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
-from racegate.report.adapter import (
-    print_adapter_gate,
-    print_check,
-    print_judgement,
-)
 from racegate.report.ci.failing import checked_adapter
+from racegate.report.targets.adapters import print_adapter_gate, print_check, print_judgement
 from racegate.scenario.files import load
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (

@@ -34,10 +34,10 @@ from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
 from racegate.interpose.errors import BadInput
+from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
-from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.sglang.cell import SchedulerCell

@@ -28,6 +28,7 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.interpose.outcome import DeviceKind
+from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
@@ -35,7 +36,6 @@ from racegate.targets.program.explore import Told
 from racegate.targets.program.judge import Verdicts, judge, judge_under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.launch import checked_program as found_program
-from racegate.targets.program.report import checked_program, render
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import save_witnesses
 

@@ -32,13 +32,13 @@ from racegate.history.outcome import gated
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
+from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.landings import Holds
-from racegate.targets.common.report import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity

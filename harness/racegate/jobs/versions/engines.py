@@ -25,9 +25,9 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.environment import Say, cache_folder
 from racegate.targets.common.judge import EngineVerdict, judge
-from racegate.targets.common.report import change_lines, wrong_lines
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.sensitivity import Sensitivity
+from racegate.targets.common.words import change_lines, wrong_lines
 
 _COUNT = re.compile(r"#\d+$")
 _ABOVE = "message is above"  # of an engine that printed why it did not start

@@ -14,7 +14,7 @@ from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
 from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.report import difference, replay_of
+from racegate.targets.program.words import difference, replay_of
 
 _FRAMES_MAX = 4
 

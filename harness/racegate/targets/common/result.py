@@ -19,8 +19,8 @@ from racegate.history.trace import HoldOutcome
 from racegate.interpose.outcome import Ending
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.landings import Holds
-from racegate.targets.common.report import change_lines, replay_command, wrong_lines
 from racegate.targets.common.search import Effect, JudgedConflict
+from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)

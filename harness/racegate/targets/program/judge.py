@@ -68,6 +68,11 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the program came to its end."""
+        return self.outcome.ending is Ending.FINISHED
+
+    @property
     def polls_matter(self) -> tuple[str, ...]:
         """Observations that differ with the answers to completion queries, or how it ended."""
         polled = self.polled

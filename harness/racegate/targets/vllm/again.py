@@ -12,7 +12,6 @@ from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.report import wrong_lines
 from racegate.targets.common.search import (
     Effect,
     attempts_of,
@@ -20,6 +19,7 @@ from racegate.targets.common.search import (
     is_wrong,
     racing_operations,
 )
+from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.witness import EngineWitness
 
 

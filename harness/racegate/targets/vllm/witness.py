@@ -21,8 +21,8 @@ from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.landings import Holds
-from racegate.targets.common.report import wrong_lines
 from racegate.targets.common.search import Effect, JudgedConflict
+from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import Runner, StateMode
 

@@ -52,7 +52,7 @@ def _conflicts(item: pytest.Item) -> str:
     run, part = get_run(), item.stash.get(_KEY, None)
     if run is None or part is None:
         return ""
-    from racegate.targets.program.report import render_findings
+    from racegate.targets.program.words import render_findings
 
     found = [one for one in part.findings if one.signature not in run.suppressed]
     head = "no edge of the program orders these accesses:\n\n"

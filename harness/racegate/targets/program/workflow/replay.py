@@ -12,7 +12,7 @@ from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome,
 from racegate.targets.program.explore import UNDECIDED, changed
 from racegate.targets.program.judge import pair_of, settled
 from racegate.targets.program.launch import Device, checked_program
-from racegate.targets.program.report import difference
+from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
 

@@ -1,34 +1,27 @@
-"""Verdicts on an engine in the terminal: conflicts, their landings, how to run one again."""
+"""Verdicts on releases: in the terminal conflicts with their landings, for CI what fails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from shlex import quote
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Verdict
 from racegate.history.finding import exit_code as code_of
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.interpose.outcome import Observation
+from racegate.report.text import STYLE, print_reasons
 from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict, Landing, Search
+from racegate.targets.common.search import Effect, JudgedConflict, Search
 from racegate.targets.common.wire import Told
+from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
-_STYLES = {
-    Verdict.PROVED: "bold green",
-    Verdict.BENIGN: "bold green",
-    Verdict.INCONCLUSIVE: "bold yellow",
-}
 _EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
-_SHOWN_MAX = 160
 
 
 def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str) -> None:
@@ -40,10 +33,8 @@ def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str)
     if judged.search is not None:
         for group in _groups(judged.search.conflicts):
             _print_conflicts(console, group, judged, scenario)
-    for reason in judged.unmet:
-        console.print(line(("no pass", "yellow"), f": {reason}"))
-    for reason in judged.not_seen:
-        console.print(line(("not seen", "yellow"), f": {reason}"))
+    print_reasons(console, "no pass", judged.unmet)
+    print_reasons(console, "not seen", judged.not_seen)
     if judged.message:
         console.print(lines(judged.message.split("\n")))
     console.print(_last_line(judged))
@@ -147,52 +138,11 @@ def _print_wrong(console: Console, told: Told) -> None:
         console.print(line(("WRONG", "bold red"), f" {wrong}"))
 
 
-def wrong_lines(told: Told) -> list[str]:
-    """What is wrong in a run by itself."""
-    lines = [
-        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
-        for wrong in told.wrong
-    ]
-    for name, tokens in told.delivered.items():
-        plain = told.plain.get(name, ())
-        if tokens != plain:
-            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
-    return lines
-
-
-def change_lines(base: Told, landing: Landing) -> list[str]:
-    """What is other in a landing than in the run in which nothing was held."""
-    held = landing.told
-    lines = wrong_lines(held)
-    change = _first_change(base.outcome.observations, held.outcome.observations)
-    if change and not lines:
-        lines.append(change)
-    if held.outcome.message:
-        lines.append(held.outcome.message)
-    return lines[:4]
-
-
-def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
-    for mine, its in zip(base, held, strict=False):
-        if mine != its:
-            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
-    return ""
-
-
-def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
-    """The command that runs a landing again."""
-    command, *options = judged.cell.command
-    parts = [f"racegate {command}", scenario, *options]
-    parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
-    return " ".join(parts)
-
-
 def _last_line(judged: EngineVerdict) -> Text:
     told, search = judged.told, judged.search
-    style = _STYLES.get(judged.verdict, "bold red")
     tried = _tried(search)
     return line(
-        (judged.text, style),
+        (judged.text, STYLE[judged.verdict]),
         f": {told.steps} steps, {told.outcome.events} events, "
         f"{len(told.outcome.findings)} conflicts{tried}",
     )

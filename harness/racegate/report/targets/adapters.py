@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rich.console import Console
 from rich.table import Table
 
-from racegate.history.finding import FindingKind, Verdict, exit_code
+from racegate.history.finding import FindingKind, exit_code
 from racegate.history.outcome import GatedResults, RunResult
-from racegate.report.text import FINDINGS_SHOWN_MAX, finding_panel
+from racegate.report.text import FINDINGS_SHOWN_MAX, STYLE, finding_panel, print_reasons
 from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck
 
@@ -30,7 +28,7 @@ def print_check(console: Console, check: ConformanceCheck) -> None:
 def print_judgement(console: Console, result: RunResult) -> None:
     """Findings, verdict, and what it does not cover."""
     _print_details(console, result)
-    _print_not_seen(console, result.not_seen)
+    print_reasons(console, "not seen", result.not_seen)
     _print_verdict(console, result)
 
 
@@ -45,20 +43,14 @@ def _print_details(console: Console, result: RunResult) -> None:
     hidden = len(result.findings) - FINDINGS_SHOWN_MAX
     if hidden > 0:
         console.print(f"... and {hidden} more findings (all of them with --json -)")
-    for reason in result.unmet:
-        console.print(line(("not exercised", "yellow"), f": {reason}"))
-
-
-def _print_not_seen(console: Console, reasons: Iterable[str]) -> None:
-    for reason in reasons:
-        console.print(line(("not seen", "yellow"), f": {reason}"))
+    print_reasons(console, "not exercised", result.unmet)
 
 
 def _print_verdict(console: Console, result: RunResult) -> None:
     tried = f", {_landings(result)} landings run" if result.tried.known else ""
     stats = result.stats
     counts = f"{stats.steps} steps, {stats.ops} operations, {stats.conflicts} conflicts{tried}"
-    console.print(line((result.text, _style(result.verdict)), f": {counts}"))
+    console.print(line((result.text, STYLE[result.verdict]), f": {counts}"))
 
 
 def _landings(result: RunResult) -> str:
@@ -76,8 +68,8 @@ def print_adapter_gate(console: Console, gate: GatedResults) -> None:
             _print_details(console, result)
             _print_verdict(console, result)
     unseen = (text for result in gate.results for text in result.not_seen)
-    _print_not_seen(console, dict.fromkeys(unseen))
-    said = (str(gate.verdict), _style(gate.verdict))
+    print_reasons(console, "not seen", dict.fromkeys(unseen))
+    said = (str(gate.verdict), STYLE[gate.verdict])
     console.print(line(said, f": {len(gate.run)} scenarios"))
 
 
@@ -91,10 +83,6 @@ def _gate_table(gate: GatedResults) -> Table:
         stats = result.stats
         wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in result.findings)
         counts = (stats.steps, stats.ops, stats.conflicts, wrong)
-        said = (str(result.verdict), _style(result.verdict))
+        said = (str(result.verdict), STYLE[result.verdict])
         table.add_row(result.scenario, *map(str, counts), _landings(result), line(said))
     return table
-
-
-def _style(verdict: Verdict) -> str:
-    return "green" if exit_code([verdict]) == 0 else "bold red"

@@ -1,0 +1,55 @@
+"""What is said of runs of an engine, in words: what is wrong, what a landing changes, how it is run
+again.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from racegate.interpose.outcome import Observation
+from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.landings import Holds
+from racegate.targets.common.search import Landing
+from racegate.targets.common.wire import Told
+
+_SHOWN_MAX = 160
+
+
+def wrong_lines(told: Told) -> list[str]:
+    """What is wrong in a run by itself."""
+    lines = [
+        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
+        for wrong in told.wrong
+    ]
+    for name, tokens in told.delivered.items():
+        plain = told.plain.get(name, ())
+        if tokens != plain:
+            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
+    return lines
+
+
+def change_lines(base: Told, landing: Landing) -> list[str]:
+    """What is other in a landing than in the run in which nothing was held."""
+    held = landing.told
+    lines = wrong_lines(held)
+    change = _first_change(base.outcome.observations, held.outcome.observations)
+    if change and not lines:
+        lines.append(change)
+    if held.outcome.message:
+        lines.append(held.outcome.message)
+    return lines[:4]
+
+
+def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
+    for mine, its in zip(base, held, strict=False):
+        if mine != its:
+            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
+    return ""
+
+
+def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
+    """The command that runs a landing again."""
+    command, *options = judged.cell.command
+    parts = [f"racegate {command}", scenario, *options]
+    parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
+    return " ".join(parts)
