@@ -17,7 +17,7 @@ VLLM_HISTORY ?= 0.11.2,0.12.0,0.13.0,0.14.1,0.15.1,0.16.0,0.17.1,0.18.1,0.19.1,0
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate test nightly programs programs-report vllm test-vllm vllm-report test-gpu gpu-report hostile \
+.PHONY: setup gate check test nightly programs programs-report vllm test-vllm vllm-report test-gpu gpu-report hostile \
 	lint matrix mutants mutants-source rooms bench clean
 
 setup: $(STAMP)
@@ -31,6 +31,14 @@ $(STAMP): pyproject.toml
 
 gate: $(STAMP)
 	$(BIN)/racegate gate --must-fail scenarios/witnesses
+
+# What a developer runs before a commit: about a minute on two quiet cores. `make test` has the rest:
+# programs, searches, kernels, reports, campaigns.
+CORE := $(wildcard tests/test_*.py) tests/docs tests/history tests/scenario tests/order tests/device \
+	tests/engine tests/targets
+
+check: $(STAMP) lint gate
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(CORE)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from repository import ROOT, anchors_of, files_of_checkout, named
+from together import failures
 
 COLUMNS_MAX = 120
 LINES_MAX = {"README.md": 130, "ARCHITECTURE.md": 150}
@@ -17,16 +18,22 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILES = files_of_checkout("*.md")
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_lines_fit(path: Path) -> None:
+def test_lines_fit() -> None:
+    assert failures(_fits, FILES, named=named) == []
+
+
+def _fits(path: Path) -> None:
     """A row of a table and an address cannot be broken."""
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         if not line.startswith("|") and "://" not in line:
             assert len(line) <= COLUMNS_MAX, f"{named(path)}:{number}: {len(line)} columns"
 
 
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_lead_somewhere() -> None:
+    assert failures(_leads, FILES, named=named) == []
+
+
+def _leads(path: Path) -> None:
     for target in LINK.findall(path.read_text()):
         if "://" in target:
             continue

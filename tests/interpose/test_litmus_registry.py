@@ -12,6 +12,8 @@ import pytest
 from litmus import table
 from litmus.registry import Expected, Observe, Program, Registry, load
 
+from together import failures
+
 FOLDER = Path(__file__).parent / "litmus"
 MODULES = sorted(FOLDER.glob("*.py"))
 PROGRAMS = load()
@@ -46,8 +48,11 @@ def test_two_programs_cannot_share_a_name() -> None:
         registry.add(_program("same"))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_program_says_what_it_is(name: str) -> None:
+def test_every_program_says_what_it_is() -> None:
+    assert failures(_says_what_it_is, PROGRAMS) == []
+
+
+def _says_what_it_is(name: str) -> None:
     program = PROGRAMS[name]
     assert program.summary.endswith(".")
     assert program.run.__name__ == name
@@ -68,17 +73,19 @@ def _calls(node: ast.AST, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_program_observes_and_takes_no_arguments(path: Path) -> None:
+def test_every_program_observes_and_takes_no_arguments() -> None:
+    assert failures(_observes_and_takes_no_arguments, MODULES) == []
+
+
+def _observes_and_takes_no_arguments(path: Path) -> None:
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name in PROGRAMS:
             assert _calls(node, "observe"), node.name
             assert not ast.unparse(node.args), node.name
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_files_stay_small(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_files_stay_small() -> None:
+    assert [path for path in MODULES if len(path.read_text().splitlines()) > 400] == []
 
 
 def test_observe_returns_its_value_and_passes_it_on() -> None:

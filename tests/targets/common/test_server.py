@@ -40,7 +40,8 @@ while (job := server.peek()) is not None:
     if server.fork(lambda: ended.append(job.do)) is None:
         continue
     if job.do == "stand":
-        write_stacks_on_signal(Path(job.folder))
+        if job.folder:
+            write_stacks_on_signal(Path(job.folder))
         stand()
     if job.do == "die":
         os.kill(os.getpid(), 9)

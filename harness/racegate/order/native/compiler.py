@@ -51,7 +51,7 @@ def compiled(
     Raises BadInput if there is no compiler, or compiling fails.
     """
     compiler = find_compiler()
-    digest = hashlib.sha256(f"{compiler} {flags} {made}".encode())
+    digest = hashlib.sha256(f"{compiler} {FLAGS} {flags} {made}".encode())
     for path in sorted(read):
         digest.update(path.read_bytes())
     folder = cache_folder() / digest.hexdigest()[:16]

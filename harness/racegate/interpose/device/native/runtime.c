@@ -19,7 +19,8 @@ void vg_kernel_add(const void *function, const char *name);
 #define OK return cudaSuccess
 static __thread cudaError_t last_error = cudaSuccess;
 static cudaError_t fail(cudaError_t error) { last_error = error; return error; }
-static struct virtual_stream default_streams[3] = {{0}, {1}, {2}}; /* 0 and 1: the legacy stream; 2: per thread */
+/* 0 and 1: the legacy stream; 2: per thread */
+static struct virtual_stream default_streams[3] = {{.id = 0}, {.id = 1}, {.id = 2}};
 static struct virtual_stream *_Atomic streams; /* all that were created, newest first */
 
 static struct virtual_stream *stream_of(cudaStream_t s) {
