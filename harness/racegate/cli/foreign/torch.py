@@ -65,9 +65,7 @@ def run(
     ] = None,
     hold: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="'OPERATION until ACCESS'", help="One run under this hold, and one without."
-        ),
+        typer.Option(metavar="'OPERATION until ACCESS'", help="A run under it, and one without."),
     ] = None,
     not_ready: Annotated[
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
@@ -85,10 +83,9 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions is not None else ()
-    checked = found_program(
-        tuple(program), timeout_s=timeout, suppressed=tuple(one.signature for one in known)
-    )
+    known = load_suppressions(suppressions) if suppressions else ()
+    signatures = tuple(one.signature for one in known)
+    checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
         verdicts = judge_under(
@@ -108,8 +105,8 @@ def run(
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
     command = shlex.join([*where, *program])
-    text = render(verdicts, command)
-    tell(json, verdicts, lambda: print(printable_lines(text), file=sys.stderr))
+    text = printable_lines(render(verdicts, command))
+    tell(json, verdicts, lambda: print(text, file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
