@@ -19,10 +19,10 @@ from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, Told
 from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 SCENARIO = Scenario(
     name="small",
     title="one step",

@@ -32,7 +32,7 @@ from racegate.targets.program.explore import (
     changed,
     search,
 )
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
@@ -167,7 +167,7 @@ def judge(
 
 
 def judge_on(
-    device: Device,
+    device: DeviceServer,
     program: Program,
     *,
     explores: bool,
@@ -206,7 +206,7 @@ def judge_on(
     return msgspec.structs.replace(verdicts, search=found)
 
 
-def settled(device: Device, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
+def settled(device: DeviceServer, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
     """What held runs of a real GPU are compared with: a run in which everything ran at once, with
     the findings of the recorded one.
     """
@@ -244,7 +244,7 @@ def judge_under(
     return suppressing(found, suppressions)
 
 
-def under(device: Device, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
+def under(device: DeviceServer, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
     """As `judge_under`, on a device that was started. polls: how often completion queries are
     answered "not ready", in all of its runs
     """
