@@ -6,9 +6,18 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Race, Verdict
+from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import pairs_of
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Reach,
+    Tried,
+    unrealised_text,
+    verdict_of,
+    verdict_text,
+)
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
@@ -43,6 +52,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     polled: of a second one, in which queries were first answered "not ready", if there are any
     search: what the search added, null without one
     suppressed: findings that are let stand; stale: suppressions that matched nothing
+    benign: what a finding is of which every landing was tried without harm
     unheld: of a run under holds that somebody named: the recorded one, in which nothing was held
     changes: what these holds change: names of observations, or how the program ends
     """
@@ -53,6 +63,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     search: Search | None = None
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
+    benign: Benign = Benign.PASS
     unheld: Outcome | None = None
     changes: tuple[str, ...] = ()
 
@@ -73,10 +84,16 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_findings(self) -> tuple[Race, ...]:
-        """Conflicts that are neither suppressed nor known to be benign."""
+        """Conflicts that are neither suppressed nor pass because they are known to be benign."""
+        search, done = self.search, set()
+        if search is not None and self.benign is Benign.PASS:
+            done = {j.signature for j in search.judged if j.verdict is Verdict.BENIGN}
+        return tuple(f for f in self._standing if f.signature not in done)
+
+    @property
+    def _standing(self) -> tuple[Race, ...]:
+        """Conflicts that nobody lets stand."""
         done = {suppression.signature for suppression in self.suppressed}
-        if self.search is not None:
-            done |= {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
         return tuple(f for f in self.outcome.findings if f.signature not in done)
 
     @property
@@ -95,11 +112,36 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         if outcome.ending is not Ending.FINISHED:
             code = outcome.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
-        if self.open_findings or self.polls_matter:
-            return ExitCode.FINDING
-        if not all(outcome.realised.values()):
-            return ExitCode.INCONCLUSIVE
-        return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
+        code = exit_code([self.verdict], benign=self.benign)
+        return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
+
+    @property
+    def verdict(self) -> Verdict:
+        """The table's word for all runs of a program that came to its end."""
+        outcome, search = self.outcome, self.search
+        unrealised = [hold for hold, count in outcome.realised.items() if not count]
+        facts = Facts(
+            is_wrong=bool(self.changes or self.polls_matter)
+            or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
+            conflicts=len(self._standing),
+            unmet=tuple(map(unrealised_text, unrealised)),
+            is_compared=bool(outcome.observations),
+            tried=self.tried,
+        )
+        return verdict_of(facts)
+
+    @property
+    def tried(self) -> Tried:
+        """What was tried besides the recorded run: by the search, or by one hold."""
+        if self.search is not None:
+            return self.search.tried
+        is_held = self.unheld is not None and all(self.outcome.realised.values())
+        return Tried(reach=Reach.SOME, number=1) if is_held else NOTHING_TRIED
+
+    @property
+    def text(self) -> str:
+        """The verdict as it is printed, with what was tried."""
+        return verdict_text(self.verdict, self.tried)
 
 
 def judge(
