@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.program.launch import Device, Program, checked_program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, checked_program, open_device
 
 PLANS = {
     "nothing_held": Plan(is_recording=False),
@@ -30,7 +30,7 @@ def cpu_s_of_children(pid: int) -> float:
     return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
 
 
-def cpu_s(device: Device, program: Program, plan: Plan) -> tuple[float, int]:
+def cpu_s(device: DeviceServer, program: Program, plan: Plan) -> tuple[float, int]:
     """(CPU time of one run, how many operations its holds kept back)."""
     before = cpu_s_of_children(device._process.pid)
     outcome = device.run(program, plan, is_quiet=True)

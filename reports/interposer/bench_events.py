@@ -18,13 +18,13 @@ from pathlib import Path
 from bench.programs import PROGRAMS
 
 from racegate.interpose.outcome import Ending, Outcome, Plan
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 SCRIPT = Path(__file__).parent / "bench" / "programs.py"
 
 
 def run(
-    device: Device, name: str, rounds: int, *, is_recording: bool
+    device: DeviceServer, name: str, rounds: int, *, is_recording: bool
 ) -> tuple[Outcome, dict[str, float]]:
     """One run of a program's loop, and what it says of itself."""
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +36,7 @@ def run(
         return outcome, json.loads(report.read_text())
 
 
-def measure(device: Device, name: str, rounds: int, repeats: int) -> dict[str, object]:
+def measure(device: DeviceServer, name: str, rounds: int, repeats: int) -> dict[str, object]:
     """Cost of one program: least of the repeats, and how memory grows with the events."""
     with_s, without_s, events = [], [], 0
     for _ in range(repeats):

@@ -24,7 +24,7 @@ from racegate.history.schedule import Schedule
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 RUNS_MAX = 24
 # For the engine's oracle a query is no edge. Here a true answer is one: the program may rely on it.
@@ -49,7 +49,7 @@ def expected(name: str, text: str) -> bool:
     return bool(find_conflicts(trace))
 
 
-def judge_one(device: Device, name: str) -> dict[str, object]:
+def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
     """What the interposer says of a program, and what the engine's judges say."""
     text = programs()[name]
     program = Program((str(HERE / "litmus_engine_one.py"), text), timeout_s=120)

@@ -25,7 +25,7 @@ from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.explore import POLLS, QUERIES
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RUNS_MAX = 24
@@ -35,7 +35,7 @@ Values = list[list[str]]  # [name, what was observed]
 class Collecting:
     """A device that remembers what each run observed, by its holds."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceServer) -> None:
         self._device = device
         self.kind = device.kind
         self.seen: list[dict[str, Any]] = []
@@ -78,7 +78,7 @@ def combinations(outcome: Outcome) -> Iterator[tuple[tuple[str, str], ...]]:
         yield tuple(hold for hold in chosen if hold is not None)
 
 
-def outcomes_of(device: Device, theme: str, name: str, *, more: int) -> dict[str, Any]:
+def outcomes_of(device: DeviceServer, theme: str, name: str, *, more: int) -> dict[str, Any]:
     """One program, judged and searched. more: runs beyond the search."""
     program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)
     collecting: Any = Collecting(device)

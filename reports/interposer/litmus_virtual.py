@@ -15,13 +15,13 @@ from pathlib import Path
 from racegate.interpose.outcome import Ending
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 LITMUS = Path(__file__).parents[2] / "tests" / "interpose"
 RUNS_MAX = 24
 
 
-def judge_one(device: Device, theme: str, name: str, *, searches: bool) -> dict[str, object]:
+def judge_one(device: DeviceServer, theme: str, name: str, *, searches: bool) -> dict[str, object]:
     """What one program showed."""
     start_s = time.perf_counter()
     program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from racegate.interpose.build import build_library, find_toolkit
-from racegate.interpose.device.library import Call, Library
+from racegate.interpose.device.library import CallKind, Library
 
-WAITS = (Call.EVENT_SYNC, Call.STREAM_SYNC, Call.DEVICE_SYNC)
+WAITS = (CallKind.EVENT_SYNC, CallKind.STREAM_SYNC, CallKind.DEVICE_SYNC)
 SAMPLES_MAX = 24  # of one entry of torch's list
 ENTRY_TIMEOUT_S = 30
 
@@ -40,7 +40,7 @@ def measure(library: Library, names: list[str], out: int) -> None:
     def answer(kind: int, *rest: object) -> int:
         nonlocal asked
         asked += kind in WAITS
-        return kind == Call.LAUNCH
+        return kind == CallKind.LAUNCH
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, read_cell
+from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, read_cell
 from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Pulse
 
@@ -323,9 +323,9 @@ def _conflicts(reports: list[CellReport]) -> Iterator[str]:
         )
 
 
-def _effects(cell: CellReport) -> dict[str, Conflict]:
+def _effects(cell: CellReport) -> dict[str, CellConflict]:
     """By place the conflict with the worst effect."""
-    found: dict[str, Conflict] = {}
+    found: dict[str, CellConflict] = {}
     for scenario in cell.scenarios.values():
         for one in scenario.conflicts:
             known = found.get(one.first)

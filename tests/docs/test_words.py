@@ -23,32 +23,23 @@ HARNESS = ROOT / "harness" / "racegate"
 
 
 TERMS_MAX = 150
-# One idea on two kinds of device or release, each in a folder that cannot import the other. Nothing
-# else shares its name.
+# The same idea for two kinds of things, each in a folder that must not import the other, or the
+# field's one word for both. Nothing else shares its name.
 SHARED = {
-    "Access": "rows of a storage; bytes of a program",
-    "Call": "",
-    "Campaign": "",
-    "Conflict": "rows of a storage; bytes of a program",
-    "Device": "",
-    "Driver": "what runs scenarios inside a release: vLLM, SGLang",
-    "Effect": "",
-    "Engine": "",
-    "Hold": "",
-    "Host": "what a release's runs are forked from: vLLM, SGLang",
-    "Judged": "",
-    "Landings": "",
-    "Latches": "",
-    "Model": "",
-    "Observation": "",
-    "Recorder": "of the engine's devices; of programs",
-    "Run": "",
-    "Runner": "",
-    "Runs": "",
-    "Search": "",
-    "Task": "",
-    "Told": "",
-    "Version": "of an event, on the engine's devices and under programs",
+    "Access": "of the rows of a storage; of the bytes of a program",
+    "Campaign": "on our own engine; on a release",
+    "Conflict": "of the rows of a storage; of the bytes of a program",
+    "Driver": "what runs scenarios inside a release, of vLLM and of SGLang",
+    "Hold": "as a user writes it; as a program's device obeys it",
+    "Host": "what a release's runs are forked from, of vLLM and of SGLang",
+    "Judged": "a run of our own engine; a finding in a program",
+    "Observation": "of our own engine at a boundary; of a program",
+    "Recorder": "of our own engine's devices; of programs",
+    "Runs": "what is asked for runs, in a release and in a program",
+    "Search": "over the landings of a release; of a program",
+    "Task": "of a worker; of an engine's process",
+    "Told": "by an engine behind an adapter; by a release",
+    "Version": "of an event, on our own engine's devices and in programs",
 }
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from racegate.targets.program.launch import Device, open_device
+from racegate.targets.program.launch import DeviceServer, open_device
 
 
 @pytest.fixture(scope="session")
-def device() -> Iterator[Device]:
+def device() -> Iterator[DeviceServer]:
     """A virtual device; each run on it is a process of its own."""
     with open_device() as opened:
         yield opened

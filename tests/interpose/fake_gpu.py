@@ -61,7 +61,7 @@ class FakeInstalled(GpuDevice):
 
 
 @contextmanager
-def open_fake_gpu() -> Iterator[launch.Device]:
+def open_fake_gpu() -> Iterator[launch.DeviceServer]:
     """A device of kind CUDA whose GPU is the virtual runtime."""
     environment = launch.environment_for
 

@@ -18,7 +18,7 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.report.targets.programs import render
 from racegate.targets.program.judge import Verdicts, judge_on
-from racegate.targets.program.launch import Device, checked_program
+from racegate.targets.program.launch import DeviceServer, checked_program
 from warmed import run_command
 
 # ---- what is known before anything runs
@@ -83,7 +83,7 @@ def test_the_command_line_says_it_and_ends_with_2(tmp_path: Path) -> None:
 # ---- what shows when it runs
 
 
-def judged(device: Device, folder: Path, text: str, *, timeout_s: float = 60) -> Verdicts:
+def judged(device: DeviceServer, folder: Path, text: str, *, timeout_s: float = 60) -> Verdicts:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(text))
     program = checked_program((str(script),), timeout_s=timeout_s)
@@ -112,7 +112,7 @@ def judged(device: Device, folder: Path, text: str, *, timeout_s: float = 60) ->
     ],
 )  # fmt: skip
 def test_a_script_that_ends_itself_keeps_its_code(
-    device: Device, tmp_path: Path, text: str, code: int, message: str
+    device: DeviceServer, tmp_path: Path, text: str, code: int, message: str
 ) -> None:
     verdicts = judged(device, tmp_path, text)
     assert (verdicts.exit_code, message in render(verdicts, "x")) == (code, True), verdicts
@@ -120,7 +120,7 @@ def test_a_script_that_ends_itself_keeps_its_code(
 
 @needs_cuda_torch
 def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
-    device: Device, tmp_path: Path
+    device: DeviceServer, tmp_path: Path
 ) -> None:
     text = """
         import threading
@@ -144,7 +144,7 @@ def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
 
 
 @needs_cuda_torch
-def test_a_fork_is_counted_and_judged_once(device: Device, tmp_path: Path) -> None:
+def test_a_fork_is_counted_and_judged_once(device: DeviceServer, tmp_path: Path) -> None:
     text = """
         import os
         if os.fork():
@@ -159,7 +159,7 @@ def test_a_fork_is_counted_and_judged_once(device: Device, tmp_path: Path) -> No
 
 
 @needs_cuda_torch
-def test_processes_that_are_started_are_counted(device: Device, tmp_path: Path) -> None:
+def test_processes_that_are_started_are_counted(device: DeviceServer, tmp_path: Path) -> None:
     text = """
         import multiprocessing, subprocess, sys
 
@@ -187,7 +187,7 @@ def test_processes_that_are_started_are_counted(device: Device, tmp_path: Path) 
         "os.fork() or signal.pause()",
     ],
 )
-def test_no_process_is_left_behind(device: Device, tmp_path: Path, start: str) -> None:
+def test_no_process_is_left_behind(device: DeviceServer, tmp_path: Path, start: str) -> None:
     text = f"""
         import os, signal, subprocess
         from pathlib import Path

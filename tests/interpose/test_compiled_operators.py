@@ -8,7 +8,7 @@ import msgspec
 
 from cuda_torch import needs_cuda_torch
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.program.launch import Device, Program
+from racegate.targets.program.launch import DeviceServer, Program
 
 SCRIPT = """
 import torch
@@ -53,7 +53,7 @@ with torch.no_grad():
 
 @needs_cuda_torch
 def test_both_ways_give_the_values_of_the_host_and_the_same_events(
-    device: Device, tmp_path: Path
+    device: DeviceServer, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -15,7 +15,7 @@ from racegate.interpose.build import find_toolkit
 from racegate.interpose.outcome import DeviceKind, Ending
 from racegate.targets.common.server import open_server
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Device, Program, environment_for
+from racegate.targets.program.launch import DeviceServer, Program, environment_for
 
 HERE = Path(__file__).parent
 PROGRAMS = load()
@@ -37,14 +37,14 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def litmus_device() -> Iterator[Device]:
+def litmus_device() -> Iterator[DeviceServer]:
     environment = environment_for(find_toolkit(), DeviceKind.VIRTUAL)
     command = [sys.executable, str(HERE / "litmus_device.py"), ""]
     with open_server(command, environment, what="the device of litmus programs") as server:
-        yield Device(server)
+        yield DeviceServer(server)
 
 
-def shown_by(device: Device, theme: str, name: str) -> Shown:
+def shown_by(device: DeviceServer, theme: str, name: str) -> Shown:
     program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
     found = judge_on(device, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
     judged = found.search.judged if found.search else ()
@@ -58,7 +58,7 @@ def shown_by(device: Device, theme: str, name: str) -> Shown:
 @needs_litmus
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_program_has_its_verdict_and_diverges_if_it_can_be_observed(
-    litmus_device: Device, theme: str
+    litmus_device: DeviceServer, theme: str
 ) -> None:
     programs = [program for program in PROGRAMS.values() if program.theme == theme]
     shown = {program.name: shown_by(litmus_device, theme, program.name) for program in programs}

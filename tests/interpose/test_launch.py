@@ -16,11 +16,11 @@ import pytest
 from racegate.interpose.forkserver import pipe_ends
 from racegate.interpose.outcome import Plan
 from racegate.targets.common.server import ForkServer
-from racegate.targets.program.launch import Device, Program
+from racegate.targets.program.launch import DeviceServer, Program
 
 
 @contextmanager
-def interrupted_device(run: subprocess.Popen[bytes]) -> Iterator[Device]:
+def interrupted_device(run: subprocess.Popen[bytes]) -> Iterator[DeviceServer]:
     """A device that is interrupted between the fork of a run and the answer that says which."""
     pipes, (jobs, told) = pipe_ends()
 
@@ -32,7 +32,7 @@ def interrupted_device(run: subprocess.Popen[bytes]) -> Iterator[Device]:
 
     server = threading.Thread(target=serve)
     server.start()
-    yield Device(ForkServer(pipes, what="the device"))
+    yield DeviceServer(ForkServer(pipes, what="the device"))
     server.join()
     pipes.end_jobs()
     pipes.close()

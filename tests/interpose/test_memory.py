@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from racegate.interpose.device.guards import PAGE, Guards
-from racegate.interpose.device.spans import Births, Place, Spans
+from racegate.interpose.device.spans import AllocationSites, Place, Spans
 
 
 def test_an_address_belongs_to_the_span_around_it() -> None:
@@ -27,17 +27,17 @@ def test_an_address_belongs_to_the_span_around_it() -> None:
 
 
 def test_the_latest_owner_of_a_block_counts_through_splits_and_joins() -> None:
-    births = Births()
-    births.add(0, 100, 1, (("a.py", 1, "f"),))
-    births.add(50, 10, 2, (("b.py", 2, "f"),))
-    births.add(0, 50, 3, (("c.py", 3, "f"),))
+    sites = AllocationSites()
+    sites.add(0, 100, 1, (("a.py", 1, "f"),))
+    sites.add(50, 10, 2, (("b.py", 2, "f"),))
+    sites.add(0, 50, 3, (("c.py", 3, "f"),))
 
     def owner(address: int) -> int | None:
-        found = births.find(address)
+        found = sites.find(address)
         return found[1] if found is not None else None
 
     assert [owner(address) for address in (0, 49, 50, 59)] == [3, 3, 2, 2]
-    births.add(0, 100, 4, ())
+    sites.add(0, 100, 4, ())
     assert {owner(address) for address in range(100)} == {4}
 
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from cuda_torch import needs_cuda_torch
+from racegate.history.finding import Verdict
 from racegate.targets.program.judge import Verdicts
 from warmed import Warmth, run_command
 
@@ -281,3 +282,22 @@ def test_a_run_ends_as_python_ends(tmp_path: Path) -> None:
     """
     done = start(tmp_path, text)
     assert (done.returncode, done.stdout) == (7, "thread, at exit")
+
+
+def test_one_hold_is_judged_beside_the_run_without_it(tmp_path: Path) -> None:
+    """Harm is DIVERGENT, a hold that changes nothing leaves the conflict open, and where there is
+    no conflict it passes; one that keeps nothing back exercised nothing.
+    """
+    racy, right = (RACY.format(wait=wait) for wait in ("pass", "torch.cuda.synchronize()"))
+    held = ("--hold", "d2h@script.py:step#1")
+    nameless = ("--hold", "d2h@nobody.py:step#1")
+    harm = start(tmp_path, racy, *held, "--json", "-")
+    verdicts = msgspec.json.decode(harm.stdout, type=Verdicts)
+    assert (harm.returncode, verdicts.verdict, verdicts.changes) == (1, Verdict.DIVERGENT, ("sum",))
+    assert "DIVERGENT the holds change: sum" in start(tmp_path, racy, *held).stderr
+    nothing = start(tmp_path, racy, *nameless, "--json", "-")
+    verdicts = msgspec.json.decode(nothing.stdout, type=Verdicts)
+    assert (nothing.returncode, verdicts.verdict) == (1, Verdict.CONFLICT)
+    assert start(tmp_path, right, *nameless).returncode == 4
+    unseen = racy.replace("racegate.observe", "print")
+    assert start(tmp_path, unseen, *held).returncode == 1

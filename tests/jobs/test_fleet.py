@@ -27,9 +27,9 @@ from racegate.targets.common.judge import EngineVerdict
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import Effect, JudgedConflict, Landing, Search
 from racegate.targets.common.wire import Told
-from racegate.targets.sglang.wire import Model
+from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from support import IS_NIGHTLY
 
 # In its first scenario five requests come, and both defects show.
@@ -170,7 +170,7 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
         conflict(Effect.WRONG, "c"),
     ]
     judged = EngineVerdict(
-        cell=Cell(release="0.0.0", runner=Runner.V1, mode=StateMode.NONE),
+        cell=Cell(release="0.0.0", runner=ModelRunner.V1, mode=StateMode.NONE),
         scenario="requests-0-9",
         verdict=Verdict.DIVERGENT,
         told=told,
@@ -213,9 +213,9 @@ def test_what_is_no_finding_for_an_exit_code_is_none_for_a_fleet(verdict: Verdic
 
 def test_words_of_releases_are_those_of_their_rooms() -> None:
     vllm, sglang = get_type_hints(VllmTarget), get_type_hints(SglangTarget)
-    assert get_args(vllm["runner"]) == tuple(Runner)
+    assert get_args(vllm["runner"]) == tuple(ModelRunner)
     assert get_args(vllm["cache_mode"]) == tuple(StateMode)
-    assert get_args(sglang["model"]) == tuple(Model)
+    assert get_args(sglang["model"]) == tuple(ModelKind)
 
 
 def test_a_seed_of_requests_is_that_of_the_search_of_releases() -> None:

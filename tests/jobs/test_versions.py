@@ -26,7 +26,7 @@ from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.environment import Say, cache_folder
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
 PACKAGE = "racegate-tiny"
@@ -205,7 +205,7 @@ class SmallKind:
             log.write_text("Traceback\nImportError: no kernel\n")
             raise BadInput("the engine did not start; its message is above")
         yield OpenedEngine(
-            Cell(release=cell.release, runner=Runner.V1, mode=StateMode.NONE),
+            Cell(release=cell.release, runner=ModelRunner.V1, mode=StateMode.NONE),
             Served(SmallEngine(self._wait(cell.release))),
             cpu_s=lambda: 0.0,
             sensitivity=dict,

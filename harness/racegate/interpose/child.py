@@ -25,7 +25,7 @@ import msgspec
 import torch
 
 from racegate.history.finding import Race
-from racegate.interpose.current import Run, set_run
+from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
@@ -70,7 +70,7 @@ class Child:
             if kind is DeviceKind.CUDA
             else install(library, self.session, self.refuse)
         )
-        self.run = Run(self.findings, self.installed.read)
+        self.run = ProgramRun(self.findings, self.installed.read)
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
@@ -112,8 +112,8 @@ class Child:
         self.session.drain()
         lanes = self.session.recorder.lanes
         return [
-            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reborn=reborn)
-            for conflict, name, reborn in self._named.values()
+            race_of(conflict, lanes, buffer=name, parts=self.session.parts, reused_at=reused_at)
+            for conflict, name, reused_at in self._named.values()
         ]
 
     def finish(self, ending: Ending, exit_code: int, message: str = "") -> None:
@@ -175,9 +175,9 @@ class Child:
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
         if is_copy and not self.installed.tears_copies:
             session.not_seen[_TORN] += 1
-        birth = session.births.find(conflict.low)
-        reborn = birth[2] if birth is not None and birth[1] >= conflict.first.index else None
-        self._named[id(conflict)] = (conflict, name, reborn)
+        site = session.allocation_sites.find(conflict.low)
+        reused_at = site[2] if site is not None and site[1] >= conflict.first.index else None
+        self._named[id(conflict)] = (conflict, name, reused_at)
 
 
 def run_program(child: Child, argv: list[str]) -> int:

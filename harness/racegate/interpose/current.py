@@ -15,7 +15,7 @@ from racegate.interpose.outcome import Observation
 
 
 @dataclass(slots=True)
-class Run:
+class ProgramRun:
     """What a program can reach of its run.
 
     findings: those found so far; read: the bytes of a value and how to show them
@@ -33,14 +33,14 @@ class Run:
         self.observations.append(Observation(name, digest, preview[:120]))
 
 
-_RUNS: list[Run] = []
+_RUNS: list[ProgramRun] = []
 
 
-def set_run(run: Run) -> None:
+def set_run(run: ProgramRun) -> None:
     """The child process begins its run."""
     _RUNS[:] = [run]
 
 
-def get_run() -> Run | None:
+def get_run() -> ProgramRun | None:
     """The run of this process, None outside of `python -m racegate.interpose`."""
     return _RUNS[0] if _RUNS else None

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from racegate.history.finding import Race
-from racegate.interpose.current import Run, get_run
+from racegate.interpose.current import ProgramRun, get_run
 from racegate.interpose.errors import BadInput
 
 
 class Recording:
     """The conflicts of a part of a program."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ProgramRun) -> None:
         self._run = run
         self._before = {finding.signature: finding.count for finding in run.findings()}
         self._found: tuple[Race, ...] | None = None

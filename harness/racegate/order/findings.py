@@ -19,9 +19,9 @@ def race_of(
     *,
     buffer: str,
     parts: Mapping[str, Sequence[str]] | None = None,
-    reborn: Stack | None = None,
+    reused_at: Stack | None = None,
 ) -> Race:
-    """reborn: where the memory was handed out again between the two, if it was.
+    """reused_at: where the memory was handed out again between the two, if it was.
     parts: by the label of a graph's replay its operations, which can be held one by one
     """
     inner = [
@@ -37,14 +37,16 @@ def race_of(
     return Race(
         signature=hashlib.sha256(text.encode()).hexdigest()[:12],
         hazard=hazard_of(
-            first_writes=first.is_write, second_writes=second.is_write, is_reuse=reborn is not None
+            first_writes=first.is_write,
+            second_writes=second.is_write,
+            is_reuse=reused_at is not None,
         ),
         buffer=buffer,
         nbytes=conflict.nbytes,
         count=conflict.count,
         first=first,
         second=second,
-        edge=_edge(conflict, first, second, reborn),
+        edge=_edge(conflict, first, second, reused_at),
         pairs=(*conflict.pairs, *inner),
     )
 
@@ -60,13 +62,13 @@ def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
     )
 
 
-def _edge(conflict: Conflict, first: Side, second: Side, reborn: Stack | None) -> str:
+def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None) -> str:
     here, there = first.place, second.place
-    if reborn is not None:
+    if reused_at is not None:
         return (
-            f"the memory was freed and handed out again at {place_name(reborn)} while {here} may "
-            f"still run on {first.lane}: call record_stream({first.lane}) on the tensor before it "
-            f"is freed, or keep it until {second.lane} has waited for an event recorded after "
+            f"the memory was freed and handed out again at {place_name(reused_at)} while {here} "
+            f"may still run on {first.lane}: call record_stream({first.lane}) on the tensor before "
+            f"it is freed, or keep it until {second.lane} has waited for an event recorded after "
             f"{here}"
         )
     if conflict.late:

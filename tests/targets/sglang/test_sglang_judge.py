@@ -16,10 +16,10 @@ from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Told
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain
-from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
+from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, ModelKind, Repair
 from small_scheduler import TRUE, Copied, SmallScheduler
 
-CELL = SchedulerCell(release="1.0", model=Model.HYBRID, without=(Repair.WAR_BARRIER,))
+CELL = SchedulerCell(release="1.0", model=ModelKind.HYBRID, without=(Repair.WAR_BARRIER,))
 REQUEST = Request(name="A", arrive=0, prompt=(1,), max_tokens=1)
 SCENARIO = Scenario(name="small", title="one chunk", requests=(REQUEST,))
 HOLD = ("kernel@write_state#1", "forced")

@@ -14,7 +14,7 @@ from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of
-from racegate.targets.sglang.wire import Model, Repair
+from racegate.targets.sglang.wire import ModelKind, Repair
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios" / "sglang"
 SCENARIO = SCENARIOS / "prefix_behind_chunked_prefill.toml"
@@ -43,7 +43,7 @@ def test_a_state_is_kept_before_it_is_written(
 ) -> None:
     """sglang#24221: right when nothing is held, wrong when the copy comes first."""
     scenario, log = load_for("SGLang", SCENARIO), tmp_path / "sglang.log"
-    cell = SchedulerCell(release=release, model=Model.HYBRID, without=without)
+    cell = SchedulerCell(release=release, model=ModelKind.HYBRID, without=without)
     with open_scheduler(installed(release), cell, log=log) as engine:
         runs = WithPlain(engine)
         eager = runs.run(scenario, Plan())
@@ -62,7 +62,7 @@ def test_a_state_is_kept_before_it_is_written(
 @pytest.mark.timeout(900)
 def test_the_repaired_release_is_silent(tmp_path: Path) -> None:
     scenario, log = load_for("SGLang", SCENARIO), tmp_path / "sglang.log"
-    cell = SchedulerCell(release="0.5.13", model=Model.HYBRID)
+    cell = SchedulerCell(release="0.5.13", model=ModelKind.HYBRID)
     with open_scheduler(installed("0.5.13"), cell, log=log) as engine:
         eager = WithPlain(engine).run(scenario, Plan())
     assert eager.outcome.ending is Ending.FINISHED, log.read_text()[-2000:]

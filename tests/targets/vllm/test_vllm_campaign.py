@@ -18,11 +18,11 @@ from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.generate import free_in, scenario_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import read_witness, write_witnesses
 from small_engine import SmallEngine, Wait
 
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 
 
 class Costly:

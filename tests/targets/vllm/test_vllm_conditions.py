@@ -26,7 +26,7 @@ from racegate.targets.vllm.inside.conditions import (
 )
 from racegate.targets.vllm.inside.model import VOCAB, Script
 from racegate.targets.vllm.inside.watch import RunnerWatch
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 ONE = Request(name="A", arrive=0, prompt=(1, 2, 3), max_tokens=9)
 SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
@@ -129,6 +129,6 @@ def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
 
 def test_prefixes_need_a_mode_that_caches_them() -> None:
     hits = msgspec.structs.replace(SCENARIO, expect=Expect(prefix_hits=1))
-    cells = {m: Cell(release="1", runner=Runner.V1, mode=m) for m in StateMode}
+    cells = {m: Cell(release="1", runner=ModelRunner.V1, mode=m) for m in StateMode}
     assert "cache-mode align" in cells[StateMode.NONE].cannot_run(hits)
     assert cells[StateMode.ALIGN].cannot_run(hits) == ""

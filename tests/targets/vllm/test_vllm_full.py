@@ -15,7 +15,7 @@ from racegate.targets.common.wire import Fidelity
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.computed import Computed, Known, give_weights
 from racegate.targets.vllm.inside.model import VOCAB, WIDTH
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 DRAFT_LEN = 3
 SIZE = 8
@@ -85,7 +85,7 @@ def test_a_model_says_the_likeliest_token_of_the_request_that_is_asked_about() -
 
 
 def test_what_is_sampled_is_not_computed() -> None:
-    cell = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE, fidelity=Fidelity.FULL)
+    cell = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE, fidelity=Fidelity.FULL)
     warm = msgspec.structs.replace(ONE, temperature=0.1)
     assert cell.cannot_run(SCENARIO) == ""
     assert "hollow" in cell.cannot_run(msgspec.structs.replace(SCENARIO, requests=(warm,)))

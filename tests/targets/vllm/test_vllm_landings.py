@@ -14,7 +14,7 @@ from test_vllm_search import SCENARIO
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.client import landings_beside
-from racegate.targets.common.inside.prefix_server import Landings
+from racegate.targets.common.inside.prefix_server import ForkedLandings
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import Task, Told
 from small_engine import SmallEngine, Wait
@@ -36,7 +36,7 @@ def run_with_landings(engine: SmallEngine, plan: Plan, result: Path, *, code: in
             session.queue.land_at(label)
             own.append(path)
 
-        session.on_gap = Landings(result, land).at
+        session.on_gap = ForkedLandings(result, land).at
 
     engine.on_session = watch
     try:

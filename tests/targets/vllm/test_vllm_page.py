@@ -12,8 +12,8 @@ from test_vllm_search import SCENARIO
 from vllm_page import public, write_page
 
 from racegate.jobs.versions.cells import (
+    CellConflict,
     CellReport,
-    Conflict,
     ScenarioReport,
     read_cell,
     write_cell,
@@ -24,7 +24,7 @@ from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
 COPY = "d2h input_batch.num_accepted_tokens_cpu_tensor@step"
@@ -33,7 +33,7 @@ ALIVE = dict.fromkeys(Observed, Pulse.ALIVE)
 
 def cell(release: str, effect: Effect | None, **fields: object) -> CellReport:
     """One scenario; effect: of its only conflict, None for none."""
-    conflict = Conflict(
+    conflict = CellConflict(
         first=COPY, second="host read", is_write=False, effect=effect or Effect.BENIGN, pairs=1,
         landings=2, does=("4 used, 1 true",) if effect is Effect.WRONG else (),
     )  # fmt: skip
@@ -42,7 +42,9 @@ def cell(release: str, effect: Effect | None, **fields: object) -> CellReport:
         is_complete=True, cpu_s=1.0, conflicts=() if effect is None else (conflict,),
     )  # fmt: skip
     known = {"sensitivity": ALIVE, "scenarios": {"small": scenario}, **fields}
-    return CellReport(release=release, runner=Runner.V1, mode=StateMode.NONE, python="3", **known)
+    return CellReport(
+        release=release, runner=ModelRunner.V1, mode=StateMode.NONE, python="3", **known
+    )
 
 
 def page(tmp_path: Path, *reports: CellReport) -> str:
@@ -90,7 +92,7 @@ def test_a_verdict_is_kept_without_the_counts_of_its_run() -> None:
     judged = judge(
         Served(SmallEngine(Wait.BEHIND)),
         SCENARIO,
-        Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE),
+        Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE),
     )
     kept = scenario_report(judged, 1.26)
     assert {one.first for one in kept.conflicts} == {"d2h counts.cpu@_step"}

@@ -18,9 +18,9 @@ from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import open_engine
 from racegate.targets.vllm.environment import environment_of
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
-CELL = Cell(release="0.22.1", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="0.22.1", runner=ModelRunner.V1, mode=StateMode.NONE)
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "vllm" / "first_decode_in_moved_row.toml"
 COPY = "d2h input_batch.num_accepted_tokens_cpu_tensor@_update_states_after_model_execute"
 WRONG = ("accepted count of request B in row 0", 4, 1)

@@ -19,10 +19,10 @@ from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, Told
 from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 SCENARIO = Scenario(
     name="small",
     title="one step",
@@ -107,7 +107,7 @@ def test_what_was_not_exercised_is_no_pass() -> None:
     expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
     found = judged(Wait.BEFORE, expecting)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.unmet == ("condense_moves is 0, the scenario expects at least 1",)
+    assert found.unmet == ("condense_moves: 0, the scenario expects at least 1",)
 
 
 def test_a_found_landing_runs_again() -> None:
@@ -132,7 +132,7 @@ def test_one_hold_that_changes_nothing_leaves_a_conflict_open() -> None:
     expecting = msgspec.structs.replace(SCENARIO, expect=Expect(condense_moves=1))
     calm = judge_under(Served(SmallEngine(Wait.BEFORE)), expecting, CELL, (hold,))
     assert calm.verdict is Verdict.INCONCLUSIVE
-    assert calm.unmet[-1] == "condense_moves is 0, the scenario expects at least 1"
+    assert calm.unmet[-1] == "condense_moves: 0, the scenario expects at least 1"
 
 
 def test_a_dead_observation_is_no_pass_with_a_hold_either() -> None:

@@ -14,10 +14,10 @@ from racegate.targets.common.sensitivity import Pulse, absent, dead
 from racegate.targets.common.wire import Observed, Told
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
 
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 VALUES: dict[str, dict[str, object]] = {
     "metadata": {"accepted": [2], "seq_lens": [9], "spec_state_indices_tensor": [[1]]},
     "zeroed": {"blocks": [5]},

@@ -21,7 +21,7 @@ from racegate.targets.common.judge import EngineVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.vllm import replay as vllm_replay
 from racegate.targets.vllm.cell import Cell, cannot_run
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import (
     SCHEMA,
     outcome_of,
@@ -32,8 +32,8 @@ from racegate.targets.vllm.witness import (
 from small_engine import Served, SmallEngine, Wait
 
 ROOT = Path(__file__).parents[3]
-CHECKOUT = Cell(release="/src/vllm", runner=Runner.V1, mode=StateMode.NONE)
-CELL = Cell(release="1.0", runner=Runner.V2, mode=StateMode.ALIGN)
+CHECKOUT = Cell(release="/src/vllm", runner=ModelRunner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V2, mode=StateMode.ALIGN)
 SCENARIO = Scenario(
     name="small",
     title="one step",

@@ -43,11 +43,11 @@ from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
 from racegate.targets.sglang.environment import environment_of, set_up
-from racegate.targets.sglang.wire import Model, Repair
+from racegate.targets.sglang.wire import ModelKind, Repair
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
 
-ModelOption = Annotated[Model, typer.Option("--model", help="What is served.")]
+ModelOption = Annotated[ModelKind, typer.Option("--model", help="What is served.")]
 WithoutOption = Annotated[
     list[Repair] | None,
     typer.Option("--without", help="Switch a repair of sglang#24221 off; can be repeated."),
@@ -64,7 +64,7 @@ def setup(release: ReleaseOption, log: LogOption = None) -> None:
         set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    with started(SchedulerCell(release=release, model=Model.HYBRID), release, None, log):
+    with started(SchedulerCell(release=release, model=ModelKind.HYBRID), release, None, log):
         pass
 
 
@@ -73,7 +73,7 @@ def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
     release: ReleaseOption,
     path: PathOption = None,
-    model: ModelOption = Model.HYBRID,
+    model: ModelOption = ModelKind.HYBRID,
     without: WithoutOption = None,
     hold: Annotated[
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
@@ -104,7 +104,7 @@ def run(
 def gate(
     release: ReleaseOption,
     path: PathOption = None,
-    model: ModelOption = Model.HYBRID,
+    model: ModelOption = ModelKind.HYBRID,
     without: WithoutOption = None,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
@@ -138,7 +138,7 @@ def gate(
 
 
 def cell_of(
-    release: str, path: Path | None, model: Model, without: list[Repair] | None
+    release: str, path: Path | None, model: ModelKind, without: list[Repair] | None
 ) -> SchedulerCell:
     """The scheduler that the options ask for."""
     return SchedulerCell(release=str(path or release), model=model, without=tuple(without or ()))

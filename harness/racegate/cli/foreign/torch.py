@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
+    StrictOption,
+    benign_of,
     place_to_write,
     progress_bar,
     say,
@@ -62,9 +65,7 @@ def run(
     ] = None,
     hold: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="'OPERATION until ACCESS'", help="One run under this hold, and one without."
-        ),
+        typer.Option(metavar="'OPERATION until ACCESS'", help="A run under it, and one without."),
     ] = None,
     not_ready: Annotated[
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
@@ -73,6 +74,7 @@ def run(
         DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
     ] = DeviceKind.VIRTUAL,
     timeout: RunTimeoutOption = 0.0,
+    strict: StrictOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
     html: HtmlOption = None,
@@ -81,10 +83,9 @@ def run(
     """Run a program on the virtual CUDA device and judge the order of all it does: 0 no conflict, 1
     a finding, 3 something that is not modelled; a script that fails keeps its own exit code.
     """
-    known = load_suppressions(suppressions) if suppressions is not None else ()
-    checked = found_program(
-        tuple(program), timeout_s=timeout, suppressed=tuple(one.signature for one in known)
-    )
+    known = load_suppressions(suppressions) if suppressions else ()
+    signatures = tuple(one.signature for one in known)
+    checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
         verdicts = judge_under(
@@ -101,10 +102,11 @@ def run(
                 kind=device,
                 told=progress.told,
             )
+    verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
     command = shlex.join([*where, *program])
-    text = render(verdicts, command)
-    tell(json, verdicts, lambda: print(printable_lines(text), file=sys.stderr))
+    text = printable_lines(render(verdicts, command))
+    tell(json, verdicts, lambda: print(text, file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:

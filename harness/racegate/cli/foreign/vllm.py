@@ -50,7 +50,7 @@ from racegate.targets.vllm.engine import open_engine
 from racegate.targets.vllm.environment import environment_of, set_up
 from racegate.targets.vllm.replay import judge_again
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
 
 SCENARIOS_MAX = 300
@@ -63,7 +63,7 @@ PathOption = Annotated[
     Path | None,
     typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
 ]
-RunnerOption = Annotated[Runner, typer.Option("--runner", help="vLLM's model runner.")]
+RunnerOption = Annotated[ModelRunner, typer.Option("--runner", help="vLLM's model runner.")]
 ModeOption = Annotated[
     StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
 ]
@@ -125,7 +125,7 @@ def setup(
         )
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    cell = Cell(release=release, runner=Runner.V1, mode=StateMode.NONE)
+    cell = Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE)
     with nullcontext() if no_start else started(release, None, cell, log):
         pass
 
@@ -135,7 +135,7 @@ def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     hold: Annotated[
         list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
@@ -176,7 +176,7 @@ def run(
 def gate(
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
@@ -219,7 +219,7 @@ def gate(
 def search(
     release: ReleaseOption,
     path: PathOption = None,
-    runner: RunnerOption = Runner.V1,
+    runner: RunnerOption = ModelRunner.V1,
     cache_mode: ModeOption = StateMode.NONE,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many scenarios.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,

@@ -36,8 +36,8 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import cache_folder
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.program.launch import checked_program
-from racegate.targets.sglang.wire import Model
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.sglang.wire import ModelKind
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 PROGRAM_RUNS = 24
 
@@ -90,7 +90,7 @@ RemoveOption = Annotated[
 @app.command()
 def vllm(
     versions: VersionsOption,
-    runner: Annotated[list[Runner] | None, typer.Option(help="Not both of them.")] = None,
+    runner: Annotated[list[ModelRunner] | None, typer.Option(help="Not both of them.")] = None,
     cache_mode: Annotated[list[StateMode] | None, typer.Option(help="Not all of them.")] = None,
     scenarios: ScriptsOption = None,
     scenario: OnlyOption = None,
@@ -104,7 +104,7 @@ def vllm(
 
     0: the table is whole; 4: something could not be run, and the table says why.
     """
-    kind = VllmKind(tuple(runner or Runner), tuple(cache_mode or StateMode))
+    kind = VllmKind(tuple(runner or ModelRunner), tuple(cache_mode or StateMode))
     subject = EngineHistory(
         kind,
         _chosen_scenarios(scenarios, "vllm", scenario),
@@ -117,7 +117,7 @@ def vllm(
 @app.command()
 def sglang(
     versions: VersionsOption,
-    model: Annotated[list[Model] | None, typer.Option(help="Not both of them.")] = None,
+    model: Annotated[list[ModelKind] | None, typer.Option(help="Not both of them.")] = None,
     scenarios: ScriptsOption = None,
     scenario: OnlyOption = None,
     runs: RunsOption = RUNS_MAX,
@@ -130,7 +130,7 @@ def sglang(
 
     0: the table is whole; 4: something could not be run, and the table says why.
     """
-    kind = SglangKind(tuple(model or Model))
+    kind = SglangKind(tuple(model or ModelKind))
     subject = EngineHistory(
         kind,
         _chosen_scenarios(scenarios, "sglang", scenario),

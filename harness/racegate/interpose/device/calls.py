@@ -9,13 +9,13 @@ from functools import partial
 
 from racegate.interpose.device.copies import Copy
 from racegate.interpose.device.graphs import Graphs
-from racegate.interpose.device.library import Call, Library, LogEntry, Logged
+from racegate.interpose.device.library import CallKind, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
-_COPY, _SET, _EVENT_SYNC = int(Call.COPY), int(Call.SET), int(Call.EVENT_SYNC)
+_COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.EVENT_SYNC)
 # (to the device, from the device): kind
 _COPY_KINDS = {
     (True, True): "d2d", (True, False): "h2d", (False, True): "d2h", (False, False): "h2h",
@@ -109,7 +109,7 @@ class Calls:
         finally:  # an error must not be lost in the C frame
             if not is_done:
                 traceback.print_exc()
-                self._refuse(f"{Call(kind).name} (the tool itself failed)")
+                self._refuse(f"{CallKind(kind).name} (the tool itself failed)")
 
     def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         session = self._session
@@ -119,19 +119,19 @@ class Calls:
             return self._set(a, b, c, d)
         if kind == _EVENT_SYNC:
             session.wait_event(a)
-        elif kind == Call.STREAM_SYNC:
+        elif kind == CallKind.STREAM_SYNC:
             session.wait_stream(a)
-        elif kind == Call.DEVICE_SYNC:
+        elif kind == CallKind.DEVICE_SYNC:
             session.wait_device()
-        elif kind == Call.STREAM_QUERY:
+        elif kind == CallKind.STREAM_QUERY:
             return not session.query_stream(a)
-        elif kind == Call.HOST_FUNCTION:
+        elif kind == CallKind.HOST_FUNCTION:
             function = _HOST_FUNCTION(b)
             session.issue("host function", a, (), (), lambda: function(c))
             return 1
-        elif kind == Call.GRAPH_LAUNCH:
+        elif kind == CallKind.GRAPH_LAUNCH:
             self._graphs.launch(a, b)
-        elif kind == Call.BAD_DEVICE:
+        elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:
             self._refuse(name.decode())

@@ -27,7 +27,7 @@ class Logged(IntEnum):
     CAPTURE_END = 13
 
 
-class Call(IntEnum):
+class CallKind(IntEnum):
     """Calls that ask Python."""
 
     COPY = 1

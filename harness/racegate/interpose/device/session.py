@@ -13,7 +13,7 @@ from racegate.interpose.device.frames import is_program_file, kind_of_code
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
-from racegate.interpose.device.spans import Births, Place, Spans
+from racegate.interpose.device.spans import AllocationSites, Place, Spans
 from racegate.interpose.device.touches import TouchWatch
 from racegate.interpose.native.library import new_walk
 from racegate.order.clocks import Clock, covers
@@ -48,7 +48,7 @@ class Session:
         self.recorder = Recorder() if recorder is None else recorder
         self.queue = queue
         self.spans = Spans()
-        self.births = Births()
+        self.allocation_sites = AllocationSites()
         self.guards = Guards()
         self.not_seen: Counter[str] = Counter()
         self.touches = TouchWatch(self)

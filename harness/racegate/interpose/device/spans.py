@@ -108,7 +108,7 @@ class Spans:
         return Place.PAGEABLE if span is None else span.place
 
 
-class Births:
+class AllocationSites:
     """Which allocation holds an address: where the program asked for it, and when.
 
     The allocators hand the same bytes out again; the latest owner counts.
@@ -116,26 +116,26 @@ class Births:
 
     def __init__(self) -> None:
         self._bases: list[int] = []
-        self._births: dict[int, tuple[int, int, tuple[tuple[str, int, str], ...]]] = {}
+        self._sites: dict[int, tuple[int, int, tuple[tuple[str, int, str], ...]]] = {}
 
     def add(
         self, base: int, size: int, index: int, stack: tuple[tuple[str, int, str], ...]
     ) -> None:
         """A tensor's memory begins to be its own. index: of the event that came before."""
         end = base + size
-        known = self._births.get(base)
+        known = self._sites.get(base)
         if known is not None and known[0] == end:  # a block of the same size, as in every loop
-            self._births[base] = (end, index, stack)
+            self._sites[base] = (end, index, stack)
             return
         at = bisect_right(self._bases, base)
-        if at and base < self._births[self._bases[at - 1]][0]:
+        if at and base < self._sites[self._bases[at - 1]][0]:
             at -= 1
         stop = at
         while stop < len(self._bases) and self._bases[stop] < end:
-            del self._births[self._bases[stop]]
+            del self._sites[self._bases[stop]]
             stop += 1
         self._bases[at:stop] = [base]
-        self._births[base] = (end, index, stack)
+        self._sites[base] = (end, index, stack)
 
     def find(self, address: int) -> tuple[int, int, tuple[tuple[str, int, str], ...]] | None:
         """(base, index, stack) of the owner of the address."""
@@ -143,5 +143,5 @@ class Births:
         if at < 0:
             return None
         base = self._bases[at]
-        end, index, stack = self._births[base]
+        end, index, stack = self._sites[base]
         return (base, index, stack) if address < end else None

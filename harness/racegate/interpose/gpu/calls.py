@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.graphs import Graphs
-from racegate.interpose.device.library import Call
+from racegate.interpose.device.library import CallKind
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
@@ -56,27 +56,27 @@ class GpuCalls(Calls):
         session = self._session
         if session.is_own:
             return self._own(kind, a, b, d)
-        if kind == Call.COPY:
+        if kind == CallKind.COPY:
             return self._copied(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
-        if kind == Call.SET:
+        if kind == CallKind.SET:
             return self._launched("memset", d, (), ((a, a + c),))
-        if kind == Call.HOST_FUNCTION:
+        if kind == CallKind.HOST_FUNCTION:
             return self._launched("host function", a, (), ())
-        if kind == Call.LAUNCH:
+        if kind == CallKind.LAUNCH:
             return _IDLING not in name.decode()
-        if kind == Call.ISSUED:
+        if kind == CallKind.ISSUED:
             self._issued()
             return 0
         answer = super()._answer(kind, a, b, c, d, name)
-        return not session.queue.is_eager if kind == Call.GRAPH_LAUNCH else answer
+        return not session.queue.is_eager if kind == CallKind.GRAPH_LAUNCH else answer
 
     def _own(self, kind: int, a: int, b: int, d: int) -> int:
         """The inside of an operator: only its waits concern the program, and the latches."""
-        if kind == Call.STREAM_SYNC:
+        if kind == CallKind.STREAM_SYNC:
             self._waits_for(a)
-        elif kind == Call.COPY and self._session.spans.place(a) is Place.PAGEABLE:
+        elif kind == CallKind.COPY and self._session.spans.place(a) is Place.PAGEABLE:
             self._waits_for(d & ~_BLOCKING)
-        elif kind == Call.DEVICE_SYNC:
+        elif kind == CallKind.DEVICE_SYNC:
             self._session.queue.force_all()
         return 0
 

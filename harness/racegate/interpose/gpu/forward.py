@@ -11,7 +11,7 @@ from racegate.interpose.device.library import Library
 _WORD = ctypes.c_uint64
 
 
-class Latches(Protocol):
+class StreamLatches(Protocol):
     """What holds a stream back, and what says how far it got. Streams and marks are handles."""
 
     def put(self, stream: int) -> int | None:

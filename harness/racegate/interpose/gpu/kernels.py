@@ -75,7 +75,7 @@ class GpuKernels:
         self._number_calls = NumberCalls()
         self._registrations = torch.library.Library("aten", "IMPL")
 
-        self.births: dict[int, Callable[..., Any]] = {}
+        self.allocating: dict[int, Callable[..., Any]] = {}
         self.direct: dict[int, Operator] = {}  # all go through the dispatcher, to torch's kernels
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -89,13 +89,13 @@ class GpuKernels:
     def register(self) -> None:
         """Every operator that the virtual device computes itself is told of before it runs."""
         names = ("aten::empty.memory_format", "aten::empty_strided")
-        births = {name: torch.library.get_kernel(name, "CUDA") for name in names}
+        allocating = {name: torch.library.get_kernel(name, "CUDA") for name in names}
         item = describe("aten::_local_scalar_dense")
         for operator in (*device_operators(), item):
             original = torch.library.get_kernel(operator.name, "CUDA")
             self._register(operator.name, self._told(operator, original))
-        for name, original in births.items():
-            self._register(name, self._birth(original))
+        for name, original in allocating.items():
+            self._register(name, self._allocating(original))
         self._register("aten::copy_", self._copy(describe("aten::copy_")))
 
     def _register(self, name: str, function: Callable[..., Any]) -> None:
@@ -212,7 +212,7 @@ class GpuKernels:
 
     # ---- operators with a life of their own
 
-    def _birth(self, original: Any) -> Callable[..., Any]:
+    def _allocating(self, original: Any) -> Callable[..., Any]:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -221,7 +221,7 @@ class GpuKernels:
             size = tensor.untyped_storage().nbytes()
             if size:
                 index = session.recorder.events
-                session.births.add(tensor.data_ptr(), size, index, session.stack())
+                session.allocation_sites.add(tensor.data_ptr(), size, index, session.stack())
             return tensor
 
         return empty

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from racegate.interpose.device.queue import Hold, Work, holds_host
-from racegate.interpose.gpu.forward import Latches
+from racegate.interpose.gpu.forward import StreamLatches
 from racegate.order.clocks import Clock, knows
 
 
@@ -40,7 +40,7 @@ class LatchQueue:
 
     def __init__(
         self,
-        latches: Latches,
+        latches: StreamLatches,
         stream_of: Callable[[int], int],
         *,
         holds: tuple[Hold, ...] = (),

@@ -31,7 +31,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     contents: bytes
 
 
-class Effect(msgspec.Struct, frozen=True, array_like=True):
+class LaunchEffect(msgspec.Struct, frozen=True, array_like=True):
     """One launch. read: contents before it; written: those after it
     reads, writes: its footprint, as (region, offset, size)
     """
@@ -67,7 +67,7 @@ class Memo:
     def __init__(self) -> None:
         self.is_open = False
         self.hits = 0
-        self._effects: dict[str, list[Effect]] = {}
+        self._effects: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
 
     def find(self, call: Call) -> tuple[Ranges, Ranges] | None:
@@ -99,7 +99,7 @@ class Memo:
         if len(known) < _CALLS_MAX:
             before, after = _before(inputs, undo), _now(writes)
             known.append(
-                Effect(
+                LaunchEffect(
                     tuple(Piece(*call.place(low), contents) for low, contents in before),
                     tuple(Piece(*call.place(low), contents) for low, contents in after),
                     tuple((*call.place(low), high - low) for low, high in reads),
@@ -113,7 +113,7 @@ class Memo:
 
     def load(self, data: bytes) -> None:
         """Takes the place of what was kept; their kernels are made ready to run."""
-        self._effects = msgspec.msgpack.decode(data, type=dict[str, list[Effect]])
+        self._effects = msgspec.msgpack.decode(data, type=dict[str, list[LaunchEffect]])
         for text in self._effects:
             _make_ready(text)
 

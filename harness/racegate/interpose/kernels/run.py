@@ -52,8 +52,8 @@ class Kernels:
 
     direct: by the id of its overload, what `run` runs: for callers that know that the first
         argument is on the device
-    births: by the id of its overload, what makes new memory, for those that know that it is to be
-        on the device
+    allocating: by the id of its overload, what makes new memory, for those that know that it is to
+        be on the device
     shapes: of results that are known before they are computed
     """
 
@@ -81,7 +81,7 @@ class Kernels:
             )
         )
         self.direct: dict[int, Operator] = {}
-        self.births: dict[int, Callable[..., Any]] = {}
+        self.allocating: dict[int, Callable[..., Any]] = {}
         self.shapes = Shapes()
 
     def register(self) -> None:
@@ -96,9 +96,9 @@ class Kernels:
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
         for name in ("aten::empty.memory_format", "aten::empty_strided"):
-            birth = self._birth(native_kernel(name, "CUDA"))
-            self.births[id(describe(name).overload)] = birth
-            self._register(name, birth)
+            site = self._allocating(native_kernel(name, "CUDA"))
+            self.allocating[id(describe(name).overload)] = site
+            self._register(name, site)
         self._register("aten::copy_", self.copy)
         self._register("aten::_local_scalar_dense", self._item)
 
@@ -142,7 +142,7 @@ class Kernels:
             _, reads, writes, fresh = ran
             stack = session.stack()
             for low, high in fresh:
-                session.births.add(low, high - low, session.recorder.events, stack)
+                session.allocation_sites.add(low, high - low, session.recorder.events, stack)
             stream = torch._C._cuda_getCurrentRawStream(0)
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
         if _waits(operator, args):
@@ -247,7 +247,7 @@ class Kernels:
         fresh.append(find_alias(session, tensor))
         if ranges:
             low, high = ranges[0][0], ranges[-1][1]
-            session.births.add(low, high - low, session.recorder.events, stack)
+            session.allocation_sites.add(low, high - low, session.recorder.events, stack)
             bound.writes += ranges
         return tensor
 
@@ -265,7 +265,7 @@ class Kernels:
 
     # ---- operators with a life of their own
 
-    def _birth(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _allocating(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(*args: Any, **kwargs: Any) -> Any:
@@ -276,7 +276,7 @@ class Kernels:
             size = tensor.untyped_storage().nbytes()
             if size:
                 index = session.recorder.events
-                session.births.add(tensor.data_ptr(), size, index, session.stack())
+                session.allocation_sites.add(tensor.data_ptr(), size, index, session.stack())
             return tensor
 
         return empty

@@ -77,11 +77,11 @@ class DeviceKernels(Protocol):
     """What runs the operators of the device.
 
     direct: by the id of its overload, what `run` runs without the way through the dispatcher
-    births: likewise what makes new memory on the device
+    allocating: likewise what makes new memory on the device
     """
 
     direct: dict[int, Operator]
-    births: dict[int, Callable[..., Any]]
+    allocating: dict[int, Callable[..., Any]]
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one operator of `direct`."""
@@ -130,12 +130,12 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         elif not types and self._effect(func).is_view:
             session.drain()
             return func(*args, **kwargs)
-        elif func is _TO_COPY and not types and self._kernels.births:
+        elif func is _TO_COPY and not types and self._kernels.allocating:
             made = self._uploaded(args[0], kwargs)
             if made is not None:
                 return made
-        elif id(func) in self._kernels.births and _is_for_device(kwargs):
-            return self._kernels.births[id(func)](*args, **kwargs)
+        elif id(func) in self._kernels.allocating and _is_for_device(kwargs):
+            return self._kernels.allocating[id(func)](*args, **kwargs)
         session.drain()
         spans = session.spans
         if not spans.pinned or (
@@ -169,7 +169,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         options = (kwargs.get("dtype", tensor.dtype), kwargs.get("layout", torch.strided))
         if options != (tensor.dtype, torch.strided) or not tensor.is_contiguous():
             return None
-        new = self._kernels.births[id(_NEW)]
+        new = self._kernels.allocating[id(_NEW)]
         to = new(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=kwargs["device"])
         return self._kernels.copy(to, tensor, kwargs.get("non_blocking", False))
 

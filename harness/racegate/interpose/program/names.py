@@ -26,9 +26,9 @@ def buffer_name(session: Session, address: int) -> str:
         found = _search(frame, address)
         if found:
             return f"{found} ({frame.f_code.co_qualname})"
-    birth = session.births.find(address)
-    if birth is not None and birth[2]:
-        return f"memory asked for at {place_name(birth[2])}"
+    site = session.allocation_sites.find(address)
+    if site is not None and site[2]:
+        return f"memory asked for at {place_name(site[2])}"
     return f"memory at {address:#x}"
 
 

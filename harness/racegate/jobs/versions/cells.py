@@ -19,7 +19,7 @@ FILE_BYTES_MAX = 1 << 26
 _PLACES = re.compile(r"/\S*?/site-packages/|/tmp/\S*?/")
 
 
-class Conflict(StrictStruct, frozen=True, kw_only=True):
+class CellConflict(StrictStruct, frozen=True, kw_only=True):
     """Two places that race, and what landings of the first do.
 
     first, second: kind, buffer and function; is_write: of the second; pairs: how many operations
@@ -56,7 +56,7 @@ class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
     wrong: tuple[str, ...] = ()
     message: str = ""
     not_seen: tuple[str, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[CellConflict, ...] = ()
 
 
 class CellReport(StrictStruct, frozen=True, kw_only=True):

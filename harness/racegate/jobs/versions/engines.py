@@ -19,7 +19,7 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
-from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, first_line
+from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, first_line
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
@@ -174,16 +174,16 @@ def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
     )
 
 
-def _conflicts(judged: EngineVerdict) -> tuple[Conflict, ...]:
+def _conflicts(judged: EngineVerdict) -> tuple[CellConflict, ...]:
     """One for each pair of places with one effect."""
-    found: dict[tuple[str, str, bool, str], Conflict] = {}
+    found: dict[tuple[str, str, bool, str], CellConflict] = {}
     for one in judged.search.conflicts if judged.search is not None else ():
         first, second = one.finding.first, one.finding.second
         names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
         lines = change_lines(judged.told, one.landing) if one.landing is not None else []
         key = (*names, second.is_write, one.effect)
         known = found.get(key)
-        found[key] = Conflict(
+        found[key] = CellConflict(
             first=names[0],
             second=names[1],
             is_write=second.is_write,

@@ -14,19 +14,19 @@ from racegate.targets.common.environment import Say
 from racegate.targets.sglang import environment as of_sglang
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
-from racegate.targets.sglang.wire import Model
+from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm import environment as of_vllm
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import open_engine
 from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 
 @dataclass(frozen=True, slots=True)
 class VllmKind:
     """vLLM, with each of these runners in each of these cache modes."""
 
-    runners: tuple[Runner, ...] = tuple(Runner)
+    runners: tuple[ModelRunner, ...] = tuple(ModelRunner)
     modes: tuple[StateMode, ...] = tuple(StateMode)
 
     @property
@@ -42,7 +42,7 @@ class VllmKind:
 
     @contextmanager
     def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
-        runner, mode = Runner(cell.runner), StateMode(cell.mode)
+        runner, mode = ModelRunner(cell.runner), StateMode(cell.mode)
         environment = of_vllm.environment_of(cell.release)
         with open_engine(environment, runner=runner, mode=mode, log=log) as engine:
             yield OpenedEngine(
@@ -57,7 +57,7 @@ class VllmKind:
 class SglangKind:
     """SGLang, with each of these models."""
 
-    models: tuple[Model, ...] = tuple(Model)
+    models: tuple[ModelKind, ...] = tuple(ModelKind)
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class SglangKind:
 
     @contextmanager
     def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
-        scheduler = SchedulerCell(release=cell.release, model=Model(cell.model))
+        scheduler = SchedulerCell(release=cell.release, model=ModelKind(cell.model))
         environment = of_sglang.environment_of(cell.release)
         with open_scheduler(environment, scheduler, log=log) as engine:
             yield OpenedEngine(

@@ -13,7 +13,7 @@ from racegate.history.finding import Race, Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.jobs.environment import commit_here
-from racegate.jobs.versions.cells import CellReport, Conflict, ScenarioReport, first_line
+from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, first_line
 from racegate.jobs.versions.running import Keep
 from racegate.targets.common.environment import Run, Say, run_pip
 from racegate.targets.common.search import Effect
@@ -122,9 +122,9 @@ def _judged(verdicts: Verdicts) -> dict[str, Judged]:
     return {} if search is None else {one.signature: one for one in search.judged}
 
 
-def _conflict(finding: Race, judged: Judged | None) -> Conflict:
+def _conflict(finding: Race, judged: Judged | None) -> CellConflict:
     effect = Effect.UNKNOWN if judged is None else _EFFECTS.get(judged.verdict, Effect.UNKNOWN)
-    return Conflict(
+    return CellConflict(
         first=finding.first.place,
         second=finding.second.place,
         is_write=finding.second.is_write,

@@ -39,6 +39,8 @@ def render(verdicts: Verdicts, command: str) -> str:
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {shown(item)}" for item in outcome.observations]
+    if verdicts.unheld is not None and not verdicts.changes:
+        lines.append(verdicts.text)
     lines += not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, verdicts)
@@ -116,7 +118,7 @@ def _search(search: Search, verdicts: Verdicts) -> list[str]:
     if all(judged.verdict is Verdict.DIVERGENT for judged in search.judged):
         return [text]
     if search.is_complete:
-        text += ", every landing tried"
+        text += f", every landing tried: {search.tried.text}"
     elif search.left:
         text += f", not every landing tried: {search.left} combinations are left (--runs)"
     lines = [text, *(f"  {limit}" for limit in search.limits)]

@@ -27,7 +27,7 @@ from racegate.targets.adapters.wire import (
 Say = Callable[[HistoryLine], None]
 
 
-class Engine(Protocol):
+class AdapterEngine(Protocol):
     """What is served. `to` of its answers is filled in for it."""
 
     def hello(self) -> HelloAnswer:
@@ -43,14 +43,14 @@ class Engine(Protocol):
         ...
 
 
-def serve(engine: Engine) -> None:
+def serve(engine: AdapterEngine) -> None:
     """Answers questions until there are no more. What the engine prints goes to standard error."""
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
         answer_all(engine, sys.stdin.buffer, out)
 
 
-def answer_all(engine: Engine, questions: BinaryIO, out: BinaryIO) -> None:
+def answer_all(engine: AdapterEngine, questions: BinaryIO, out: BinaryIO) -> None:
     """The loop of `serve` on given streams."""
 
     def say(line: HistoryLine) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from racegate.history.finding import Race, Verdict
+from racegate.history.stats import unmet_counts
 from racegate.history.verdict import (
     NOTHING_TRIED,
     Facts,
@@ -141,11 +142,7 @@ def unmet_expectations(scenario: Scenario, told: Told) -> tuple[str, ...]:
     expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
     if any(request.temperature for request in scenario.requests):
         expected[PENALISED] = 1
-    return tuple(
-        f"{name} is {told.counters.get(name, 0)}, the scenario expects at least {least}"
-        for name, least in expected.items()
-        if told.counters.get(name, 0) < least
-    )
+    return unmet_counts(expected, told.counters)
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):

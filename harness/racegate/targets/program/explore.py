@@ -26,7 +26,7 @@ from racegate.targets.common.landings import (
     longest,
     number_of,
 )
-from racegate.targets.program.launch import Device, Program
+from racegate.targets.program.launch import DeviceServer, Program
 
 QUERIES = "completion queries that no edge settles (the other answer is a branch)"
 POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
@@ -85,7 +85,12 @@ class Runs(LandedRuns[Outcome]):
     """
 
     def __init__(
-        self, device: Device, program: Program, bases: dict[int, Outcome], told: Told, runs_max: int
+        self,
+        device: DeviceServer,
+        program: Program,
+        bases: dict[int, Outcome],
+        told: Told,
+        runs_max: int,
     ) -> None:
         super().__init__(self._run, runs_max=runs_max, answers=tuple(bases), on_run=told)
         self._device = device
@@ -241,7 +246,7 @@ class _Looking:
 
 
 def search(
-    device: Device,
+    device: DeviceServer,
     program: Program,
     base: Outcome,
     *,

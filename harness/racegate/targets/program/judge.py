@@ -6,9 +6,18 @@ import time
 
 import msgspec
 
-from racegate.history.finding import Race, Verdict
+from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import parse_hold
+from racegate.history.verdict import (
+    NOTHING_TRIED,
+    Facts,
+    Reach,
+    Tried,
+    unrealised_text,
+    verdict_of,
+    verdict_text,
+)
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
@@ -23,7 +32,7 @@ from racegate.targets.program.explore import (
     changed,
     search,
 )
-from racegate.targets.program.launch import Device, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
@@ -43,6 +52,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     polled: of a second one, in which queries were first answered "not ready", if there are any
     search: what the search added, null without one
     suppressed: findings that are let stand; stale: suppressions that matched nothing
+    benign: what a finding is of which every landing was tried without harm
     unheld: of a run under holds that somebody named: the recorded one, in which nothing was held
     changes: what these holds change: names of observations, or how the program ends
     """
@@ -53,6 +63,7 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     search: Search | None = None
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
+    benign: Benign = Benign.PASS
     unheld: Outcome | None = None
     changes: tuple[str, ...] = ()
 
@@ -73,10 +84,16 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_findings(self) -> tuple[Race, ...]:
-        """Conflicts that are neither suppressed nor known to be benign."""
+        """Conflicts that are neither suppressed nor pass because they are known to be benign."""
+        search, done = self.search, set()
+        if search is not None and self.benign is Benign.PASS:
+            done = {j.signature for j in search.judged if j.verdict is Verdict.BENIGN}
+        return tuple(f for f in self._standing if f.signature not in done)
+
+    @property
+    def _standing(self) -> tuple[Race, ...]:
+        """Conflicts that nobody lets stand."""
         done = {suppression.signature for suppression in self.suppressed}
-        if self.search is not None:
-            done |= {j.signature for j in self.search.judged if j.verdict is Verdict.BENIGN}
         return tuple(f for f in self.outcome.findings if f.signature not in done)
 
     @property
@@ -95,11 +112,36 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
         if outcome.ending is not Ending.FINISHED:
             code = outcome.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
-        if self.open_findings or self.polls_matter:
-            return ExitCode.FINDING
-        if not all(outcome.realised.values()):
-            return ExitCode.INCONCLUSIVE
-        return ExitCode.BAD_INPUT if self.stale else ExitCode.CLEAN
+        code = exit_code([self.verdict], benign=self.benign)
+        return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
+
+    @property
+    def verdict(self) -> Verdict:
+        """The table's word for all runs of a program that came to its end."""
+        outcome, search = self.outcome, self.search
+        unrealised = [hold for hold, count in outcome.realised.items() if not count]
+        facts = Facts(
+            is_wrong=bool(self.changes or self.polls_matter)
+            or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
+            conflicts=len(self._standing),
+            unmet=tuple(map(unrealised_text, unrealised)),
+            is_compared=bool(outcome.observations),
+            tried=self.tried,
+        )
+        return verdict_of(facts)
+
+    @property
+    def tried(self) -> Tried:
+        """What was tried besides the recorded run: by the search, or by one hold."""
+        if self.search is not None:
+            return self.search.tried
+        is_held = self.unheld is not None and all(self.outcome.realised.values())
+        return Tried(reach=Reach.SOME, number=1) if is_held else NOTHING_TRIED
+
+    @property
+    def text(self) -> str:
+        """The verdict as it is printed, with what was tried."""
+        return verdict_text(self.verdict, self.tried)
 
 
 def judge(
@@ -125,7 +167,7 @@ def judge(
 
 
 def judge_on(
-    device: Device,
+    device: DeviceServer,
     program: Program,
     *,
     explores: bool,
@@ -164,7 +206,7 @@ def judge_on(
     return msgspec.structs.replace(verdicts, search=found)
 
 
-def settled(device: Device, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
+def settled(device: DeviceServer, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
     """What held runs of a real GPU are compared with: a run in which everything ran at once, with
     the findings of the recorded one.
     """
@@ -202,7 +244,7 @@ def judge_under(
     return suppressing(found, suppressions)
 
 
-def under(device: Device, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
+def under(device: DeviceServer, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
     """As `judge_under`, on a device that was started. polls: how often completion queries are
     answered "not ready", in all of its runs
     """

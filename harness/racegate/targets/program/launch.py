@@ -86,7 +86,7 @@ def _check_script(path: Path) -> None:
         raise BadInput(f"{path} is not a Python script: {error}") from None
 
 
-class Device:
+class DeviceServer:
     """A fork server that holds a device."""
 
     def __init__(self, server: ForkServer, kind: DeviceKind = DeviceKind.VIRTUAL) -> None:
@@ -137,7 +137,7 @@ class Device:
 @contextmanager
 def open_device(
     kind: DeviceKind = DeviceKind.VIRTUAL, *, stdout: PrintPlace = PrintPlace.PLAIN
-) -> Iterator[Device]:
+) -> Iterator[DeviceServer]:
     """Builds the runtime if needed and starts the device. Raises BadInput if that cannot be."""
     environment = environment_for(find_toolkit(), kind)
     with open_stdin() as stdin:
@@ -145,7 +145,7 @@ def open_device(
         with open_server(
             command, environment, what=f"the {kind} device", stdin=stdin.file, stdout=stdout
         ) as server:
-            yield Device(server, kind)
+            yield DeviceServer(server, kind)
 
 
 def _lost(code: int) -> Outcome:

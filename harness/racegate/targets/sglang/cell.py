@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from racegate.scenario.spec import Abort, Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, Model, Repair
+from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, ModelKind, Repair
 
 UNSEEN = (
     "kernels that are compiled: plain forms of them run, in float32; mixed experts are one dense "
@@ -15,7 +15,7 @@ UNSEEN = (
 class SchedulerCell(EngineCell, frozen=True, kw_only=True):
     """A release of SGLang. without: repairs that are switched off"""
 
-    model: Model
+    model: ModelKind
     without: tuple[Repair, ...] = ()
 
     @property

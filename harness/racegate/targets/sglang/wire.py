@@ -11,7 +11,7 @@ TOKENS_MAX = 448  # of one request
 VOCAB = 512
 
 
-class Model(StrEnum):
+class ModelKind(StrEnum):
     """HYBRID: a gated-delta layer and one of attention, with the Mamba radix cache.
     DENSE: attention only, with the plain radix cache.
     """

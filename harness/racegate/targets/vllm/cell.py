@@ -10,7 +10,7 @@ from racegate.targets.vllm.wire import (
     STEPS,
     TEMPERATURE_MAX,
     TOKENS_MAX,
-    Runner,
+    ModelRunner,
     StateMode,
 )
 
@@ -26,7 +26,7 @@ UNSEEN = {
 class Cell(EngineCell, frozen=True, kw_only=True):
     """A release of vLLM with one of its runners. fidelity: whether its model computes"""
 
-    runner: Runner
+    runner: ModelRunner
     mode: StateMode
     fidelity: Fidelity = Fidelity.HOLLOW
 

@@ -12,14 +12,14 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Fidelity, Told
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 
 class FreshEngines:
     """An engine per run: of a GPU, which cannot be forked."""
 
     def __init__(
-        self, environment: Environment, *, runner: Runner, mode: StateMode, log: Path | None
+        self, environment: Environment, *, runner: ModelRunner, mode: StateMode, log: Path | None
     ) -> None:
         self._open = partial(open_engine, environment, runner=runner, mode=mode, log=log)
 
@@ -33,7 +33,7 @@ class FreshEngines:
 def open_engine(
     environment: Environment,
     *,
-    runner: Runner,
+    runner: ModelRunner,
     mode: StateMode,
     fidelity: Fidelity = Fidelity.HOLLOW,
     log: Path | None = None,

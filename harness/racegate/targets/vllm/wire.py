@@ -12,7 +12,7 @@ STEPS = (7, 57)  # from one token of the scripted model to the next, upwards or 
 TEMPERATURE_MAX = 0.1  # up to which the scripted token is certain, penalties and all
 
 
-class Runner(StrEnum):
+class ModelRunner(StrEnum):
     """vLLM's two model runners."""
 
     V1 = "v1"

@@ -24,7 +24,7 @@ from racegate.targets.common.landings import Holds
 from racegate.targets.common.search import Effect, JudgedConflict
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 SCHEMA = "racegate.vllm-witness/1"
 # As many as an earlier witness names without asking for fewer.
@@ -39,7 +39,7 @@ class EngineWitness(StrictStruct, frozen=True, kw_only=True):
 
     schema: str
     release: str
-    runner: Runner
+    runner: ModelRunner
     mode: StateMode
     scenario: Scenario
     holds: Holds

@@ -109,7 +109,7 @@ class Pause:
         os._exit(ExitCode.CLEAN)
 
 
-class Landings:
+class ForkedLandings:
     """Those of one run. result: where its own is written; the n-th landing's has `.n` behind it
 
     land: called in a forked process, with the access to land before and where its result goes

@@ -60,7 +60,7 @@ def observations(watch: Watch) -> tuple[Observation, ...]:
     return tuple(found)
 
 
-class Runs(Protocol):
+class StartedEngine(Protocol):
     """A started engine."""
 
     def run(self, task: Task) -> None:
@@ -72,7 +72,9 @@ class Runs(Protocol):
         ...
 
 
-def serve(host: Runs, server: JobServer[Task], prefix_server: PrefixServer | None = None) -> None:
+def serve(
+    host: StartedEngine, server: JobServer[Task], prefix_server: PrefixServer | None = None
+) -> None:
     """One forked process per task. prefix_server: what tasks are forked from that have a turn"""
     server.tell_started()
     while (task := server.peek()) is not None:

@@ -11,7 +11,7 @@ from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
 from racegate.targets.program.judge import pair_of, settled
-from racegate.targets.program.launch import Device, checked_program
+from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
@@ -52,7 +52,7 @@ class ProgramReplays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay_program(
-    device: Device, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
+    device: DeviceServer, witness: ProgramWitness, *, times: int, timeout_s: float = 0.0
 ) -> ProgramReplay:
     """times: runs under the holds; timeout_s: for each run, 0 for none. Raises BadInput: its script
     is not where it was, seen from this folder.

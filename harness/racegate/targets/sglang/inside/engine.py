@@ -17,7 +17,7 @@ from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.sglang.inside.model import config, fill_weights
 from racegate.targets.sglang.inside.naming import named_buffers
 from racegate.targets.sglang.inside.watch import SchedulerWatch, watch_forward, watch_states
-from racegate.targets.sglang.wire import VOCAB, Model
+from racegate.targets.sglang.wire import VOCAB, ModelKind
 
 CHUNK = 64  # tokens of a prefill that one step takes at most
 TRACKED = 64  # tokens between states that are kept for prefixes
@@ -28,7 +28,7 @@ class _Over(Exception):
     """The scenario is over: leaves SGLang's endless loop."""
 
 
-def start(folder: Path, *, model: Model) -> Any:
+def start(folder: Path, *, model: ModelKind) -> Any:
     """SGLang's scheduler with its worker, in this process. folder: for the model's files."""
     from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.server_args import PortArgs, ServerArgs
@@ -52,7 +52,7 @@ def start(folder: Path, *, model: Model) -> Any:
     return scheduler
 
 
-def _arguments(folder: Path, model: Model) -> dict[str, Any]:
+def _arguments(folder: Path, model: ModelKind) -> dict[str, Any]:
     """Under all names that releases have for them."""
     common: dict[str, Any] = {
         "model_path": str(folder),
@@ -75,7 +75,7 @@ def _arguments(folder: Path, model: Model) -> dict[str, Any]:
         "random_seed": 0,
         "log_level": "error",
     }
-    if model is Model.DENSE:
+    if model is ModelKind.DENSE:
         return common
     return common | {
         "mamba_scheduler_strategy": "extra_buffer",

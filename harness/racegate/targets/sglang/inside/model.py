@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from racegate.targets.sglang.wire import VOCAB, Model
+from racegate.targets.sglang.wire import VOCAB, ModelKind
 
 SEED = 1
 
@@ -50,9 +50,9 @@ _HYBRID = {
 }
 
 
-def config(model: Model) -> dict[str, Any]:
+def config(model: ModelKind) -> dict[str, Any]:
     """The model's `config.json`."""
-    return _COMMON | (_HYBRID if model is Model.HYBRID else _DENSE)
+    return _COMMON | (_HYBRID if model is ModelKind.HYBRID else _DENSE)
 
 
 def fill_weights(module: torch.nn.Module) -> None:

@@ -26,14 +26,14 @@ from racegate.targets.common.wire import Task, Told
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
-from racegate.targets.sglang.wire import Model, Repair
+from racegate.targets.sglang.wire import ModelKind, Repair
 
 
 class Host:
     """A started scheduler, and the runs that it is forked for."""
 
     def __init__(
-        self, library: Path, folder: Path, model: Model, without: tuple[Repair, ...]
+        self, library: Path, folder: Path, model: ModelKind, without: tuple[Repair, ...]
     ) -> None:
         self._session = EngineSession()
         self._child = Child(library, self._session)
@@ -92,7 +92,7 @@ def main() -> None:
     server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     repairs = tuple(Repair(name) for name in without.split(",") if name)
-    host = Host(library, Path(folder), Model(model), repairs)
+    host = Host(library, Path(folder), ModelKind(model), repairs)
     gc.collect()
     gc.freeze()
     serve(host, server)

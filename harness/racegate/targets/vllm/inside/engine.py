@@ -36,7 +36,7 @@ from racegate.targets.vllm.inside.watch import (
     watch_scheduler,
     watch_zeroing,
 )
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 BLOCKS_BYTES = 32 << 20
 
@@ -88,10 +88,10 @@ def state_block_of(scheduler: Any) -> int:
     return int(max(sizes, default=0))
 
 
-def check_started(engine: Any, *, runner: Runner, mode: StateMode) -> None:
+def check_started(engine: Any, *, runner: ModelRunner, mode: StateMode) -> None:
     """A release may know less than it is asked for and go on without: raises RuntimeError then."""
     is_second = type(runner_of(engine)).__module__.startswith("vllm.v1.worker.gpu.")
-    found = Runner.V2 if is_second else Runner.V1
+    found = ModelRunner.V2 if is_second else ModelRunner.V1
     if found is not runner:
         raise RuntimeError(f"this release runs the model with its runner {found.upper()}")
     config = engine.vllm_config

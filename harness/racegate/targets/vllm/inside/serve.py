@@ -32,14 +32,14 @@ from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
-from racegate.targets.common.inside.prefix_server import Landings, Pause, PrefixServer
+from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import FAILED, Fidelity, RunMode, Task, Told
 from racegate.targets.vllm.inside import standins
 from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 _OWN = Path(__file__).parents[1]
 COMPARISONS_MAX = 2  # turns before which a run is compared: who notes what the host hears is slower
@@ -63,7 +63,7 @@ class Host:
         self,
         library: Path,
         folder: Path,
-        cell: tuple[Runner, StateMode, Fidelity],
+        cell: tuple[ModelRunner, StateMode, Fidelity],
         kind: DeviceKind,
     ) -> None:
         runner, mode, fidelity = cell
@@ -133,7 +133,7 @@ class Host:
         self._result = Path(task.result)
         write_stacks_on_signal(self._result.parent)
         self._child.arm(task.plan, self._result)
-        landings = Landings(self._result, self._land)
+        landings = ForkedLandings(self._result, self._land)
         self._session.on_gap = landings.at if task.lands else None
 
     def _land(self, label: str, result: Path) -> None:
@@ -283,7 +283,7 @@ def main() -> None:
     server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)
     with Failure() as failure:
-        cell = (Runner(runner), StateMode(mode), Fidelity(fidelity))
+        cell = (ModelRunner(runner), StateMode(mode), Fidelity(fidelity))
         host = Host(library, Path(folder), cell, kind)
     if failure.message:
         Path(folder, FAILED).write_text(failure.message)
