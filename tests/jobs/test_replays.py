@@ -32,7 +32,7 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import judge
 from racegate.targets.common.wire import Told
-from racegate.targets.common.witness import witnesses_of, write_witnesses
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.wire import ModelKind, Repair
 from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness

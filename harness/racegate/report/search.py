@@ -24,7 +24,6 @@ from racegate.oracles.paths import Ordered, PathStep
 from racegate.report.cause.account import Account
 from racegate.report.cause.shared import SharedCause
 from racegate.report.objects import FindingsObject
-from racegate.report.targets.adapters import print_judgement
 from racegate.report.text import (
     ShownFinding,
     cause_panel,
@@ -34,7 +33,6 @@ from racegate.report.text import (
     print_selfcheck,
 )
 from racegate.scenario.untrusted.console import line, lines
-from racegate.targets.program.workflow.replay import ProgramReplay, render_replay
 
 HOLDS_SHOWN_MAX = 24
 LOSSES_SHOWN_MAX = 8
@@ -55,7 +53,7 @@ ORIGIN_STYLES = {
 def print_replay(console: Console, result: Replay, shown: ShownFinding | None = None) -> None:
     """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
     print_run(console, result.last, shown)
-    _print_outcome(console, result)
+    print_outcome(console, result)
     console.print(f"expected {result.expected_signature}")
     if result.outcome is not ReplayOutcome.REPRODUCED:
         console.print(f"seen     {result.signature or 'no finding'}")
@@ -64,20 +62,8 @@ def print_replay(console: Console, result: Replay, shown: ShownFinding | None = 
     console.print(f"{same}, {recorded}")
 
 
-def print_one_replay(
-    console: Console, result: ReplaySummary, shown: ShownFinding | None = None
-) -> None:
-    """What a replay showed, as its subject is shown. shown: of the last run of our own engine"""
-    if isinstance(result, ProgramReplay):
-        console.print(lines(render_replay(result).split("\n")), soft_wrap=True)
-    elif isinstance(result, Replay) and result.subject == "engine":
-        print_replay(console, result, shown)
-    elif isinstance(result, Replay):
-        print_judgement(console, result.last)
-        _print_outcome(console, result)
-
-
-def _print_outcome(console: Console, result: ReplaySummary) -> None:
+def print_outcome(console: Console, result: ReplaySummary) -> None:
+    """How often the worst outcome was seen, and of which witness."""
     count = result.outcomes.get(result.outcome, 0)
     style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
     what = f" {count} of {result.times}: {result.witness}"

@@ -7,10 +7,10 @@ from test_vllm_search import CELL, SCENARIO
 
 from racegate.check.repro.minimise import smallest_scenario
 from racegate.scenario.spec import Request
-from racegate.targets.common.again import shown_again
 from racegate.targets.common.judge import judge
 from racegate.targets.common.wire import Wrong
-from racegate.targets.common.witness import witnesses_of
+from racegate.targets.common.witnesses.again import shown_again
+from racegate.targets.common.witnesses.witness import witnesses_of
 from racegate.targets.vllm.witness import EngineWitness
 from small_engine import Served, SmallEngine, Wait
 

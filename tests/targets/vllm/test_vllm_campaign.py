@@ -14,7 +14,7 @@ from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
 from racegate.targets.common.wire import Told
-from racegate.targets.common.witness import write_witnesses
+from racegate.targets.common.witnesses.witness import write_witnesses
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign
 from racegate.targets.vllm.cell import Cell, cannot_run

@@ -24,7 +24,7 @@ from racegate.scenario.spec import Image, Preempt, Request, Scenario
 from racegate.targets.common.judge import EngineVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
-from racegate.targets.common.witness import (
+from racegate.targets.common.witnesses.witness import (
     TokenLoss,
     outcome_of,
     witnesses_of,

@@ -44,7 +44,7 @@ from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
-from racegate.targets.common.witness import witnesses_of, write_witnesses
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_plain_scheduler
 from racegate.targets.sglang.environment import set_up

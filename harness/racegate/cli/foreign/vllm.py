@@ -38,13 +38,13 @@ from racegate.report.targets.releases import checked_engine, print_engine_gate, 
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.again import shown_again
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
-from racegate.targets.common.witness import witnesses_of, write_witnesses
+from racegate.targets.common.witnesses.again import shown_again
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign, seed_line
 from racegate.targets.vllm.cell import Cell

@@ -25,7 +25,7 @@ from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.witness import AdapterWitness, read_adapter_witness, replay_adapter
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
-from racegate.targets.common.replay import replay_release
+from racegate.targets.common.witnesses.replay import replay_release
 from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import replay_program
 from racegate.targets.program.workflow.witness import ProgramWitness, load_program_witness
@@ -217,7 +217,7 @@ def _cell(cell: Cells, settings: ReplaySettings) -> Cells:
 
 def _vllm(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     run_s = settings.timeout_s or RUN_S
-    again = partial(replay_release, subject="vllm", times=settings.times)
+    again = partial(replay_release, times=settings.times)
 
     def replay_all(
         cell: Cell, group: Sequence[tuple[Path, EngineWitness]]
@@ -246,7 +246,7 @@ def _sglang(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
             for file, witness in group:
                 yield again(engine, witness, cell, command=_command(file))
 
-    again = partial(replay_release, subject="sglang", times=settings.times)
+    again = partial(replay_release, times=settings.times)
     needs = partial(_scheduler, settings=settings)
     return _batches(given, read_scheduler_witness, needs, replay_all)
 

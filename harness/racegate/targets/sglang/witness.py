@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from racegate.targets.common.witness import ReleaseWitness, read_release_witness
+from racegate.targets.common.witnesses.witness import ReleaseWitness, read_release_witness
 from racegate.targets.sglang.cell import SchedulerCell
 
 

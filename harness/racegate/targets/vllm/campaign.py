@@ -12,7 +12,7 @@ from racegate.order.recorder import place_of
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.judge import EngineVerdict, judge
 from racegate.targets.common.sensitivity import Sensitivity
-from racegate.targets.common.witness import witnesses_of
+from racegate.targets.common.witnesses.witness import witnesses_of
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.generate import scenario_of

@@ -13,7 +13,7 @@ from racegate.history.schedule import texts_of
 from racegate.history.witness import SCHEMA, Raw
 from racegate.scenario.spec import SETTINGS
 from racegate.scenario.untrusted.text import quoted
-from racegate.targets.common.witness import ReleaseWitness, read_release_witness
+from racegate.targets.common.witnesses.witness import ReleaseWitness, read_release_witness
 from racegate.targets.vllm.cell import Cell
 
 # As many as an earlier witness names without asking for fewer.

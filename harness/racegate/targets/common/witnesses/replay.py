@@ -12,14 +12,13 @@ from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.judge import judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Sensitivity
-from racegate.targets.common.witness import ReleaseWitness, is_as_recorded, outcome_of
+from racegate.targets.common.witnesses.witness import ReleaseWitness, is_as_recorded, outcome_of
 
 
 def replay_release(
     engine: Runs,
     witness: ReleaseWitness,
     cell: EngineCell,
-    subject: str,
     *,
     command: str,
     times: int,
@@ -29,7 +28,7 @@ def replay_release(
     """A witness of vLLM or SGLang run again. Its signature is the recorded one where the same is
     wrong.
 
-    cell: the engine, which may be another than that of the witness; subject: vllm or sglang
+    cell: the engine, which may be another than that of the witness
     times: how often the run without holds and the one under them are made
     command: what shows it again; sensitivity: of this engine, for its verdict; kind: of its device
     """
@@ -49,4 +48,5 @@ def replay_release(
             )
         )
     last = shown_by(result_of(judged, witness.scenario.name), command)
+    subject = str(cell.__struct_config__.tag)
     return replayed(Replay, witness, subject, runs, last=last)

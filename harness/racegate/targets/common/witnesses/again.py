@@ -20,7 +20,7 @@ from racegate.targets.common.search import (
     is_wrong,
     racing_operations,
 )
-from racegate.targets.common.witness import Released, ReleaseWitness, losses_of
+from racegate.targets.common.witnesses.witness import Released, ReleaseWitness, losses_of
 
 
 def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released | None:
