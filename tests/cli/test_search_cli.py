@@ -70,7 +70,7 @@ class TestWitnessFiles:
             ({"schema": 1}, "written as 1"),
             ({"holds": ["d2h:accepted_counts@C.0 until host:reorder@C.1"]}, "altered"),
             ({"signature": "else"}, "altered"),
-            ({"holds": ["nonsense"]}, "cannot read the hold"),
+            ({"holds": ["one until two until three"]}, "cannot read the hold"),
             ({"colour": "red"}, "unknown field"),
             ({"seed": "0"}, "Expected `int`"),
         ],
