@@ -21,6 +21,7 @@ from pictured import judged as judged_run
 from racegate.cli.app import app
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.outcome import Checked, Failing, gated
+from racegate.history.verdict import Reach, Tried
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.ci.junit import junit_of
@@ -76,7 +77,9 @@ def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> Verdicts:
         for one in findings
     )
     outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
-    search = Search(judged=judged, runs=2, is_complete=False)
+    is_all = verdict is Verdict.BENIGN
+    tried = Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1)
+    search = Search(judged=judged, runs=2, is_complete=is_all, tried=tried)
     return msgspec.structs.replace(Verdicts(outcome=outcome, search=search), **fields)
 
 
