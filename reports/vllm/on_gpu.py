@@ -64,18 +64,18 @@ class Kept:
 def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
     """What the landing did on this GPU."""
     witness = read_witness(WITNESSES / f"{one.witness}.json")
-    cell = Cell(release=one.release, runner=witness.runner, mode=witness.mode)
+    cell = Cell(release=one.release, runner=witness.subject.runner, mode=witness.subject.mode)
     log = folder / f"{one.release}-{cell.runner}-{cell.mode}.log"
     known = {
         **msgspec.structs.asdict(one),
         "runner": cell.runner,
         "mode": cell.mode,
-        "hold": witness.holds,
+        "hold": witness.pairs,
     }
     try:
         environment = environment_of(one.release)
         engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
-        judged = judge_under(engines, witness.scenario, cell, witness.holds, kind=DeviceKind.CUDA)
+        judged = judge_under(engines, witness.scenario, cell, witness.pairs, kind=DeviceKind.CUDA)
     except BadInput as error:
         return {**known, "error": str(error), "log": _end_of(log)}
     base, held = engines.told

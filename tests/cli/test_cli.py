@@ -39,6 +39,12 @@ RUN_FIELDS = {
     "unmet",
     "warnings",
     "search",
+    "target",
+    "tried",
+    "not_seen",
+    "message",
+    "refused",
+    "is_lost",
 }
 FINDING_FIELDS = {
     "kind",
@@ -55,6 +61,10 @@ FINDING_FIELDS = {
     "expected",
     "actual",
     "replay",
+    "hazard",
+    "verdict",
+    "holds",
+    "race",
 }
 STATS_FIELDS = {
     "steps",
@@ -271,7 +281,7 @@ class TestErrors:
             (("run",), "either a scenario file or --trace"),
             (("run", "none.toml"), "cannot be read"),
             (("run", FINISH, "--fault", "none"), "no fault 'none'"),
-            (("run", FINISH, "--hold", "nonsense"), "OP until POINT"),
+            (("run", FINISH, "--hold", "one until two until three"), "OP until POINT"),
             (("run", "--trace", "none.csv"), "cannot be read"),
             (("run", FINISH, "--device", "abacus"), "abacus"),
             (("run", FINISH, "--json", "/no/such/folder/x.json"), "cannot write"),

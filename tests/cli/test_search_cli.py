@@ -25,6 +25,7 @@ from racegate.history.schedule import LATE
 from racegate.history.witness import Witness, WitnessError, load_witness, save, sealed
 from racegate.oracles.paths import ExplainError, Ordered
 from racegate.scenario.settings import Cascade
+from stored import with_subject
 from support import IS_NIGHTLY, SCENARIOS
 
 WITNESSES = sorted((SCENARIOS / "witnesses").glob("*.witness.json"))
@@ -70,9 +71,9 @@ class TestWitnessFiles:
             ({"schema": 1}, "written as 1"),
             ({"holds": ["d2h:accepted_counts@C.0 until host:reorder@C.1"]}, "altered"),
             ({"signature": "else"}, "altered"),
-            ({"holds": ["nonsense"]}, "cannot read the hold"),
+            ({"holds": ["a until b until c"]}, "cannot read the hold"),
             ({"colour": "red"}, "unknown field"),
-            ({"seed": "0"}, "Expected `int`"),
+            ({"subject": {"of": "engine", "fault": None, "seed": "0"}}, "Expected `int`"),
         ],
     )
     def test_what_is_not_understood_is_refused(
@@ -122,7 +123,9 @@ class TestReplay:
     def test_nothing_is_exit_code_6(self, witness: Witness, tmp_path: Path) -> None:
         # A witness without holds, replayed on the correct engine: the defect has been mended.
         path = SCENARIOS / "witnesses" / "correction-partial-fields.witness.json"
-        result = racegate("replay", self.write(load_witness(path), tmp_path, fault=None))
+        result = racegate(
+            "replay", self.write(with_subject(load_witness(path), fault=None), tmp_path)
+        )
         assert result.returncode == 6
         assert "nothing found" in result.stdout
 
@@ -154,7 +157,7 @@ class TestReplay:
         result = racegate("replay", *paths, "--times", "2")
         assert result.returncode == 1
         assert result.stdout.count("2 of 2") == 2
-        mended = self.write(load_witness(Path(paths[1])), tmp_path, fault=None)
+        mended = self.write(with_subject(load_witness(Path(paths[1])), fault=None), tmp_path)
         shown = json_of("replay", paths[0], mended, code=6)
         assert "commit" in shown["environment"]
         first, second = shown["replays"]

@@ -16,7 +16,7 @@ from racegate.history.schedule import EAGER
 from racegate.history.witness import Witness, load_witness, save, sealed
 from racegate.jobs.stores.folder import FolderStore
 from racegate.jobs.stores.records import KeptFinding
-from stored import state
+from stored import state, with_subject
 
 RACE = "accepted-copy-after-row-move"
 LOGIC = "accepted-count-with-hole"
@@ -26,7 +26,7 @@ def found(fault: str, index: int = 0) -> Witness:
     """The witness of a fault, as a campaign names its scenarios."""
     witness = load_witness(path_of(fault))
     scenario = msgspec.structs.replace(witness.scenario, name=f"generated-1-{index}")
-    return sealed(msgspec.structs.replace(witness, scenario=scenario, seed=1))
+    return sealed(msgspec.structs.replace(with_subject(witness, seed=1), scenario=scenario))
 
 
 def test_findings_that_lack_one_edge_are_one_cause() -> None:

@@ -30,14 +30,14 @@ from typing import Any
 
 import msgspec
 
-from racegate.cli.foreign.vllm import pairs_of
 from racegate.device.chooser import HoldChooser
 from racegate.explore.swarm import Pick, one_of
 from racegate.faults.catalogue import find_fault
 from racegate.history.edge import Edge
+from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary
-from racegate.history.schedule import parse_schedule
-from racegate.history.witness import checksum_of, load_witness
+from racegate.history.schedule import pairs_of, parse_schedule
+from racegate.history.witness import Operation, RecordedFinding, checksum_of, load_witness
 from racegate.interpose.outcome import Observation
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.generated import CampaignSpec
@@ -61,10 +61,9 @@ from racegate.targets.adapters.wire import (
     decode_line,
     parse_plant,
 )
-from racegate.targets.program.judge import pair_of
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
-    Operation,
+    ProgramSubject,
     ProgramWitness,
     load_program_witness,
 )
@@ -228,16 +227,18 @@ SEEN = Observation(name="tokens", digest="0" * 64, preview="[1, 2]")
 SIDE = Operation(name="copy train.py step 1", lane="stream 7", is_write=True)
 PROGRAM = msgspec.to_builtins(
     ProgramWitness(
-        schema="racegate.program/1",
         title="counts: copy on stream 7, read on host",
-        argv=("train.py", "--steps", "2"),
+        subject=ProgramSubject(argv=("train.py", "--steps", "2")),
         holds=("copy train.py step 1 until forced",),
         polls=1,
         signature="0123456789ab",
-        buffer="counts",
-        first=SIDE,
-        second=SIDE,
-        edge="wait behind train.py:7",
+        finding=RecordedFinding(
+            kind=FindingKind.CONFLICT,
+            buffer="counts",
+            operations=(SIDE, SIDE),
+            edge="wait behind train.py:7",
+        ),
+        verdict=Verdict.DIVERGENT,
         expected=(SEEN,),
         actual=(SEEN,),
         ending="",
@@ -342,7 +343,7 @@ def _held(content: bytes, folder: Path) -> object:
     chooser = HoldChooser(schedule)
     chooser.ticket("output", "d2h:accepted_counts@3")
     chooser.reach("host:condense@4")
-    return schedule.texts(), pair_of(text), pairs_of([text])
+    return schedule.texts(), pairs_of([text])
 
 
 def _selected(content: bytes, folder: Path) -> object:

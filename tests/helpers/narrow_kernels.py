@@ -129,6 +129,7 @@ def main() -> None:
     """Writes the results to the file that is named, with the versions that they are of."""
     if DEVICE == "cpu":
         from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
+        from racegate.interpose.kernels.triton_kernels import prefer_numbers
 
         def refuse(what: str) -> NoReturn:
             raise SystemExit(f"refused: {what}")
@@ -136,6 +137,7 @@ def main() -> None:
         if "--plain" not in sys.argv:
             interpreter = importlib.import_module("triton.runtime.interpreter")
             compute_narrow_floats(interpreter, refuse)
+            prefer_numbers(interpreter.InterpreterBuilder)
     with np.errstate(all="ignore"):
         found = results()
     facts = f"torch {torch.__version__}, triton {triton.__version__}, {DEVICE}"

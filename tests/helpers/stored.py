@@ -8,7 +8,7 @@ from pictured import path_of
 from racegate.check.selfcheck import SelfCheck
 from racegate.explore.features.table import FeatureTotals
 from racegate.history.finding import Benign
-from racegate.history.witness import load_witness
+from racegate.history.witness import Witness, load_witness
 from racegate.jobs.stores.records import (
     STATE_SCHEMA,
     CampaignState,
@@ -45,6 +45,12 @@ class MadeStore:
         return list(self.known)
 
 
+def with_subject(witness: Witness, **fields: object) -> Witness:
+    """A witness of our own engine with other fields of its subject."""
+    subject = msgspec.structs.replace(witness.subject, **fields)
+    return msgspec.structs.replace(witness, subject=subject)
+
+
 def finding(
     signature: str = "divergence/inputs/x", *, index: int = 4, title: str = ""
 ) -> KeptFinding:
@@ -52,7 +58,8 @@ def finding(
     scenario = msgspec.structs.replace(
         WITNESS.scenario, name=f"generated-1-{index}", title=title or WITNESS.scenario.title
     )
-    witness = msgspec.structs.replace(WITNESS, scenario=scenario, seed=1, signature=signature)
+    witness = with_subject(WITNESS, seed=1)
+    witness = msgspec.structs.replace(witness, scenario=scenario, signature=signature)
     return KeptFinding(signature=signature, is_minimal=True, witness=witness)
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.cli.foreign.vllm import pairs_of as release_pairs_of
 from racegate.history.schedule import (
     HOLD_LENGTH_MAX,
     HOLDS_MAX,
@@ -16,10 +15,11 @@ from racegate.history.schedule import (
     Hold,
     Schedule,
     ScheduleError,
+    pairs_of,
     parse_hold,
     parse_schedule,
+    texts_of,
 )
-from racegate.targets.program.judge import pair_of as program_pair_of
 
 names = st.from_regex(r"\A[a-z0-9_.*/]{1,8}:[a-z0-9_.]{1,12}@[0-9]{1,3}\Z")
 holds = st.builds(Hold, op=names, until=names, row_first=st.none() | st.integers(0, 999))
@@ -77,7 +77,7 @@ ODD = (
 @pytest.mark.parametrize("text", ODD)
 def test_an_odd_hold_is_refused_in_the_same_words_by_every_target(text: str) -> None:
     said = set()
-    for read in (parse_hold, program_pair_of, lambda text: release_pairs_of([text])):
+    for read in (parse_hold, lambda text: pairs_of([text])):
         with pytest.raises(ScheduleError) as caught:
             read(text)
         said.add(str(caught.value))
@@ -104,8 +104,9 @@ def test_an_odd_hold_is_refused_in_the_same_words_by_every_target(text: str) -> 
 )
 def test_one_grammar_reads_the_holds_of_every_target(text: str, hold: Hold) -> None:
     assert parse_hold(text) == hold == parse_hold(hold.text())
-    assert program_pair_of(text) == (hold.operation, hold.until)
-    assert release_pairs_of([text]) == ((hold.operation, hold.until),)
+    pairs = pairs_of([text])
+    assert pairs == ((hold.operation, hold.until),)
+    assert texts_of(pairs) == (hold.text(),)
 
 
 def test_forced_is_written_in_one_place() -> None:

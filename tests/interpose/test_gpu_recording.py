@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from racegate.interpose.build import find_toolkit, forward_stub_source
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Program
+from racegate.targets.program.launch import Device, Program
 
 HERE = Path(__file__).parent
 # theme: (racy, repaired)
@@ -26,17 +27,20 @@ PAIRS = {
 }
 
 
-@needs_litmus
-def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device() -> None:
+@pytest.fixture(scope="module")
+def fake_gpu() -> Iterator[Device]:
     with open_fake_gpu() as device:
-        for theme, pair in PAIRS.items():
-            for name, is_racy in zip(pair, (True, False), strict=True):
-                program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
-                outcome = judge_on(
-                    device, program, explores=False, runs_max=1, is_quiet=True
-                ).outcome
-                assert outcome.ending is Ending.FINISHED, outcome.message
-                assert bool(outcome.findings) is is_racy, name
+        yield device
+
+
+@needs_litmus
+def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device(fake_gpu: Device) -> None:
+    for theme, pair in PAIRS.items():
+        for name, is_racy in zip(pair, (True, False), strict=True):
+            program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
+            outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).outcome
+            assert outcome.ending is Ending.FINISHED, outcome.message
+            assert bool(outcome.findings) is is_racy, name
 
 
 POWERS = """
@@ -61,11 +65,12 @@ for here, there in zip(powers("cpu"), powers("cuda")):
 
 
 @needs_cuda_torch
-def test_powers_of_a_number_go_past_what_a_python_kernel_cannot_be_given(tmp_path: Path) -> None:
+def test_powers_of_a_number_go_past_what_a_python_kernel_cannot_be_given(
+    fake_gpu: Device, tmp_path: Path
+) -> None:
     (tmp_path / "powers.py").write_text(POWERS)
-    with open_fake_gpu() as device:
-        program = Program((str(tmp_path / "powers.py"),), timeout_s=120)
-        outcome = judge_on(device, program, explores=False, runs_max=1, is_quiet=True).outcome
+    program = Program((str(tmp_path / "powers.py"),), timeout_s=120)
+    outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).outcome
     assert outcome.ending is Ending.FINISHED, outcome.message
 
 

@@ -27,5 +27,5 @@ def test_observing_imports_no_torch() -> None:
 
 
 def test_recording_without_a_device_says_how_to_get_one() -> None:
-    with pytest.raises(BadInput, match="-m racegate"), recording():
+    with pytest.raises(BadInput, match="racegate torch run SCRIPT"), recording():
         pass

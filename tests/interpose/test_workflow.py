@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.witness import WitnessError, load_witness
+from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
@@ -23,7 +23,6 @@ from racegate.targets.program.workflow.replay import render_replay, replay_progr
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
     ProgramWitness,
-    is_program_witness,
     load_program_witness,
     save_witnesses,
 )
@@ -97,7 +96,10 @@ def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) ->
     assert witness.argv == script.argv
     assert witness.holds == ("d2h@x.py:step#1 until forced",)
     assert (witness.expected, witness.actual) == (RIGHT, WRONG)
-    assert (witness.first.name, witness.first.is_write) == ("d2h@x.py:step#1", True)
+    assert witness.finding is not None
+    first = witness.finding.operations[0]
+    assert (first.name, first.lane, first.is_write) == ("d2h@x.py:step#1", "stream 1", True)
+    assert (witness.finding.hazard, witness.finding.edge) == (Hazard.READ_AFTER_WRITE, "wait")
     assert witness.versions["torch"] == "2.14.1"
 
 
@@ -112,11 +114,9 @@ def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> N
 
 
 def test_whose_witness_it_is(saved: Path) -> None:
-    assert is_program_witness(saved)
-    assert not is_program_witness(ENGINES)
     with pytest.raises(WitnessError, match="not a witness of a program"):
         load_program_witness(ENGINES)
-    with pytest.raises(WitnessError, match=r"written as 'racegate.program/1'"):
+    with pytest.raises(WitnessError, match=r"a witness of 'program', not of racegate's own engine"):
         load_witness(saved)
 
 
@@ -127,9 +127,9 @@ def test_whose_witness_it_is(saved: Path) -> None:
         ({"added": 1}, "unknown field `added`"),
         ({"expected": [{"name": "a", "digest": "b", "preview": "c", "more": 1}]}, "field `more`"),
         ({"holds": [" until x"]}, "cannot read the hold"),
-        ({"holds": []}, "a witness has a hold"),
-        ({"argv": "x.py"}, "Expected `array`, got `str` - at `$.argv`"),
-        ({"schema": "racegate.program/2"}, "its schema is not 'racegate.program/1'"),
+        ({"subject": {"of": "program", "argv": "x.py"}}, "got `str` - at `$.subject.argv`"),
+        ({"schema": "racegate.program/2"}, "written as 'racegate.program/2'"),
+        ({"polls": -1}, "no negative number of polls"),
     ],
 )
 def test_a_damaged_witness_is_refused(saved: Path, change: dict[str, object], message: str) -> None:
@@ -139,6 +139,40 @@ def test_a_damaged_witness_is_refused(saved: Path, change: dict[str, object], me
         load_program_witness(saved)
     assert str(caught.value).startswith(f"{saved}: ")
     assert message in str(caught.value)
+
+
+def test_a_witness_without_a_hold_is_refused(saved: Path) -> None:
+    fields = json.loads(saved.read_text()) | {"holds": []}
+    saved.write_text(json.dumps(fields | {"checksum": checksum_of(fields)}))
+    with pytest.raises(WitnessError, match="a witness of a program has a hold"):
+        load_program_witness(saved)
+
+
+def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
+    """As `racegate.program/1` had it: the finding among the other fields."""
+    new = load_program_witness(saved)
+    fields = json.loads(saved.read_text())
+    found = fields.pop("finding")
+    del fields["verdict"]
+    first, second = found["operations"]
+    old = {
+        **fields,
+        "schema": "racegate.program/1",
+        "argv": fields.pop("subject")["argv"],
+        "buffer": found["buffer"],
+        "first": first,
+        "second": second,
+        "edge": found["edge"],
+    }
+    del old["subject"]
+    saved.write_text(json.dumps(old | {"checksum": checksum_of(old)}))
+    again = load_program_witness(saved)
+    assert new.finding is not None and again.finding is not None
+    plain = msgspec.structs.replace(new.finding, hazard=None)
+    assert again == sealed(msgspec.structs.replace(new, finding=plain))
+    saved.write_text(json.dumps(old | {"edge": "another", "checksum": checksum_of(old)}))
+    with pytest.raises(WitnessError, match="altered since it was written"):
+        load_program_witness(saved)
 
 
 def test_a_field_that_is_missing_is_named(saved: Path) -> None:

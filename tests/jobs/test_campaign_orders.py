@@ -24,6 +24,7 @@ from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report
 from racegate.jobs.pools.driver import DrivenPool
 from racegate.jobs.stores.records import WorkerState
 from shuffled import Shuffled
+from stored import with_subject
 
 SPEC = CampaignSpec(seed=5)
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,9 @@ def small(found: GeneratedFinding, fault: object) -> GeneratedFinding:
 
 def found_in(index: int, signature: str) -> GeneratedFinding:
     scenario = msgspec.structs.replace(WITNESS.scenario, name=f"generated-5-{index}")
-    witness = msgspec.structs.replace(WITNESS, scenario=scenario, seed=5, signature=signature)
+    witness = msgspec.structs.replace(
+        with_subject(WITNESS, seed=5), scenario=scenario, signature=signature
+    )
     return GeneratedFinding(
         signature=signature, index=index, witness=witness, runs=0, is_minimal=False
     )

@@ -22,6 +22,7 @@ from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import ALPHA, clean_run, findability, interval, listed, rate_below
 from racegate.jobs.generated import CampaignSpec, Report, look_at
 from racegate.jobs.stores.records import KeptFinding
+from stored import with_subject
 
 FAULT = "correction-partial-fields"
 SPEC = CampaignSpec(seed=0, fault=FAULT)
@@ -127,7 +128,7 @@ def repaired(report: Report, monkeypatch: pytest.MonkeyPatch) -> list[Report]:
     real = verifying.replay
 
     def replay(witness: Any, **how: Any) -> Any:
-        return real(msgspec.structs.replace(witness, fault=None), **how)
+        return real(with_subject(witness, fault=None), **how)
 
     monkeypatch.setattr("racegate.jobs.generated.look_at", look)
     monkeypatch.setattr("racegate.jobs.generated.plant_canaries", lambda look: SelfCheck())

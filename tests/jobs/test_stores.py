@@ -34,6 +34,7 @@ from racegate.jobs.stores.store import Store, StoreDownError, StoreError
 from racegate.scenario.untrusted.text import without_secrets
 from redis_server import RedisServer, redis_server
 from stored import state as made_state
+from stored import with_subject
 
 ROOT = Path(__file__).parents[2]
 FAULT = "correction-partial-fields"
@@ -62,7 +63,7 @@ def finding(
 ) -> KeptFinding:
     scenario = msgspec.structs.replace(WITNESS.scenario, name=f"generated-{seed}-{index}")
     witness: Witness = msgspec.structs.replace(
-        WITNESS, scenario=scenario, seed=seed, signature=name
+        with_subject(WITNESS, seed=seed), scenario=scenario, signature=name
     )
     return KeptFinding(signature=name, is_minimal=minimal, witness=witness)
 
@@ -232,7 +233,7 @@ def test_two_campaigns_share_what_they_find(
     assert one.add(report)
     assert report.found is not None
     scenario = msgspec.structs.replace(report.found.witness.scenario, name="generated-4-0")
-    witness = msgspec.structs.replace(report.found.witness, seed=4, scenario=scenario)
+    witness = msgspec.structs.replace(with_subject(report.found.witness, seed=4), scenario=scenario)
     later = msgspec.structs.replace(report.found, index=0, witness=witness)
     assert not other.add(msgspec.structs.replace(report, found=later))
     assert (other.known, other.new) == ({report.found.signature}, {})

@@ -17,6 +17,7 @@ from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
 from racegate.history.replayed import EXIT_CODES, ReplayOutcome
+from racegate.history.witness import load_witness, save
 from racegate.report.published.contract import (
     CONTRACT,
     Printed,
@@ -117,7 +118,8 @@ def assert_is(value: Any, info: types.Type) -> None:
         if len(parts) == 1:
             assert_is(value, parts[0])
     elif isinstance(info, types.StructType) and info.cls.__name__ != "OwnScenario":
-        assert list(value) == [field.encode_name for field in info.fields], info.cls
+        tag = [info.tag_field] if info.tag_field is not None else []
+        assert list(value) == [*tag, *(field.encode_name for field in info.fields)], info.cls
         for field in info.fields:
             assert_is(value[field.encode_name], field.type)
     elif isinstance(info, types.VarTupleType):
@@ -210,14 +212,18 @@ FILES = {
     "soak": "reports/gpu/soak.json",
     "ab": "reports/gpu/ab_align.json",
     "bench": "reports/gpu/bench.json",
-    "replay, of several witnesses": "reports/search/replay.json",
     "faults matrix": "reports/faults/matrix.json",
     "faults mutate": "reports/faults/mutants.json",
     "faults halffixes": "reports/faults/halffixes.json",
     "faults effort": "reports/search/effort.json",
     "scenarios features": "reports/search/features.json",
-    "files *.witness.json": str(ONE.relative_to(ROOT)),
 }
+
+
+def test_a_witness_is_written_as_the_page_says(tmp_path: Path) -> None:
+    save(load_witness(ONE), tmp_path / "new.witness.json")
+    written = json.loads((tmp_path / "new.witness.json").read_text())
+    assert_printed(written, BY_NAME["files *.witness.json"])
 
 
 @pytest.mark.parametrize("what", FILES)

@@ -33,7 +33,7 @@ from racegate.report.dashboard.metrics import metrics_of
 from racegate.report.dashboard.page import WORKERS_SHOWN_MAX, dashboard_page
 from racegate.report.dashboard.view import name_of, view_of
 from racegate.report.objects import DashboardView
-from stored import FAULT, MadeStore, finding, state, worker
+from stored import FAULT, MadeStore, finding, state, with_subject, worker
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202eevil"
 
@@ -278,7 +278,7 @@ def test_a_witness_of_the_dashboard_is_a_witness_file(tmp_path: Any) -> None:
 
 def test_a_finding_that_cannot_be_run_here_says_why() -> None:
     old = finding()
-    unknown = msgspec.structs.replace(old.witness, fault="no-such-fault")
+    unknown = with_subject(old.witness, fault="no-such-fault")
     kept = msgspec.structs.replace(old, witness=unknown)
     with serving(server.dashboard(MadeStore(kept), serve.drawn, hosts=HOSTS)) as url:
         status, said, _ = asked(f"{url}/findings/{name_of(old.signature)}")

@@ -358,3 +358,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 def benign_of(is_strict: bool | None) -> Benign:  # noqa: FBT001
     """What BENIGN is, by the option --strict."""
     return Benign.FINDING if is_strict else Benign.PASS
+
+
+WitnessesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--witness",
+        metavar="DIR",
+        help="Write landings that do harm.",
+        callback=folder_to_fill,
+    ),
+]

@@ -133,6 +133,16 @@ def parse_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
     return tuple(parse_hold(text) for text in texts)
 
 
+def pairs_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The holds in their text form as pairs of what is held and the point. Raises ScheduleError."""
+    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))
+
+
+def texts_of(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The text forms of holds that are pairs of what is held and the point."""
+    return tuple(f"{operation}{_UNTIL}{until}" for operation, until in pairs)
+
+
 def parse_schedule(texts: Sequence[str]) -> Schedule:
     """The schedule of the given holds of our own engine or of an adapter, whose operations have
     names of one word. Raises ScheduleError.

@@ -11,10 +11,9 @@ from rich.table import Column, Table
 
 from racegate.check.repro.explain import Explained, Explanation, Racing
 from racegate.check.repro.operations import OperationEntry, OpsObject, base_of, is_action
-from racegate.check.repro.replay import Replay
 from racegate.check.repro.unrealised import in_ranges
 from racegate.explore.features.summary import CoverageSummary, summarise
-from racegate.history.replayed import ReplayOutcome
+from racegate.history.replayed import Replay, ReplayOutcome, ReplaySummary
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
@@ -54,10 +53,7 @@ ORIGIN_STYLES = {
 def print_replay(console: Console, result: Replay, shown: ShownFinding | None = None) -> None:
     """What the replays showed, and whether they were the same bit for bit. shown: of the last"""
     print_run(console, result.last, shown)
-    count = result.outcomes.get(result.outcome, 0)
-    style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
-    what = f" {count} of {result.times}: {result.witness}"
-    console.print(line((result.outcome, style), what))
+    print_outcome(console, result)
     console.print(f"expected {result.expected_signature}")
     if result.outcome is not ReplayOutcome.REPRODUCED:
         console.print(f"seen     {result.signature or 'no finding'}")
@@ -66,17 +62,27 @@ def print_replay(console: Console, result: Replay, shown: ShownFinding | None = 
     console.print(f"{same}, {recorded}")
 
 
-def print_replays(console: Console, files: Sequence[Path], results: Sequence[Replay]) -> None:
+def print_outcome(console: Console, result: ReplaySummary) -> None:
+    """How often the worst outcome was seen, and of which witness."""
+    count = result.outcomes.get(result.outcome, 0)
+    style = "bold red" if result.outcome is ReplayOutcome.REPRODUCED else "yellow"
+    what = f" {count} of {result.times}: {result.witness}"
+    console.print(line((result.outcome, style), what))
+
+
+def print_replays(
+    console: Console, files: Sequence[Path], results: Sequence[ReplaySummary]
+) -> None:
     """One line per witness, and what gave way in its script."""
     table = Table("witness", "outcome", Column("replays", justify="right"), "signature", "runs")
     for file, result in zip(files, results, strict=True):
         count = f"{result.outcomes.get(result.outcome, 0)} of {result.times}"
         same = "bit-identical" if result.digests == 1 else f"{result.digests} different"
-        seen = result.signature or "no finding"
+        seen = result.signature or result.message or "no finding"
         table.add_row(file.name.partition(".")[0], result.outcome, count, seen, same)
     console.print(table)
     for file, result in zip(files, results, strict=True):
-        for change in result.last.resolved:
+        for change in result.resolved:
             console.print(line(("warning", "yellow"), f": {file.name}: {change.text}"))
 
 

@@ -83,8 +83,8 @@ def test_a_job_that_takes_too_long_says_where_it_stands(server: ForkServer, tmp_
     assert server.run(Job("count")) == 1, "the next job is run as ever"
 
 
-def test_a_job_is_killed(server: ForkServer) -> None:
-    pid = server.begin(Job("stand"))
+def test_a_job_is_killed(server: ForkServer, tmp_path: Path) -> None:
+    pid = server.begin(Job("stand", str(tmp_path)))
     server.kill(pid)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -8,8 +8,10 @@ from test_vllm_search import CELL, SCENARIO
 from racegate.check.repro.minimise import smallest_scenario
 from racegate.scenario.spec import Request
 from racegate.targets.common.judge import judge
-from racegate.targets.vllm.again import shown_again
-from racegate.targets.vllm.witness import EngineWitness, witnesses_of
+from racegate.targets.common.wire import Wrong
+from racegate.targets.common.witnesses.again import shown_again
+from racegate.targets.common.witnesses.witness import witnesses_of
+from racegate.targets.vllm.witness import EngineWitness
 from small_engine import Served, SmallEngine, Wait
 
 
@@ -19,7 +21,7 @@ def found() -> EngineWitness:
         requests=(*SCENARIO.requests, Request(name="B", arrive=2, prompt=(1, 2), max_tokens=3)),
     )
     judged = judge(Served(SmallEngine(Wait.BEHIND)), scenario, CELL)
-    return witnesses_of(judged, scenario)[0]
+    return witnesses_of(EngineWitness, judged, scenario)[0]
 
 
 def test_a_landing_with_the_same_harm_is_found_in_another_scenario() -> None:
@@ -35,7 +37,8 @@ def test_other_engines_do_not_show_it() -> None:
 
 
 def test_another_harm_of_the_same_operation_is_none() -> None:
-    other = msgspec.structs.replace(found(), wrong=("step 1: blocks to zero: [1] used, [2] true",))
+    wrong = (Wrong(step=1, what="blocks to zero", used=[1], true=[2]),)
+    other = msgspec.structs.replace(found(), wrong=wrong)
     assert shown_again(Served(SmallEngine(Wait.BEHIND)), other, SCENARIO) is None
 
 

@@ -14,12 +14,13 @@ from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
 from racegate.targets.common.wire import Told
+from racegate.targets.common.witnesses.witness import write_witnesses
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.generate import free_in, scenario_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from racegate.targets.vllm.witness import read_witness, write_witnesses
+from racegate.targets.vllm.witness import read_witness
 from small_engine import SmallEngine, Wait
 
 CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)

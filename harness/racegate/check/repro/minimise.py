@@ -23,7 +23,7 @@ from racegate.history.finding import request_of, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
-from racegate.history.witness import SCHEMA, Witness, sealed, versions
+from racegate.history.witness import EngineSubject, Witness, recorded_finding, sealed, versions
 from racegate.scenario.spec import AnyScenario, OwnScenario
 
 # Pairs of reversals tried when no single one shows the failure.
@@ -180,14 +180,12 @@ def as_found(
     findings = checker.judge(run, schedule=schedule, fault=fault).findings
     return sealed(
         Witness(
-            schema=SCHEMA,
             title=title,
+            subject=EngineSubject(fault=result.fault, device="virtual", seed=seed),
             scenario=scenario,
             holds=result.schedule,
-            fault=result.fault,
-            device="virtual",
-            seed=seed,
             signature=signature_of(result.findings) or "",
+            finding=recorded_finding(findings),
             verdict=result.verdict,
             digest=digest_of(run, findings),
             versions=versions(),
@@ -199,14 +197,14 @@ def witness_of(small: Minimised, fault: Fault | None, *, title: str, seed: int) 
     """A minimised failure as a witness, sealed."""
     return sealed(
         Witness(
-            schema=SCHEMA,
             title=title,
+            subject=EngineSubject(
+                fault=None if fault is None else fault.name, device="virtual", seed=seed
+            ),
             scenario=small.case.scenario,
             holds=small.case.schedule.texts(),
-            fault=None if fault is None else fault.name,
-            device="virtual",
-            seed=seed,
             signature=small.signature,
+            finding=recorded_finding(small.result.findings),
             verdict=small.result.verdict,
             digest=small.digest,
             versions=versions(),

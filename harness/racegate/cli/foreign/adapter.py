@@ -17,9 +17,11 @@ from racegate.cli.options import (
     JsonOption,
     ScenariosOption,
     StrictOption,
+    WitnessesOption,
     benign_of,
     loaded_scripts,
     progress_bar,
+    say,
     stdout_console,
     write_json,
 )
@@ -27,6 +29,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
+from racegate.history.witness import save
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.targets.adapters import print_adapter_gate, print_check, print_judgement
 from racegate.scenario.files import load
@@ -41,6 +44,7 @@ from racegate.targets.adapters.conformance import (
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import parse_plant
+from racegate.targets.adapters.witness import witness_of
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
 
@@ -137,6 +141,7 @@ def run(
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
     strict: StrictOption = None,
+    witness: WitnessesOption = None,
     *,
     limits: Limits,
     json: JsonOption = None,
@@ -146,6 +151,7 @@ def run(
     schedule = None if hold is None else parse_schedule(hold)
     planted = None if plant is None else parse_plant(plant)
     with Adapter(command, limits=limits) as adapter:
+        hello = adapter.hello
         judge = AdapterJudge(
             adapter,
             loaded,
@@ -157,6 +163,11 @@ def run(
             judged = judge.judge(plant=planted)
         else:
             judged = judge.under(schedule, plant=planted)
+    found = None if witness is None else witness_of(judged, loaded, hello, command)
+    if witness is not None and found is not None:
+        file = witness / f"{loaded.name}.witness.json"
+        save(found, file)
+        say(f"wrote {file}: racegate replay {shlex.quote(str(file))}")
     if json is not None:
         write_json(json, judged)
     if json != "-":

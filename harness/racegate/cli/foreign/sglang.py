@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -17,22 +18,25 @@ from racegate.cli.foreign.vllm import (
     PathOption,
     ReleaseOption,
     RunsOption,
-    pairs_of,
+    checkout_of,
     tell_progress,
 )
 from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
     StrictOption,
+    WitnessesOption,
     benign_of,
     folder_of_scripts,
     loaded_scripts_for,
+    say,
     stdout_console,
     write_json,
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
+from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
 from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
@@ -40,10 +44,12 @@ from racegate.scenario.files import load_for
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.sglang.engine import WithPlain, open_scheduler
-from racegate.targets.sglang.environment import environment_of, set_up
+from racegate.targets.sglang.engine import WithPlain, open_plain_scheduler
+from racegate.targets.sglang.environment import set_up
 from racegate.targets.sglang.wire import ModelKind, Repair
+from racegate.targets.sglang.witness import SchedulerWitness
 
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified SGLang releases, without a GPU.")
 
@@ -64,7 +70,7 @@ def setup(release: ReleaseOption, log: LogOption = None) -> None:
         set_up(release, lambda text: print(text, file=sys.stderr, flush=True))
     except BadInput as error:
         raise BadInputError(str(error)) from error
-    with started(SchedulerCell(release=release, model=ModelKind.HYBRID), release, None, log):
+    with started(SchedulerCell(release=release, model=ModelKind.HYBRID), log):
         pass
 
 
@@ -80,6 +86,7 @@ def run(
     ] = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
+    witness: WitnessesOption = None,
     log: LogOption = None,
     html: HtmlOption = None,
     json: JsonOption = None,
@@ -87,11 +94,14 @@ def run(
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
     loaded = load_for("SGLang", scenario)
     cell = cell_of(release, path, model, without)
-    with started(cell, release, path, log) as engine:
+    with started(cell, log) as engine:
         if hold is None:
             judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
         else:
             judged = judge_under(engine, loaded, cell, pairs_of(hold))
+    if witness is not None:
+        for written in write_witnesses(witness, witnesses_of(SchedulerWitness, judged, loaded)):
+            say(f"wrote {written}: racegate replay {quote(str(written))}")
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, result_of(judged, str(scenario)))
@@ -109,6 +119,7 @@ def gate(
     scenarios: ScriptsOption = None,
     runs: RunsOption = RUNS_MAX,
     strict: StrictOption = None,
+    witness: WitnessesOption = None,
     log: LogOption = None,
     junit: JunitOption = None,
     sarif: SarifOption = None,
@@ -119,10 +130,12 @@ def gate(
     loaded = loaded_scripts_for("SGLang", folder_of_scripts(scenarios, "sglang"))
     cell = cell_of(release, path, model, without)
     judged = []
-    with started(cell, release, path, log) as engine:
+    with started(cell, log) as engine:
         for place, scenario in loaded:
             found = judge(engine, scenario, cell, runs_max=runs, on_run=tell_progress)
             judged.append((place, found))
+            if witness is not None:
+                write_witnesses(witness, witnesses_of(SchedulerWitness, found, scenario))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     verdicts = [found for _, found in judged]
@@ -141,18 +154,17 @@ def cell_of(
     release: str, path: Path | None, model: ModelKind, without: list[Repair] | None
 ) -> SchedulerCell:
     """The scheduler that the options ask for."""
-    return SchedulerCell(release=str(path or release), model=model, without=tuple(without or ()))
+    return SchedulerCell(
+        release=release, checkout=checkout_of(path), model=model, without=tuple(without or ())
+    )
 
 
 @contextmanager
-def started(
-    cell: SchedulerCell, release: str, path: Path | None, log: Path | None
-) -> Iterator[WithPlain]:
+def started(cell: SchedulerCell, log: Path | None) -> Iterator[WithPlain]:
     """The scheduler of a cell. Raises BadInputError if it cannot be started."""
     try:
-        environment = environment_of(release, checkout=path)
-        with open_scheduler(environment, cell, log=log) as engine:
+        with open_plain_scheduler(cell, log=log) as engine:
             print(f"SGLang started in {engine.start_s:.0f} s", file=sys.stderr, flush=True)
-            yield WithPlain(engine)
+            yield engine
     except BadInput as error:
         raise BadInputError(str(error)) from error

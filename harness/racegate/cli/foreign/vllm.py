@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import msgspec
@@ -17,6 +18,7 @@ from racegate.cli.options import (
     JsonOption,
     ScriptsOption,
     StrictOption,
+    WitnessesOption,
     benign_of,
     folder_of_scripts,
     folder_to_fill,
@@ -27,31 +29,30 @@ from racegate.cli.options import (
     write_json,
 )
 from racegate.cli.pictures import HtmlOption
+from racegate.cli.replay import replay
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
-from racegate.history.schedule import parse_holds
+from racegate.history.schedule import pairs_of
 from racegate.interpose.errors import BadInput
-from racegate.interpose.outcome import DeviceKind
 from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
 from racegate.targets.common.judge import judge, judge_under
-from racegate.targets.common.landings import Holds
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
-from racegate.targets.vllm.again import shown_again
+from racegate.targets.common.witnesses.again import shown_again
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign, seed_line
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.engine import open_engine
-from racegate.targets.vllm.environment import environment_of, set_up
-from racegate.targets.vllm.replay import judge_again
+from racegate.targets.vllm.engine import open_cell
+from racegate.targets.vllm.environment import set_up
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from racegate.targets.vllm.witness import read_witness, witnesses_of, write_witnesses
+from racegate.targets.vllm.witness import EngineWitness, read_witness
 
 SCENARIOS_MAX = 300
 app = typer.Typer(no_args_is_help=True, help="Judge unmodified vLLM releases, without a GPU.")
@@ -68,15 +69,6 @@ ModeOption = Annotated[
     StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
 ]
 RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
-WitnessesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--witness",
-        metavar="DIR",
-        help="Write landings that do harm.",
-        callback=folder_to_fill,
-    ),
-]
 LogOption = Annotated[
     Path | None,
     typer.Option(
@@ -126,7 +118,7 @@ def setup(
     except BadInput as error:
         raise BadInputError(str(error)) from error
     cell = Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE)
-    with nullcontext() if no_start else started(release, None, cell, log):
+    with nullcontext() if no_start else started(cell, log):
         pass
 
 
@@ -152,8 +144,14 @@ def run(
 ) -> None:
     """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
     loaded = load_for("vLLM", scenario)
-    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode, fidelity=fidelity)
-    with started(release, path, cell, log) as engine:
+    cell = Cell(
+        release=release,
+        checkout=checkout_of(path),
+        runner=runner,
+        mode=cache_mode,
+        fidelity=fidelity,
+    )
+    with started(cell, log) as engine:
         pulses = sensitivity_of(engine)
         if hold is None:
             judged = judge(
@@ -162,8 +160,8 @@ def run(
         else:
             judged = judge_under(engine, loaded, cell, pairs_of(hold), sensitivity=pulses)
     if witness is not None:
-        for written in write_witnesses(witness, witnesses_of(judged, loaded)):
-            say(f"wrote {written}")
+        for written in write_witnesses(witness, witnesses_of(EngineWitness, judged, loaded)):
+            say(f"wrote {written}: racegate replay {quote(str(written))}")
     write_engine_page(html, [(scenario, judged)])
     if json is not None:
         write_json(json, result_of(judged, str(scenario)))
@@ -190,9 +188,9 @@ def gate(
 ) -> None:
     """Judge every scenario of a folder that vLLM can run, on an engine that is started once."""
     loaded = loaded_scripts_for("vLLM", folder_of_scripts(scenarios, "vllm"))
-    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
+    cell = Cell(release=release, checkout=checkout_of(path), runner=runner, mode=cache_mode)
     judged = []
-    with started(release, path, cell, log) as engine:
+    with started(cell, log) as engine:
         pulses = sensitivity_of(engine)
         for place, scenario in loaded:
             found = judge(
@@ -200,7 +198,7 @@ def gate(
             )
             judged.append((place, found))
             if witness is not None:
-                write_witnesses(witness, witnesses_of(found, scenario))
+                write_witnesses(witness, witnesses_of(EngineWitness, found, scenario))
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
     verdicts = [found for _, found in judged]
@@ -230,8 +228,8 @@ def search(
     json: JsonOption = None,
 ) -> None:
     """Draw scenarios from seeds and judge each with its landings; a witness per kind of harm."""
-    cell = Cell(release=str(path or release), runner=runner, mode=cache_mode)
-    with started(release, path, cell, log) as engine:
+    cell = Cell(release=release, checkout=checkout_of(path), runner=runner, mode=cache_mode)
+    with started(cell, log) as engine:
         found = search_seeds(
             engine,
             cell,
@@ -250,27 +248,7 @@ def search(
     raise typer.Exit(exit_code([one.verdict for one in found.seeds], benign=benign_of(strict)))
 
 
-@app.command()
-def replay(
-    witness: Annotated[Path, typer.Argument(metavar="WITNESS", help="A file of run --witness.")],
-    release: Annotated[
-        str | None, typer.Option("--release", metavar="X", help="Another one than it was found in.")
-    ] = None,
-    path: PathOption = None,
-    device: Annotated[
-        DeviceKind, typer.Option("--device", help="cuda: a real GPU, where holds are latches.")
-    ] = DeviceKind.VIRTUAL,
-    log: LogOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Run the landing of a witness again, in a new engine; of another release if asked."""
-    found = read_witness(witness)
-    judged = judge_again(found, release=release, checkout=path, log=log, kind=device)
-    if json is not None:
-        write_json(json, result_of(judged, str(witness)))
-    if json != "-":
-        print_engine_verdict(stdout_console(), judged, str(witness))
-    raise typer.Exit(exit_code([judged.verdict]))
+app.command()(replay)
 
 
 @app.command()
@@ -295,8 +273,10 @@ def minimise(
     from racegate.check.repro.minimise import smallest_scenario
 
     small = read_witness(witness)
-    cell = msgspec.structs.replace(small.cell, release=str(path or small.release))
-    with started(small.release, path, cell, log) as engine:
+    cell = small.subject
+    if path is not None:
+        cell = msgspec.structs.replace(cell, checkout=checkout_of(path))
+    with started(cell, log) as engine:
 
         def still_fails(scenario: Scenario) -> bool:
             nonlocal small
@@ -312,25 +292,22 @@ def minimise(
 
 
 @contextmanager
-def started(release: str, path: Path | None, cell: Cell, log: Path | None) -> Iterator[Engine]:
+def started(cell: Cell, log: Path | None) -> Iterator[Engine]:
     """The engine of a cell. Raises BadInputError if it cannot be started."""
     try:
-        environment = environment_of(release, checkout=path)
-        with open_engine(
-            environment, runner=cell.runner, mode=cell.mode, fidelity=cell.fidelity, log=log
-        ) as engine:
+        with open_cell(cell, log=log) as engine:
             print(f"vLLM started in {engine.start_s:.0f} s", file=sys.stderr, flush=True)
             yield engine
     except BadInput as error:
         raise BadInputError(str(error)) from error
 
 
+def checkout_of(path: Path | None) -> str | None:
+    """A checkout as a cell names it."""
+    return None if path is None else str(path)
+
+
 def tell_progress(runs: int) -> None:
     """Every tenth run under holds."""
     if runs % 10 == 0:
         print(f"{runs} runs under holds", file=sys.stderr, flush=True)
-
-
-def pairs_of(texts: list[str]) -> Holds:
-    """Holds of the command line as pairs of operation and point. Raises BadInputError."""
-    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
-from racegate.history.witness import SCHEMA, Witness, versions
+from racegate.history.witness import EngineSubject, Witness, versions
 from racegate.jobs.fleet.gates import judge_by_gate
 from racegate.jobs.fleet.own import judge_by_runs
 from racegate.jobs.fleet.replaying import replay_of
@@ -180,13 +180,10 @@ def _report(seed: int, target: Target, index: int, scenario: OwnScenario, shown:
     found = None
     if shown.signature is not None:
         witness = Witness(
-            schema=SCHEMA,
             title=replay_of(target, scenario.name, shown.holds),
             scenario=scenario,
             holds=shown.holds if isinstance(target, RevisionTarget | DeviceTarget) else (),
-            fault=None,
-            device=target.title,
-            seed=seed,
+            subject=EngineSubject(fault=None, device=target.title, seed=seed),
             signature=shown.signature,
             verdict=shown.verdict,
             digest="",

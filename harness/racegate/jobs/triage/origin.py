@@ -16,7 +16,7 @@ import msgspec
 
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
-from racegate.history.witness import Witness, save
+from racegate.history.witness import Witness, save_first
 from racegate.jobs.triage.bisect import Shows, bisected
 from racegate.jobs.triage.checkout import Checkout, Revision, RevisionError
 
@@ -193,7 +193,7 @@ def origin_of(
     revisions = checkout.between(checkout.revision(good), checkout.revision(bad))
     with checkout.worktree() as tree:
         file = tree.parent / "finding.witness.json"
-        save(witness, file)
+        save_first(witness, file)
         asking = _Asking(checkout, tree, file, timeout_s, on_asked)
 
         try:

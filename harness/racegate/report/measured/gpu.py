@@ -15,10 +15,9 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from racegate.check.repro.replay import ReplayOfFile, ReplaysObject
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import FaultKind
-from racegate.history.replayed import ReplayOutcome
+from racegate.history.replayed import ReplayOutcome, Replays, ReplaySummary
 from racegate.jobs.soak import SoakResult
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchEntry, BenchResult
@@ -98,7 +97,7 @@ class GpuFolder:
 
     figures: Mapping[str, BenchEntry]
     peers: Sequence[BenchEntry]
-    replays: Sequence[ReplayOfFile]
+    replays: Sequence[ReplaySummary]
     soaks: Sequence[SoakResult]
     comparisons: Sequence[AbReport]
     tuning: Sequence[TriedTile]
@@ -117,7 +116,7 @@ def load_folder(folder: Path) -> GpuFolder:
     benches = _read_all(folder, "bench*.json", BenchResult)
     soaks = _read_all(folder, "soak*.json", SoakResult)
     comparisons = _read_all(folder, "ab_*.json", AbReport)
-    replays = _read_all(folder, "replay.json", ReplaysObject)
+    replays = _read_all(folder, "replay.json", Replays)
     tuning = _read_all(folder, "tuning.json", Tuning)
     peers = [path for path in (folder / "peers.json",) if path.exists()]
     beside = {path: _read(path, BenchResult) for path in peers}
@@ -233,12 +232,12 @@ def _held_targets(folder: GpuFolder) -> list[FigureLimit]:
     ]
 
 
-def is_ordering(replay: ReplayOfFile) -> bool:
+def is_ordering(replay: ReplaySummary) -> bool:
     """Whether a witness is of a fault of order."""
     return replay.fault is not None and find_fault(replay.fault).kind is FaultKind.ORDERING
 
 
-def _reproduced(replay: ReplayOfFile) -> int:
+def _reproduced(replay: ReplaySummary) -> int:
     """In how many replays."""
     return replay.outcomes.get(ReplayOutcome.REPRODUCED, 0)
 

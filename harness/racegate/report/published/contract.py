@@ -21,9 +21,9 @@ from msgspec import inspect as types
 
 from racegate.check.repro.explain import Explanation, Racing
 from racegate.check.repro.operations import OpsObject
-from racegate.check.repro.replay import Replay, ReplaysObject
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import GatedResults, RunResult
+from racegate.history.replayed import Replay, Replays
 from racegate.history.witness import Witness
 from racegate.jobs.fleet.outcome import FleetObject
 from racegate.jobs.gate import GateResult
@@ -56,8 +56,9 @@ from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
+from racegate.targets.adapters.witness import AdapterWitness
 from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.workflow.replay import ProgramReplay, ProgramReplays
+from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
 
 
@@ -101,7 +102,8 @@ CONTRACT = (
     Printed(what="gate", struct=GateResult),
     Printed(what="run", struct=RunResult),
     Printed(what="replay", struct=Replay),
-    Printed(what="replay, of several witnesses", struct=ReplaysObject),
+    Printed(what="replay, of a program", struct=ProgramReplay),
+    Printed(what="replay, of several witnesses", struct=Replays),
     Printed(what="explain", struct=Explanation, is_headed=True),
     Printed(what="explain --pair, if nothing orders the pair", struct=Racing, is_headed=True),
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
@@ -126,17 +128,16 @@ CONTRACT = (
     Printed(what="adapter check", struct=Conformance),
     Printed(what="adapter run", struct=RunResult),
     Printed(what="adapter gate", struct=GatedResults),
-    Printed(what="vllm run, vllm replay, sglang run", struct=RunResult),
+    Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=Verdicts),
-    Printed(what="torch replay", struct=ProgramReplay),
-    Printed(what="torch replay, of several witnesses", struct=ProgramReplays),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),
     Printed(what="report --site", struct=SiteObject),
     Printed(what="files *.witness.json", struct=Witness),
     Printed(what="files *.witness.json of a program", struct=ProgramWitness),
+    Printed(what="files *.witness.json of an adapter", struct=AdapterWitness),
     Printed(what="files of --baseline", struct=BaselineFile),
 )
 
@@ -205,13 +206,23 @@ def object_section(struct: type[msgspec.Struct]) -> Section:
     """A Struct as a section."""
     fields = types.type_info(struct)
     assert isinstance(fields, types.StructType)
-    intro, said = meanings(struct.__doc__, struct.__struct_fields__)
-    said = everywhere() | said
+    intro, _ = meanings(struct.__doc__, struct.__struct_fields__)
+    said = everywhere()
+    for base in reversed(struct.__mro__):  # a field is said where it is defined
+        said |= meanings(base.__doc__, struct.__struct_fields__)[1]
     entries = tuple(
         Entry(name=f.encode_name, kind=words_of(f.type), meaning=said.get(f.name, ""))
         for f in fields.fields
     )
-    return Section(name=name_of(struct), intro=intro, entries=entries)
+    return Section(name=name_of(struct), intro=intro, entries=(*_tag_of(struct), *entries))
+
+
+def _tag_of(struct: type[msgspec.Struct]) -> tuple[Entry, ...]:
+    """The field that tells a Struct from others in its place, if it has one."""
+    config = struct.__struct_config__
+    if config.tag is None or config.tag_field is None:
+        return ()
+    return (Entry(name=config.tag_field, kind="text", meaning=f"`{config.tag}`"),)
 
 
 def enum_section(kind: type[Enum]) -> Section:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Protocol
-
-import msgspec
 
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Scenario
+from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.wire import Told
 
 
@@ -19,10 +19,31 @@ class Runs(Protocol):
         ...
 
 
-class EngineCell(msgspec.Struct, frozen=True, kw_only=True):
-    """Which engine. release: its version, or a checkout's path"""
+class EngineCell(StrictStruct, frozen=True, kw_only=True):
+    """Which engine, as a verdict has it and a witness names its subject.
+
+    release: its version, as the package index has it
+    checkout: the path of a local checkout that takes the place of the release's own sources
+    """
 
     release: str
+    checkout: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The checkout if there is one, else the release."""
+        return self.checkout or self.release
+
+    @property
+    def place_options(self) -> tuple[str, ...]:
+        """Of the command line: which release, and which checkout."""
+        release = f"--release {quote(self.release)}"
+        return (release,) if self.checkout is None else (release, f"--path {quote(self.checkout)}")
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What tells it from others of its release, for the name of a file."""
+        raise NotImplementedError
 
     @property
     def title(self) -> str:

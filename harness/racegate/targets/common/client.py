@@ -34,11 +34,18 @@ UNSEEN = "pinned memory"  # what is touched or may be, and is not followed, by i
 
 class Engine:
     """A started engine. runs: how many were made; cpu_s: of the processes of all runs
-    fidelity: whether the model computes
+    fidelity: whether the model computes; run_s: seconds that one run may take
     """
 
-    def __init__(self, server: ForkServer, *, fidelity: Fidelity = Fidelity.HOLLOW) -> None:
+    def __init__(
+        self,
+        server: ForkServer,
+        *,
+        fidelity: Fidelity = Fidelity.HOLLOW,
+        run_s: float = RUN_S,
+    ) -> None:
         self._server = server
+        self._run_s = run_s
         self.fidelity = fidelity
         self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
         self.runs = 0
@@ -58,9 +65,12 @@ class Engine:
         plan: Plan,
         *,
         plant: Observed | None = None,
-        timeout_s: float = RUN_S,
+        timeout_s: float | None = None,
     ) -> Told:
-        """One run in a process of its own. plant: what is made wrong behind the runner's back"""
+        """One run in a process of its own. plant: what is made wrong behind the runner's back
+        timeout_s: seconds that it may take; None for those of the engine
+        """
+        timeout_s = self._run_s if timeout_s is None else timeout_s
         self.runs += 1
         base = self._base[1] if self._base is not None and self._base[0] == scenario else None
         if base is None or plan.is_recording or not plan.holds or plant is not None:

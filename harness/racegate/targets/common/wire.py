@@ -9,6 +9,7 @@ import msgspec
 from racegate.history.schedule import FORCED
 from racegate.interpose.outcome import Outcome, Plan
 from racegate.scenario.spec import Scenario
+from racegate.scenario.strict import StrictStruct
 
 DRAFTED_BEHIND = 4  # tokens behind a request's last that its last round may accept
 PENALISED = "penalised logits"  # a counter: nothing of a scenario's `expect` has its name
@@ -73,7 +74,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lands: bool = False
 
 
-class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+class Wrong(StrictStruct, frozen=True, kw_only=True):
     """A value of the engine that is not the true one. what: in words, with request and row"""
 
     step: int

@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
-from racegate.history.schedule import parse_hold
+from racegate.history.schedule import pairs_of
 from racegate.history.verdict import (
     NOTHING_TRIED,
     Facts,
@@ -238,7 +238,7 @@ def judge_under(
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
     one in which nothing is held: its findings are that one's. Raises ScheduleError.
     """
-    pairs = tuple(map(pair_of, holds))
+    pairs = pairs_of(holds)
     with open_device(kind, stdout=stdout) as device:
         found = under(device, program, pairs, polls=polls)
     return suppressing(found, suppressions)
@@ -271,12 +271,6 @@ def _changes(base: Outcome, held: Outcome) -> set[str]:
     if (held.ending, held.exit_code) != (base.ending, base.exit_code):
         return {f"how the program ends: {held.message or held.exit_code}"}
     return changed(base.observations, held.observations)
-
-
-def pair_of(text: str) -> tuple[str, str]:
-    """The operation and the point of a hold in its text form. Raises ScheduleError."""
-    hold = parse_hold(text)
-    return hold.operation, hold.until
 
 
 def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:

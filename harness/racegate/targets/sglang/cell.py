@@ -12,21 +12,25 @@ UNSEEN = (
 )
 
 
-class SchedulerCell(EngineCell, frozen=True, kw_only=True):
+class SchedulerCell(EngineCell, frozen=True, kw_only=True, tag="sglang", tag_field="of"):
     """A release of SGLang. without: repairs that are switched off"""
 
     model: ModelKind
     without: tuple[Repair, ...] = ()
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        return (self.model, *(f"without-{repair.value}" for repair in self.without))
+
+    @property
     def title(self) -> str:
         without = "".join(f" without {repair.value}" for repair in self.without)
-        return f"SGLang {self.release} {self.model}{without}"
+        return f"SGLang {self.place} {self.model}{without}"
 
     @property
     def command(self) -> tuple[str, ...]:
         without = tuple(f"--without {repair.value}" for repair in self.without)
-        return ("sglang run", f"--release {self.release}", f"--model {self.model}", *without)
+        return ("sglang run", *self.place_options, f"--model {self.model}", *without)
 
     @property
     def unseen(self) -> str:

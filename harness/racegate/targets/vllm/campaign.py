@@ -12,10 +12,11 @@ from racegate.order.recorder import place_of
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.judge import EngineVerdict, judge
 from racegate.targets.common.sensitivity import Sensitivity
+from racegate.targets.common.witnesses.witness import witnesses_of
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.generate import scenario_of
-from racegate.targets.vllm.witness import EngineWitness, witnesses_of
+from racegate.targets.vllm.witness import EngineWitness
 
 
 class CountingRuns(Runs, Protocol):
@@ -71,7 +72,7 @@ def search_seeds(
     for seed in seeds:
         scenario = scenario_of(seed)
         judged = judge(engine, scenario, cell, sensitivity=sensitivity, runs_max=runs_max)
-        for witness in witnesses_of(judged, scenario):
+        for witness in witnesses_of(EngineWitness, judged, scenario):
             witnesses.setdefault((_place(witness), witness.effect), witness)
         done.append(_seed(seed, judged))
         if on_seed is not None:
@@ -87,7 +88,7 @@ def search_seeds(
 
 
 def _place(witness: EngineWitness) -> str:
-    return place_of(witness.holds[0][0])
+    return place_of(witness.pairs[0][0])
 
 
 def _seed(seed: int, judged: EngineVerdict) -> SeedVerdict:

@@ -19,7 +19,7 @@ def seed_line(one: SeedVerdict) -> str:
 def print_campaign(console: Console, found: Campaign) -> None:
     """Verdicts by how often, each kind of harm with its first seed, and what it took."""
     cell = found.cell
-    console.print(f"vLLM {cell.release} {cell.runner} {cell.mode}")
+    console.print(f"vLLM {cell.place} {cell.runner} {cell.mode}")
     for verdict, count in Counter(one.verdict for one in found.seeds).most_common():
         console.print(f"{verdict}: {count}")
     first: dict[str, SeedVerdict] = {}

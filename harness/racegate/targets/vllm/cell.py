@@ -23,7 +23,7 @@ UNSEEN = {
 }
 
 
-class Cell(EngineCell, frozen=True, kw_only=True):
+class Cell(EngineCell, frozen=True, kw_only=True, tag="vllm", tag_field="of"):
     """A release of vLLM with one of its runners. fidelity: whether its model computes"""
 
     runner: ModelRunner
@@ -31,14 +31,18 @@ class Cell(EngineCell, frozen=True, kw_only=True):
     fidelity: Fidelity = Fidelity.HOLLOW
 
     @property
+    def settings(self) -> tuple[str, ...]:
+        return (self.runner, self.mode)
+
+    @property
     def title(self) -> str:
-        return f"vLLM {self.release} {self.runner} {self.mode}"
+        return f"vLLM {self.place} {self.runner} {self.mode}"
 
     @property
     def command(self) -> tuple[str, ...]:
         options = (f"--runner {self.runner}", f"--cache-mode {self.mode}")
         full = ("--fidelity full",) if self.fidelity is Fidelity.FULL else ()
-        return ("vllm run", f"--release {self.release}", *options, *full)
+        return ("vllm run", *self.place_options, *options, *full)
 
     @property
     def unseen(self) -> str:

@@ -1,136 +1,98 @@
-"""A witness of a landing that does harm: one file with all that is needed to see it again.
-
-Operations are named by function, buffer and count, so a witness of one release can be tried on the
-next. Strict to read.
-"""
+"""Witnesses of vLLM's releases, and how those of the first schema are read."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.history.replayed import ReplayOutcome
-from racegate.history.witness import file_of, read_object
-from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import SETTINGS, Scenario
-from racegate.scenario.strict import StrictStruct
-from racegate.scenario.untrusted.files import write_whole
+from racegate.history.schedule import texts_of
+from racegate.history.witness import SCHEMA, Raw
+from racegate.scenario.spec import SETTINGS
 from racegate.scenario.untrusted.text import quoted
-from racegate.scenario.validation import validate
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict
-from racegate.targets.common.words import wrong_lines
+from racegate.targets.common.witnesses.witness import ReleaseWitness, read_release_witness
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import ModelRunner, StateMode
 
-SCHEMA = "racegate.vllm-witness/1"
 # As many as an earlier witness names without asking for fewer.
 BLOCKS_USUAL = 128
+# Lines of the first schema, which said in words what was wrong.
+_WRONG = re.compile(r"step (?P<step>\d+): (?P<what>.+): (?P<used>.+) used, (?P<true>.+) true")
+_DELIVERY = re.compile(
+    r"request (?P<request>.+) delivers (?P<tokens>\[.*\]), plain decoding (?P<plain>\[.*\])"
+)
 
 
-class EngineWitness(StrictStruct, frozen=True, kw_only=True):
-    """What is run, and what was wrong when it was.
+class EngineWitness(ReleaseWitness, frozen=True, kw_only=True):
+    """Of vLLM: what is run, and what was wrong when it was."""
 
-    effect: of the landing; wrong: in words; torch: the version it was found with
-    """
-
-    schema: str
-    release: str
-    runner: ModelRunner
-    mode: StateMode
-    scenario: Scenario
-    holds: Holds
-    effect: Effect
-    wrong: tuple[str, ...]
-    torch: str
-
-    @property
-    def cell(self) -> Cell:
-        return Cell(release=self.release, runner=self.runner, mode=self.mode)
-
-
-def witnesses_of(judged: EngineVerdict, scenario: Scenario) -> list[EngineWitness]:
-    """One per landing that does harm; conflicts that the same landing shows share theirs."""
-    if judged.search is None:
-        return []
-    found: dict[Holds, EngineWitness] = {}
-    for conflict in judged.search.conflicts:
-        if conflict.landing is not None and conflict.landing.holds not in found:
-            found[conflict.landing.holds] = _witness(judged, scenario, conflict)
-    return list(found.values())
-
-
-def _witness(judged: EngineVerdict, scenario: Scenario, conflict: JudgedConflict) -> EngineWitness:
-    assert conflict.landing is not None
-    told, cell = conflict.landing.told, judged.cell
-    assert isinstance(cell, Cell)
-    return EngineWitness(
-        schema=SCHEMA,
-        release=cell.release,
-        runner=cell.runner,
-        mode=cell.mode,
-        scenario=scenario,
-        holds=conflict.landing.holds,
-        effect=conflict.effect,
-        wrong=tuple(wrong_lines(told)),
-        torch=told.outcome.torch_version,
-    )
-
-
-def write_witnesses(folder: Path, witnesses: list[EngineWitness]) -> list[Path]:
-    """`RELEASE-RUNNER-MODE-SCENARIO-N.json` in the folder, which is made if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for number, witness in enumerate(witnesses, start=1):
-        name = "-".join(
-            (Path(witness.release).name, witness.runner, witness.mode, witness.scenario.name)
-        )
-        path = folder / f"{name}-{number}.json"
-        write_whole(path, file_of(msgspec.json.encode(witness)))
-        paths.append(path)
-    return paths
-
-
-def is_engine_witness(path: Path) -> bool:
-    """Whether a witness file is a vLLM release's. Raises WitnessError."""
-    raw = read_object(path)
-    return isinstance(raw, dict) and str(raw.get("schema")).startswith(SCHEMA.partition("/")[0])
-
-
-def outcome_of(judged: EngineVerdict, witness: EngineWitness) -> ReplayOutcome:
-    """What a replay showed, beside what was wrong when the witness was written."""
-    if judged.verdict is not Verdict.DIVERGENT:
-        return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
-    is_same = tuple(wrong_lines(judged.told)) == witness.wrong
-    return ReplayOutcome.REPRODUCED if is_same else ReplayOutcome.OTHER
-
-
-def _without_settings(raw: object) -> object:
-    """A witness as it is written today. Earlier ones stored the settings of racegate's own engine
-    too, of which vLLM obeyed one: how many blocks there are, where that was fewer than usual.
-    """
-    scenario = raw.get("scenario") if isinstance(raw, dict) else None
-    if not isinstance(raw, dict) or not isinstance(scenario, dict):
-        return raw
-    engine = scenario.get("engine")
-    blocks = engine.get("blocks") if isinstance(engine, dict) else None
-    what_happens = {key: value for key, value in scenario.items() if key not in SETTINGS}
-    if isinstance(blocks, int) and blocks < BLOCKS_USUAL:
-        what_happens["free_blocks"] = blocks
-    return raw | {"scenario": what_happens}
+    subject: Cell
 
 
 def read_witness(path: Path) -> EngineWitness:
-    """Raises BadInputError with the file and the reason."""
+    """Raises WitnessError with the file and the reason."""
+    return read_release_witness(path, EngineWitness, "vllm", _from_first)
+
+
+def _from_first(raw: Raw) -> Raw:
+    """From `racegate.vllm-witness/1`, which says what was wrong in words, and has no seal. What was
+    found in a checkout named that in the place of its release.
+    """
+    names = ("release", "runner", "mode")
+    cell = {"of": "vllm", **{name: raw.pop(name) for name in names if name in raw}}
+    if os.sep in str(cell.get("release", "")):
+        cell = {**cell, "checkout": cell["release"], "release": ""}
+    lines = msgspec.convert(raw.pop("wrong", ()), tuple[str, ...])
+    holds = msgspec.convert(raw.pop("holds", ()), tuple[tuple[str, str], ...])
+    torch, scenario = raw.pop("torch", ""), _without_settings(raw.pop("scenario", None))
+    said = [_delivery(line) or _wrong(line) for line in lines]
+    return {
+        **raw,
+        "schema": SCHEMA,
+        "title": scenario.get("title", "") if isinstance(scenario, dict) else "",
+        "scenario": scenario,
+        "subject": cell,
+        "holds": texts_of(holds),
+        "signature": "",
+        "verdict": Verdict.DIVERGENT.value,
+        "wrong": [fields for fields in said if "step" in fields],
+        "losses": [fields for fields in said if "request" in fields],
+        "versions": {"torch": torch},
+    }
+
+
+def _without_settings(scenario: object) -> object:
+    """The scenario as it is written today. The first files stored the settings of racegate's own
+    engine too, of which vLLM obeyed one: how many blocks there are, where that was fewer than
+    usual.
+    """
+    if not isinstance(scenario, dict):
+        return scenario
+    engine = scenario.get("engine")
+    blocks = engine.get("blocks") if isinstance(engine, dict) else None
+    happening = {key: value for key, value in scenario.items() if key not in SETTINGS}
+    if isinstance(blocks, int) and blocks < BLOCKS_USUAL:
+        happening["free_blocks"] = blocks
+    return happening
+
+
+def _delivery(line: str) -> Raw | None:
+    found = _DELIVERY.fullmatch(line)
+    return None if found is None else {**found.groupdict(), **_numbers(found, "tokens", "plain")}
+
+
+def _wrong(line: str) -> Raw:
+    found = _WRONG.fullmatch(line)
+    if found is None:
+        raise msgspec.ValidationError(f"cannot read what was wrong: {quoted(line)}")
+    return {**found.groupdict(), **_numbers(found, "step", "used", "true")}
+
+
+def _numbers(found: re.Match[str], *names: str) -> Raw:
+    """A number or a list of numbers each, as they were printed."""
     try:
-        witness = msgspec.convert(_without_settings(read_object(path)), EngineWitness)
-        validate(witness.scenario, source=str(path))
-    except msgspec.ValidationError as error:
-        raise BadInputError(f"{path}: {error}") from error
-    if witness.schema != SCHEMA:
-        found = quoted(witness.schema)
-        raise BadInputError(f"{path}: its schema is {found}, this racegate's {SCHEMA!r}")
-    return witness
+        return {name: msgspec.json.decode(found[name]) for name in names}
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"cannot read {quoted(found[0])}: {error}") from error

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import msgspec
-
-from racegate.history.outcome import SCHEMA
-from racegate.history.replayed import ReplayOutcome, worst_of
+from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
+from racegate.history.schedule import pairs_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
-from racegate.targets.program.judge import pair_of, settled
+from racegate.targets.program.judge import settled
 from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
 
 
-class ProgramReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """A program's witness run again: once without holds, then with them.
+class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
+    """A program's witness run again: once without holds, then with them. Its signature is that of
+    the recorded finding, if the program still has it.
 
-    witness: its title; argv: the script with its arguments; outcome: the worst of all replays
-    outcomes: how often each; times: replays made; signature: of the recorded finding, if the
-        program still has it
+    argv: the script with its arguments; torch_version: of this torch
     expected: observations without holds; actual: of the last run with them
-    message: how a run ended that did not finish; matches_record: the bits are the recorded ones
-    recorded_with: versions of what the witness was recorded with; torch_version: of this torch
     """
 
-    schema: str = SCHEMA
-    witness: str
     argv: tuple[str, ...]
-    holds: tuple[str, ...]
-    outcome: ReplayOutcome
-    expected_signature: str
-    signature: str | None
-    times: int
-    outcomes: dict[str, int]
     expected: tuple[Observation, ...]
     actual: tuple[Observation, ...]
-    message: str
-    matches_record: bool
-    recorded_with: dict[str, str]
     torch_version: str
-
-
-class ProgramReplays(msgspec.Struct, frozen=True, kw_only=True):
-    """Several programs' witnesses run again. replays: in the order of the files"""
-
-    schema: str = SCHEMA
-    replays: tuple[ProgramReplay, ...]
 
 
 def replay_program(
@@ -61,28 +36,31 @@ def replay_program(
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(device, program, base, polls=witness.polls)
-    plan = Plan(holds=tuple(map(pair_of, witness.holds)), polls=witness.polls, is_recording=False)
-    seen: Counter[ReplayOutcome] = Counter()
+    plan = Plan(holds=pairs_of(witness.holds), polls=witness.polls, is_recording=False)
+    has_finding = any(finding.signature == witness.signature for finding in base.findings)
+    runs: list[ReplayRun] = []
     last = base
     for _ in range(times):
         if base.ending is Ending.FINISHED:
             last = device.run(program, plan, is_quiet=True)
-        seen[_outcome(witness, base, last)] += 1
-    has_finding = any(finding.signature == witness.signature for finding in base.findings)
-    return ProgramReplay(
-        witness=witness.title,
+        seen = (base.observations, last.observations)
+        runs.append(
+            ReplayRun(
+                outcome=_outcome(witness, base, last),
+                signature=witness.signature if has_finding else None,
+                seen=last.observations,
+                matches_record=seen == (witness.expected, witness.actual),
+                message=last.message,
+            )
+        )
+    return replayed(
+        ProgramReplay,
+        witness,
+        "program",
+        runs,
         argv=witness.argv,
-        holds=witness.holds,
-        outcome=worst_of(seen),
-        expected_signature=witness.signature,
-        signature=witness.signature if has_finding else None,
-        times=times,
-        outcomes={str(outcome): count for outcome, count in seen.items()},
         expected=base.observations,
         actual=last.observations,
-        message=last.message,
-        matches_record=(base.observations, last.observations) == (witness.expected, witness.actual),
-        recorded_with=witness.versions,
         torch_version=base.torch_version,
     )
 

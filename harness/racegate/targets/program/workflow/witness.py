@@ -7,137 +7,102 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from racegate.history.finding import Race, Side
-from racegate.history.schedule import ScheduleError, parse_hold
+from racegate.history.finding import FindingKind, Race, Verdict
+from racegate.history.schedule import texts_of
 from racegate.history.witness import (
+    SCHEMA,
+    Raw,
+    SealedWitness,
     WitnessError,
-    check_sum,
-    checksum_of,
-    file_of,
+    moved,
     read_object,
+    recorded_race,
+    save_all,
+    sealed,
+    subject_of,
     versions,
+    witness_of_kind,
 )
 from racegate.interpose.outcome import Observation
 from racegate.scenario.strict import StrictStruct
-from racegate.scenario.untrusted.files import write_whole
 from racegate.targets.program.explore import Judged
 from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.launch import Program
 
-SCHEMA = "racegate.program/1"
+
+class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
+    """A program. argv: the script with its arguments, as from the folder it was started in"""
+
+    argv: tuple[str, ...]
 
 
-class Operation(StrictStruct, frozen=True, kw_only=True):
-    """One of the two operations of a finding.
-
-    name: kind, file, function and count; lane: the stream or thread; is_write: it writes
-    """
-
-    name: str
-    lane: str
-    is_write: bool
-
-
-class ProgramWitness(StrictStruct, frozen=True, kw_only=True):
+class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
     """What is needed to see a finding of a program again.
 
-    title: in words; argv: the script with its arguments, as from the folder it was started in
-    holds: the smallest set that shows it, as text; polls: how often queries are first answered
-        "not ready"
-    signature: what a replay has to show; buffer: what holds the bytes; first, second: the two
-        operations; edge: what would order them, by the lines of that time
-    expected: observations without holds; actual: with them; ending: how the run under them ended,
-        if not as the other
-    versions: of what it ran on; checksum: hash of all other fields
+    subject: the program; expected: observations without holds; actual: with them
+    ending: how the run under them ended, if not as the other
     """
 
-    schema: str
-    title: str
-    argv: tuple[str, ...]
-    holds: tuple[str, ...]
-    polls: int
-    signature: str
-    buffer: str
-    first: Operation
-    second: Operation
-    edge: str
+    subject: ProgramSubject
     expected: tuple[Observation, ...]
     actual: tuple[Observation, ...]
     ending: str
-    versions: dict[str, str]
-    checksum: str = ""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The script with its arguments."""
+        return self.subject.argv
 
 
 def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Path, ...]:
     """One file for each DIVERGENT finding: path, then path with a number. Returns the files."""
-    findings = {finding.signature: finding for finding in verdicts.outcome.findings}
+    races = {race.signature: race for race in verdicts.outcome.findings}
     judged = [one for one in verdicts.search.judged if one.hold] if verdicts.search else []
-    paths = tuple(_numbered(path, number) for number in range(1, len(judged) + 1))
-    for one, target in zip(judged, paths, strict=True):
-        finding = findings[one.signature]
-        witness = witness_of(finding, one, program, torch=verdicts.outcome.torch_version)
-        write_whole(target, file_of(msgspec.json.encode(witness)))
-    return paths
+    torch = verdicts.outcome.torch_version
+    witnesses = [witness_of(races[one.signature], one, program, torch=torch) for one in judged]
+    return save_all(witnesses, path)
 
 
-def witness_of(finding: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
+def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
     """torch: version of the torch it was found with."""
-    witness = ProgramWitness(
-        schema=SCHEMA,
-        title=_title(finding),
-        argv=program.argv,
-        holds=tuple(f"{operation} until {until}" for operation, until in judged.hold),
-        polls=judged.polls,
-        signature=finding.signature,
-        buffer=finding.buffer,
-        first=_operation(finding.first),
-        second=_operation(finding.second),
-        edge=finding.edge,
-        expected=judged.expected,
-        actual=judged.actual,
-        ending=judged.ending,
-        versions={**versions(), "torch": torch},
+    return sealed(
+        ProgramWitness(
+            title=_title(race),
+            subject=ProgramSubject(argv=program.argv),
+            holds=texts_of(judged.hold),
+            polls=judged.polls,
+            signature=race.signature,
+            finding=recorded_race(race),
+            verdict=judged.verdict,
+            expected=judged.expected,
+            actual=judged.actual,
+            ending=judged.ending,
+            versions={**versions(), "torch": torch},
+        )
     )
-    checksum = checksum_of(msgspec.to_builtins(witness))
-    return msgspec.structs.replace(witness, checksum=checksum)
 
 
 def load_program_witness(path: Path) -> ProgramWitness:
     """The witness in a file. Raises WitnessError with the reason."""
     raw = read_object(path)
-    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
-        raise WitnessError(f"{path}: not a witness of a program: its schema is not {SCHEMA!r}")
-    try:
-        witness = msgspec.convert(raw, ProgramWitness)
-        for hold in witness.holds:
-            parse_hold(hold)
-    except (msgspec.ValidationError, ScheduleError) as error:
-        raise WitnessError(f"{path}: {error}") from error
-    if not witness.holds or witness.polls < 0:
-        raise WitnessError(f"{path}: a witness has a hold, and no negative number of polls")
-    check_sum(raw, path)
+    if subject_of(raw, source=str(path)) != "program":
+        raise WitnessError(f"{path}: not a witness of a program")
+    witness = witness_of_kind(raw, ProgramWitness, _from_first, source=str(path))
+    if not witness.holds:
+        raise WitnessError(f"{path}: a witness of a program has a hold")
     return witness
 
 
-def is_program_witness(path: Path) -> bool:
-    """Whether a witness file is a program's, not an engine's. Raises WitnessError."""
-    raw = read_object(path)
-    return isinstance(raw, dict) and raw.get("schema") == SCHEMA
+def _from_first(raw: Raw) -> Raw:
+    """From `racegate.program/1`, whose finding stands among the other fields."""
+    names = ("buffer", "edge", "first", "second")
+    found = {name: raw.pop(name) for name in names if name in raw}
+    operations = [found.pop(name) for name in ("first", "second") if name in found]
+    finding = {"kind": FindingKind.CONFLICT.value, "operations": operations, **found}
+    fields = {**raw, "schema": SCHEMA, "checksum": "", "finding": finding}
+    return {**moved(fields, "subject", "program", ("argv",)), "verdict": Verdict.DIVERGENT.value}
 
 
-def _numbered(path: Path, number: int) -> Path:
-    stem, dot, rest = path.name.partition(".")
-    return path if number == 1 else path.with_name(f"{stem}-{number}{dot}{rest}")
-
-
-def _title(finding: Race) -> str:
-    first, second = finding.first, finding.second
-    return (
-        f"{finding.buffer}: {first.operation} on {first.lane}, {second.operation} on {second.lane}"
-    )
-
-
-def _operation(side: Side) -> Operation:
-    return Operation(name=side.label, lane=side.lane, is_write=side.is_write)
+def _title(race: Race) -> str:
+    first, second = race.first, race.second
+    return f"{race.buffer}: {first.operation} on {first.lane}, {second.operation} on {second.lane}"

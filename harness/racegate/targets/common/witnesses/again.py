@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from racegate.history.schedule import texts_of
 from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
@@ -19,18 +20,17 @@ from racegate.targets.common.search import (
     is_wrong,
     racing_operations,
 )
-from racegate.targets.common.words import wrong_lines
-from racegate.targets.vllm.witness import EngineWitness
+from racegate.targets.common.witnesses.witness import Released, ReleaseWitness, losses_of
 
 
-def shown_again(engine: Runs, witness: EngineWitness, scenario: Scenario) -> EngineWitness | None:
+def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released | None:
     """The witness with this scenario in the place of its own and the first landing that shows the
     harm there; None if no landing does, or if the run is wrong when nothing is held.
     """
     base = engine.run(scenario, Plan())
     if base.outcome.ending is not Ending.FINISHED or is_wrong(base):
         return None
-    place = place_of(witness.holds[0][0])
+    place = place_of(witness.pairs[0][0])
     racing = racing_operations(base.outcome.findings)
     attempts = attempts_of(partial(engine.run, scenario), base)
     for operation in [name for name in racing if place_of(name) == place]:
@@ -40,15 +40,19 @@ def shown_again(engine: Runs, witness: EngineWitness, scenario: Scenario) -> Eng
                 continue
             effect = Effect.WRONG if is_wrong(attempt.what) else Effect.DIVERGENT
             found = msgspec.structs.replace(
-                witness, scenario=scenario, holds=holds, effect=effect,
-                wrong=tuple(wrong_lines(attempt.what)),
-            )  # fmt: skip
+                witness,
+                scenario=scenario,
+                holds=texts_of(holds),
+                effect=effect,
+                wrong=attempt.what.wrong,
+                losses=losses_of(attempt.what),
+            )
             if _harm(found) == _harm(witness):
                 return found
     return None
 
 
-def _harm(witness: EngineWitness) -> tuple[Effect, frozenset[str]]:
+def _harm(witness: ReleaseWitness) -> tuple[Effect, bool, frozenset[str]]:
     """What is wrong, without steps, requests and rows."""
-    words = (line.partition(": ")[2] or line for line in witness.wrong)
-    return witness.effect, frozenset(word.partition(" of ")[0].split(":")[0] for word in words)
+    kinds = frozenset(one.what.partition(" of ")[0] for one in witness.wrong)
+    return witness.effect, bool(witness.losses), kinds

@@ -1,0 +1,1 @@
+"""Witnesses of releases: what they hold, their replay, and their harm in other scenarios."""
