@@ -33,10 +33,10 @@ from racegate.targets.common.wire import Observed, Told, Wrong
 from racegate.targets.program.explore import search
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 SCRIPT = Path(__file__).parents[2] / "scenarios" / "finish_and_condense.toml"
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 REQUEST = Request(name="A", arrive=0, prompt=(1,), max_tokens=1)
 TOKENS = {"A": (5,)}
 YES = st.booleans()

@@ -40,11 +40,11 @@ REPLAY = "racegate run FILE"
 
 
 class NotProvedError(AssertionError):
-    """A scenario has another verdict than it should: says which, why, and what shows it again."""
+    """Raised for another verdict than expected; says which, why, and what shows it again."""
 
 
 def scripts() -> Path:
-    """The folder of the scripts that come with racegate; `witnesses` lies in it.
+    """Returns the folder of the scripts that come with racegate; it contains `witnesses`.
 
     >>> (racegate.scripts() / "finish_and_condense.toml").is_file()
     True
@@ -53,7 +53,7 @@ def scripts() -> Path:
 
 
 def load(path: StrPath) -> Scenario:
-    """The scenario in a TOML file. Raises BadInputError with file, place and reason.
+    """Loads the scenario in a TOML file. Raises BadInputError with file, place and reason.
 
     >>> racegate.load(racegate.scripts() / "stop_token.toml").name
     'stop-token'
@@ -62,7 +62,7 @@ def load(path: StrPath) -> Scenario:
 
 
 def build(*, name: str, title: str = "", **keys: object) -> Scenario:
-    """A scenario from the keys that a file would have. Raises BadInputError.
+    """Builds a scenario from the keys that a file would have. Raises BadInputError.
 
     >>> scenario = racegate.build(
     ...     name="row-moves",
@@ -80,10 +80,10 @@ def build(*, name: str, title: str = "", **keys: object) -> Scenario:
 
 
 def run(scenario: Scenario, *, holds: Iterable[str] = (), fault: str | None = None) -> RunResult:
-    """One run, judged by all oracles. Without holds every operation completes when it is issued,
-    and PROVED stands for every schedule. Raises BadInputError.
+    """Makes one run and returns it judged by all oracles. Without holds, every operation completes
+    when it is issued, and PROVED then holds for every schedule. Raises BadInputError.
 
-    holds: as text, `OPERATION until POINT`; fault: name of a seeded fault
+    holds: as text, `OPERATION until POINT`; fault: the name of a seeded fault
 
     >>> racegate.run(scenario).verdict
     <Verdict.PROVED: 'PROVED'>
@@ -104,10 +104,10 @@ def run(scenario: Scenario, *, holds: Iterable[str] = (), fault: str | None = No
 def search(
     scenario: Scenario, *, fault: str | None = None, budget: int = BUDGET, seed: int = 0
 ) -> RunResult:
-    """Climbs the ladder of schedules where a conflict exists: the first run that goes wrong, or the
-    eager run with the verdict of all. Raises BadInputError.
+    """Searches schedules if the eager run has a conflict. Returns the first run that goes wrong, or
+    the eager run with the verdict of all. Raises BadInputError.
 
-    budget: schedules that it may run
+    budget: the most schedules that it runs; seed: of schedules that are drawn
 
     >>> found = racegate.search(scenario, fault="accepted-copy-after-row-move")
     >>> found.verdict, found.schedule
@@ -118,8 +118,8 @@ def search(
 
 
 def minimise(scenario: Scenario, result: RunResult) -> Witness:
-    """The smallest scenario and holds that fail as a result does. Raises ValueError if it is not
-    wrong.
+    """Reduces a scenario and its holds to the smallest that fail as the result does. Raises
+    ValueError if nothing is wrong in the result.
 
     >>> witness = racegate.minimise(scenario, found)
     >>> witness.holds
@@ -131,8 +131,8 @@ def minimise(scenario: Scenario, result: RunResult) -> Witness:
 
 
 def save(witness: Witness, path: StrPath) -> None:
-    """Writes a witness, for `racegate replay` and `racegate explain`. Its name should end in
-    `.witness.json`.
+    """Writes a witness to a file for `racegate replay` and `racegate explain`. The file's name
+    should end in `.witness.json`.
 
     >>> racegate.save(witness, folder / "row-moves.witness.json")
     """
@@ -140,7 +140,7 @@ def save(witness: Witness, path: StrPath) -> None:
 
 
 def replay(witness: Witness | StrPath, *, times: int = 1) -> Replay:
-    """Runs a witness again. Raises BadInputError for a file that is none.
+    """Runs a witness again. Raises BadInputError for a file that is no witness.
 
     >>> str(racegate.replay(folder / "row-moves.witness.json").outcome)
     'reproduced'
@@ -151,7 +151,7 @@ def replay(witness: Witness | StrPath, *, times: int = 1) -> Replay:
 
 
 def explain(witness: Witness | StrPath) -> Explanation:
-    """Why a witness fails: the pair that nothing orders, and the one hold that decides.
+    """Explains why a witness fails: the pair that nothing orders, and the hold that decides.
 
     >>> race = racegate.explain(witness).race
     >>> race.first, race.second, race.late_wait
@@ -163,9 +163,9 @@ def explain(witness: Witness | StrPath) -> Explanation:
 
 
 def assert_proved(subject: Scenario | RunResult) -> RunResult:
-    """The result, if every schedule has the one right outcome. Raises NotProvedError.
+    """Returns the result if its verdict is PROVED or BENIGN. Raises NotProvedError otherwise.
 
-    subject: a result, or a scenario to be searched
+    subject: a result, or a scenario, which is searched first
 
     >>> racegate.assert_proved(scenario).stats.conflicts
     0
@@ -178,7 +178,7 @@ def assert_proved(subject: Scenario | RunResult) -> RunResult:
 
 
 def assert_verdict(result: RunResult, *expected: Verdict | str) -> RunResult:
-    """The result, if its verdict is one of these. Raises NotProvedError.
+    """Returns the result if its verdict is one of these. Raises NotProvedError otherwise.
 
     >>> racegate.assert_verdict(faulty, "CONFLICT").scenario
     'row-moves'
