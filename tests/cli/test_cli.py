@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from racegate.faults.catalogue import find_fault
 from racegate.history.witness import load_witness, save
+from stored import with_subject
 from support import IS_NIGHTLY, NAMES, SCENARIOS
 from warmed import run_command
 
@@ -182,7 +182,7 @@ class TestGate:
     def test_what_must_fail_and_does_not_is_exit_code_1(self, tmp_path: Path) -> None:
         shutil.copy(SCENARIOS / "add_into_hole.toml", tmp_path)
         mended = load_witness(SCENARIOS / "witnesses" / "correction-wrong-epoch.witness.json")
-        mended = msgspec.structs.replace(mended, fault=None)
+        mended = with_subject(mended, fault=None)
         save(mended, tmp_path / "mended.witness.json")
         arguments = ("--scenarios", str(tmp_path), "--must-fail", str(tmp_path))
         gate = json_of("gate", *arguments, code=1)

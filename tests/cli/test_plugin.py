@@ -37,7 +37,7 @@ TESTS = """
     def test_mistyped():
         pass
 
-    @pytest.mark.racegate("finish_and_condense.toml", holds=["nonsense"])
+    @pytest.mark.racegate("finish_and_condense.toml", holds=["one until two until three"])
     def test_no_hold():
         pass
 
@@ -73,7 +73,7 @@ def test_marked_tests_files_and_reports(pytester: pytest.Pytester) -> None:
             "or: pytest *::test_wrong --racegate-replay *test_wrong.witness.json",
             "picture: *test_wrong.html",
             "@pytest.mark.racegate: got an unexpected keyword argument 'folt'",
-            "@pytest.mark.racegate: *nonsense*",
+            "@pytest.mark.racegate: *one until two*",
         ]
     )
     cases = {case.get("name"): case for case in ElementTree.parse("all.xml").iter("testcase")}

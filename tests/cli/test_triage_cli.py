@@ -31,7 +31,7 @@ def found(fault: str, index: int = 0) -> Witness:
 
 def test_findings_that_lack_one_edge_are_one_cause() -> None:
     race, logic = found(RACE), found(LOGIC)
-    nothing = msgspec.structs.replace(race, holds=(), fault=None)
+    nothing = msgspec.structs.replace(with_subject(race, fault=None), holds=())
     witnesses = {"a": race, "b": logic, "c": race, "d": nothing}
     causes = causes_of(witnesses)
     assert [(one.edge, one.signatures) for one in causes] == [
@@ -117,7 +117,8 @@ def test_what_cannot_be_found_is_an_error_of_usage(words: tuple[str, ...]) -> No
 
 
 def test_a_witness_that_shows_nothing_is_not_reported(tmp_path: Path) -> None:
-    quiet = msgspec.structs.replace(found(RACE), holds=EAGER.texts(), fault=None)
+    bare = with_subject(found(RACE), fault=None)
+    quiet = msgspec.structs.replace(bare, holds=EAGER.texts())
     file = tmp_path / "quiet.witness.json"
     save(sealed(quiet), file)
     assert not Checker(quiet.scenario).run().findings

@@ -13,7 +13,7 @@ from racegate.interpose.build import find_toolkit, forward_stub_source
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.targets.program.judge import judge_on
-from racegate.targets.program.launch import Device, Program
+from racegate.targets.program.launch import DeviceServer, Program
 
 HERE = Path(__file__).parent
 # theme: (racy, repaired)
@@ -28,13 +28,15 @@ PAIRS = {
 
 
 @pytest.fixture(scope="module")
-def fake_gpu() -> Iterator[Device]:
+def fake_gpu() -> Iterator[DeviceServer]:
     with open_fake_gpu() as device:
         yield device
 
 
 @needs_litmus
-def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device(fake_gpu: Device) -> None:
+def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device(
+    fake_gpu: DeviceServer,
+) -> None:
     for theme, pair in PAIRS.items():
         for name, is_racy in zip(pair, (True, False), strict=True):
             program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
@@ -66,7 +68,7 @@ for here, there in zip(powers("cpu"), powers("cuda")):
 
 @needs_cuda_torch
 def test_powers_of_a_number_go_past_what_a_python_kernel_cannot_be_given(
-    fake_gpu: Device, tmp_path: Path
+    fake_gpu: DeviceServer, tmp_path: Path
 ) -> None:
     (tmp_path / "powers.py").write_text(POWERS)
     program = Program((str(tmp_path / "powers.py"),), timeout_s=120)

@@ -15,7 +15,6 @@ from racegate.history.witness import checksum_of
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
-from racegate.targets.program.workflow.witness import SCHEMA
 
 
 class Driver:
@@ -73,7 +72,8 @@ def test_the_command_says_it_and_ends_with_bad_input(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_gpu")
 def test_a_replay_on_a_gpu_asks_for_one(tmp_path: Path) -> None:
     fields = {
-        "schema": SCHEMA, "title": "x", "argv": ["script.py"], "holds": ["d2h@x.py:f#1"],
+        "schema": "racegate.program/1", "title": "x",
+        "argv": ["script.py"], "holds": ["d2h@x.py:f#1"],
         "polls": 0, "signature": "0" * 12, "buffer": "x", "edge": "", "expected": [], "actual": [],
         "ending": "", "versions": {},
         "first": {"name": "d2h@x.py:f#1", "lane": "stream 1", "is_write": True},

@@ -18,9 +18,9 @@ from racegate.targets.common.wire import Observed, Told
 from racegate.targets.program.explore import Search, search
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.wire import Runner, StateMode
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
-CELL = Cell(release="1.0", runner=Runner.V1, mode=StateMode.NONE)
+CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
 SCENARIO = Scenario(
     name="small",
     title="one step",
