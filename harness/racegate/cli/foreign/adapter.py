@@ -136,7 +136,7 @@ def run(
     ] = None,
     plant: Annotated[
         str | None,
-        typer.Option(metavar="PLANT", help="drop_edge:NAME, wrong_row or stale_value."),
+        typer.Option("--plant", metavar="PLANT", help="drop_edge:NAME, wrong_row or stale_value."),
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
