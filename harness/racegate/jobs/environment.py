@@ -14,8 +14,8 @@ from racegate.version import __version__
 
 # For a copy of the tree without its history.
 COMMIT_VARIABLE = "RACEGATE_COMMIT"
-# At the top of a checkout: commits that changed how files are laid out and nothing that they say.
-LAYOUT_COMMITS = ".git-blame-ignore-revs"
+# In a checkout: commits that changed how files are laid out and nothing that they say.
+LAYOUT_COMMITS = "reports/blame_ignore_revs"
 
 
 def environment() -> dict[str, str]:
@@ -65,7 +65,7 @@ def environment_of(device: str) -> dict[str, str]:
 def last_commits(folder: Path) -> dict[str, str]:
     """File of a folder -> the last commit that changed what it says; nothing without the history.
 
-    Commits that the checkout lists in `.git-blame-ignore-revs` changed only how it is laid out.
+    Commits that the checkout lists in `reports/blame_ignore_revs` changed only how it is laid out.
     """
     git = ("git", "-C", str(folder))
     log = ("log", "--format=%x01%H %h", "--name-only", "--relative", "--", ".")
