@@ -78,8 +78,10 @@ def print_replays(
     for file, result in zip(files, results, strict=True):
         count = f"{result.outcomes.get(result.outcome, 0)} of {result.times}"
         same = "bit-identical" if result.digests == 1 else f"{result.digests} different"
-        seen = result.signature or result.message or "no finding"
-        table.add_row(file.name.partition(".")[0], result.outcome, count, seen, same)
+        is_seen = result.outcome is ReplayOutcome.REPRODUCED  # of a release there is no signature
+        seen = result.signature or result.message or ("as recorded" if is_seen else "no finding")
+        name = file.name.removesuffix(".json").removesuffix(".witness")
+        table.add_row(name, result.outcome, count, seen, same)
     console.print(table)
     for file, result in zip(files, results, strict=True):
         for change in result.resolved:
