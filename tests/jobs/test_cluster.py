@@ -163,6 +163,7 @@ def test_a_cluster_that_is_not_there(address: str, said: str) -> None:
 
 
 def test_a_cluster_that_is_too_small(cluster: Any) -> None:
+    cluster.wait_for_nodes()  # until the cluster has noticed which of them a test took away
     with pytest.raises(ClusterError, match=r"2 cores for 3 workers: --workers 2, or another node"):
         pool_of(3, place=place_of(cluster))
 
