@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import cuda_torch
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.patches import PATCHES, PROGRAM, VIRTUAL
@@ -40,7 +38,7 @@ def named(by: str) -> Path:
     return HARNESS / f"{by.replace('.', '/')}.py"
 
 
-@pytest.mark.skipif(bool(cuda_torch.why_not()), reason=cuda_torch.why_not() or "it can run")
+@cuda_torch.needs_cuda_torch
 def test_what_is_replaced_in_a_program_is_what_the_table_says(tmp_path: Path) -> None:
     """An alias of a patch, as of a module that was imported later, is the same value."""
     file = tmp_path / "patched.json"
