@@ -178,13 +178,8 @@ def test_a_search_of_very_many_landings_ends_and_says_what_is_left() -> None:
 
 def test_every_combination_comes_once_and_few_holds_first() -> None:
     landings = {"a": ("1", "2"), "b": ("3",)}
-    assert list(combined(landings)) == [
-        (("a", "1"),),
-        (("a", "2"),),
-        (("b", "3"),),
-        (("a", "1"), ("b", "3")),
-        (("a", "2"), ("b", "3")),
-    ]
+    a1, a2, b3 = (Hold(op=op, until=until) for op, until in ("a1", "a2", "b3"))
+    assert list(combined(landings)) == [(a1,), (a2,), (b3,), (a1, b3), (a2, b3)]
 
 
 def test_what_differs_without_any_hold_is_not_compared() -> None:

@@ -25,9 +25,9 @@ from racegate.jobs.fleet.process import run_commands
 from racegate.jobs.fleet.shown import Shown, shown_of
 from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
 from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.landings import HeldRun
+from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import Effect, JudgedRace, Searched
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.cell import Cell
@@ -162,7 +162,7 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
     told = ReleaseRun(ending=Ending.FINISHED, delivered=tokens, plain=tokens)
 
     def conflict(effect: Effect, buffer: str) -> JudgedRace:
-        landing = HeldRun(
+        landing = LandingRun(
             holds=(Hold(op=f"d2h {buffer}#1", until="host read"),),
             what=told,
             is_decided=True,
@@ -182,7 +182,7 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
         scenario="requests-0-9",
         verdict=Verdict.DIVERGENT,
         shown=told,
-        search=Searched(conflicts=tuple(conflicts), runs=7, is_complete=True),
+        search=LandingSearch(conflicts=tuple(conflicts), runs=7, is_complete=True),
     )
 
     def written(judged: TargetVerdict) -> RunResult:

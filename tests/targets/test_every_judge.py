@@ -324,7 +324,7 @@ class Engine:
     is_held=YES,
 )
 def test_an_adapter(engine: Release, offers: frozenset[Offer], *, is_held: bool) -> None:
-    """Searched, or under a hold; one that offers no holds cannot be asked for one."""
+    """LandingSearch, or under a hold; one that offers no holds cannot be asked for one."""
     least = Expect() if engine.is_met else Expect(condense_moves=1)
     scenario = OwnScenario(name="small", title="one step", requests=(REQUEST,), expect=least)
     adapter = Engine(engine, offers)

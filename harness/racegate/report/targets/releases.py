@@ -17,7 +17,7 @@ from racegate.history.schedule import Holds
 from racegate.report.text import STYLE, print_reasons
 from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.search import Effect, JudgedRace, Searched
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
@@ -146,7 +146,7 @@ def _last_line(judged: TargetVerdict) -> Text:
     )
 
 
-def _tried(search: Searched | None) -> str:
+def _tried(search: LandingSearch | None) -> str:
     if search is None:
         return ""
     text = f", {search.runs} runs under holds"

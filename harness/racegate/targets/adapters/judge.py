@@ -40,7 +40,7 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
-from racegate.targets.common.landings import HeldRun, HeldRuns, combined, number_of
+from racegate.targets.common.landings import LandingRun, LandingRuns, combined, number_of
 
 LANDINGS_MAX = 64
 _Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
@@ -129,10 +129,10 @@ class AdapterJudge:
         """All landings, few holds first, until one goes wrong."""
         known = {_pair(found) for found in conflicts}
 
-        def make(holds: Holds, polls: int) -> HeldRun[_Wrong]:
+        def make(holds: Holds, polls: int) -> LandingRun[_Wrong]:
             return self._attempt(holds, eager, known, plant)
 
-        attempts = HeldRuns(make, runs_max=self._landings_max)
+        attempts = LandingRuns(make, runs_max=self._landings_max)
         harmful = attempts.first_harm(combined(landings.points))
         number = number_of(landings.points)
         missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
@@ -150,13 +150,13 @@ class AdapterJudge:
 
     def _attempt(
         self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
-    ) -> HeldRun[_Wrong]:
+    ) -> LandingRun[_Wrong]:
         """One run under holds. known: conflicts of the eager run"""
         schedule = Schedule(holds=holds)
         text = " and ".join(schedule.texts())
         held = self._told(schedule, plant)
         if isinstance(held, RefusedAnswer):
-            return HeldRun(
+            return LandingRun(
                 holds=holds,
                 what=None,
                 is_decided=False,
@@ -170,7 +170,7 @@ class AdapterJudge:
         missing += unrealised(run.trace.holds)
         if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
             missing.append(f"{text} brings conflicts of its own")
-        return HeldRun(
+        return LandingRun(
             holds=holds,
             what=(run, wrong) if wrong else None,  # the trace of a run is large
             is_decided=run.stopped is None,

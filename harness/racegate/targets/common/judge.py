@@ -24,7 +24,7 @@ from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.search import (
     RUNS_MAX,
-    Searched,
+    LandingSearch,
     is_decided,
     is_tried,
     is_wrong,
@@ -53,7 +53,7 @@ class TargetVerdict(msgspec.Struct, frozen=True, kw_only=True):
     shown: ReleaseRun
     tried: Tried = NOTHING_TRIED
     races: tuple[Race, ...] = ()
-    search: Searched | None = None
+    search: LandingSearch | None = None
     holds: Holds = ()
     unmet: tuple[str, ...] = ()
     not_seen: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     tried: Tried = NOTHING_TRIED
     holds: Holds = ()
-    search: Searched | None = None
+    search: LandingSearch | None = None
 
 
 def _verdict(

@@ -21,7 +21,7 @@ SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of th
 T = TypeVar("T")
 
 
-class HeldRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class LandingRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One run under holds, read by its target.
 
     polls: how often completion queries were first answered "not ready"; what: came of the run
@@ -45,7 +45,7 @@ class HeldRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return self.is_decided and self.is_realised
 
 
-class HeldRuns(Generic[T]):
+class LandingRuns(Generic[T]):
     """The runs of one search, each made once.
 
     make: one run under holds, with one of the answers to completion queries
@@ -55,7 +55,7 @@ class HeldRuns(Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[Holds, int], HeldRun[T]],
+        make: Callable[[Holds, int], LandingRun[T]],
         *,
         runs_max: int,
         answers: Sequence[int] = (0,),
@@ -65,7 +65,7 @@ class HeldRuns(Generic[T]):
         self._answers = answers
         self._on_run = on_run
         self.runs_max = runs_max
-        self.made: dict[tuple[Holds, int], HeldRun[T]] = {}
+        self.made: dict[tuple[Holds, int], LandingRun[T]] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -73,11 +73,11 @@ class HeldRuns(Generic[T]):
         return len(self.made) >= self.runs_max
 
     @property
-    def held(self) -> list[HeldRun[T]]:
+    def held(self) -> list[LandingRun[T]]:
         """All that held something, in the order in which they were made."""
         return [attempt for attempt in self.made.values() if attempt.holds]
 
-    def under(self, holds: Holds, polls: int = 0) -> HeldRun[T]:
+    def under(self, holds: Holds, polls: int = 0) -> LandingRun[T]:
         """The run under these holds, from before if it was made."""
         if (holds, polls) not in self.made:
             self.made[holds, polls] = self._make(holds, polls)
@@ -92,7 +92,7 @@ class HeldRuns(Generic[T]):
             self.under(holds)
         return True
 
-    def first_harm(self, source: Iterable[Holds]) -> HeldRun[T] | None:
+    def first_harm(self, source: Iterable[Holds]) -> LandingRun[T] | None:
         """Tries landings of a source, with each answer to completion queries, until one does harm;
         None if none does, or the search is spent.
         """
@@ -104,7 +104,7 @@ class HeldRuns(Generic[T]):
                 break
         return None
 
-    def smallest(self, harmful: HeldRun[T]) -> tuple[HeldRun[T], bool]:
+    def smallest(self, harmful: LandingRun[T]) -> tuple[LandingRun[T], bool]:
         """By delta debugging (Zeller and Hildebrandt 2002): the harm with as few of its holds as
         show it, and whether none of these can be left out.
         """

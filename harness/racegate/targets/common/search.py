@@ -16,7 +16,7 @@ from racegate.history.finding import Race
 from racegate.history.schedule import Hold, Holds
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
 from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.common.landings import HeldRun, HeldRuns, longest
+from racegate.targets.common.landings import LandingRun, LandingRuns, longest
 from racegate.targets.common.wire import ReleaseRun
 
 # Others say something about this tool or this machine, and nothing about the landing.
@@ -47,10 +47,10 @@ class JudgedRace(msgspec.Struct, frozen=True, kw_only=True):
     race: Race
     effect: Effect
     landings: int
-    landing: HeldRun[ReleaseRun] | None = None
+    landing: LandingRun[ReleaseRun] | None = None
 
 
-class Searched(msgspec.Struct, frozen=True, kw_only=True):
+class LandingSearch(msgspec.Struct, frozen=True, kw_only=True):
     """runs: under holds; is_complete: every landing of every operation was tried
     untried: why the first one that was not tried was not
     tried: landings of one operation that did what they say
@@ -74,7 +74,7 @@ def search(
     *,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
-) -> Searched:
+) -> LandingSearch:
     """base: the recorded run in which every operation ran at once. on_run: told of progress."""
     attempts = attempts_of(run, base, runs_max=runs_max, on_run=on_run)
     is_enough = attempts.every(_landings(attempts, base))
@@ -86,7 +86,7 @@ def search(
     findings = base.findings
     # No landing of a device's operation turns an access of the host round that comes first.
     is_each = not untried and not any(finding.first.is_host for finding in findings)
-    return Searched(
+    return LandingSearch(
         conflicts=tuple(
             _judged(finding, attempts.held, base, is_complete=not untried) for finding in findings
         ),
@@ -103,13 +103,13 @@ def attempts_of(
     *,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
-) -> HeldRuns[ReleaseRun]:
+) -> LandingRuns[ReleaseRun]:
     """Runs of an engine under holds, none made yet. base: as of `search`"""
 
-    def make(holds: Holds, polls: int) -> HeldRun[ReleaseRun]:
+    def make(holds: Holds, polls: int) -> LandingRun[ReleaseRun]:
         told = run(Plan(holds=holds, polls=polls, is_recording=False))
         lost = [hold for hold, count in told.realised.items() if not count]
-        return HeldRun(
+        return LandingRun(
             holds=holds,
             polls=polls,
             what=told,
@@ -123,10 +123,10 @@ def attempts_of(
         if on_run is not None:
             on_run(made)
 
-    return HeldRuns(make, runs_max=runs_max, on_run=tell)
+    return LandingRuns(make, runs_max=runs_max, on_run=tell)
 
 
-def _landings(attempts: HeldRuns[ReleaseRun], base: ReleaseRun) -> Iterator[Holds]:
+def _landings(attempts: LandingRuns[ReleaseRun], base: ReleaseRun) -> Iterator[Holds]:
     """Each operation alone, then all together that did no harm alone."""
     operations = racing_operations(base.findings)
     # In the order of issue: runs have their beginning in common with those before them.
@@ -143,7 +143,7 @@ def _landings(attempts: HeldRuns[ReleaseRun], base: ReleaseRun) -> Iterator[Hold
         yield longest(clean)
 
 
-def gaps_of(attempts: HeldRuns[ReleaseRun], operation: str) -> Iterator[Holds]:
+def gaps_of(attempts: LandingRuns[ReleaseRun], operation: str) -> Iterator[Holds]:
     """As late as can be, which tells the gaps and lets the others be forked; then in each gap."""
     latest = longest([operation])
     yield latest
@@ -160,7 +160,11 @@ def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
 
 
 def _judged(
-    finding: Race, attempts: Sequence[HeldRun[ReleaseRun]], base: ReleaseRun, *, is_complete: bool
+    finding: Race,
+    attempts: Sequence[LandingRun[ReleaseRun]],
+    base: ReleaseRun,
+    *,
+    is_complete: bool,
 ) -> JudgedRace:
     landed = [
         attempt

@@ -9,7 +9,7 @@ from shlex import quote
 from racegate.history.schedule import Holds
 from racegate.interpose.outcome import Observation
 from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.landings import HeldRun
+from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.wire import ReleaseRun
 
 _SHOWN_MAX = 160
@@ -28,7 +28,7 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
     return lines
 
 
-def change_lines(base: ReleaseRun, landing: HeldRun[ReleaseRun]) -> list[str]:
+def change_lines(base: ReleaseRun, landing: LandingRun[ReleaseRun]) -> list[str]:
     """What is other in a landing than in the run in which nothing was held."""
     held = landing.what
     lines = wrong_lines(held)

@@ -19,8 +19,8 @@ from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.common.landings import (
-    HeldRun,
-    HeldRuns,
+    LandingRun,
+    LandingRuns,
     combined,
     longest,
     number_of,
@@ -75,7 +75,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     tried: Tried = NOTHING_TRIED
 
 
-class Runs(HeldRuns[Outcome]):
+class Runs(LandingRuns[Outcome]):
     """Runs of a program, compared with the one without holds.
 
     bases: by how often queries are answered "not ready", the run without holds
@@ -101,11 +101,11 @@ class Runs(HeldRuns[Outcome]):
         self.unstable = changed(bases[0].observations, control.observations)
         self.is_stable = control.ending is bases[0].ending
 
-    def _run(self, holds: Holds, polls: int) -> HeldRun[Outcome]:
+    def _run(self, holds: Holds, polls: int) -> LandingRun[Outcome]:
         plan = Plan(holds=holds, polls=polls, is_recording=False)
         outcome = self._device.run(self._program, plan, is_quiet=True)
         is_decided = outcome.ending not in UNDECIDED
-        return HeldRun(
+        return LandingRun(
             holds=holds,
             polls=polls,
             what=outcome,
@@ -137,7 +137,7 @@ def changed(one: tuple[Observation, ...], other: tuple[Observation, ...]) -> set
 class Found(msgspec.Struct, frozen=True):
     """A run that does harm, and whether none of its holds can be left out."""
 
-    attempt: HeldRun[Outcome]
+    attempt: LandingRun[Outcome]
     is_smallest: bool
 
 
