@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.graphs import Graphs
@@ -12,6 +13,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
+from racegate.interpose.kernels.waiting import Covers
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
@@ -19,13 +21,24 @@ _OPEN = 2
 _IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
 
 
+class Inside(NamedTuple):
+    """What an operator did besides its kernels. waited: streams that the host waited for, and what
+    it knows of each to be complete; copied: bytes of the host that copies read or wrote
+    """
+
+    waited: dict[int, Covers]
+    copied: Ranges
+
+
 class _Local(threading.local):
-    """Of one thread. waited: streams that the inside of an operator waited for; pages: to be closed
-    when the call that the runtime is about to make returns, None outside of one.
+    """Of one thread. waited: streams that the inside of an operator waited for, and how many
+    launches there had been; copied: bytes of the host in copies inside it; pages: to be closed when
+    the call that the runtime is about to make returns, None outside of one.
     """
 
     def __init__(self) -> None:
-        self.waited: list[int] = []
+        self.waited: dict[int, int] = {}
+        self.copied: list[tuple[int, int]] = []
         self.pages: list[tuple[int, int, int]] | None = None
 
 
@@ -42,20 +55,31 @@ class GpuCalls(Calls):
         graphs: Graphs,
         refuse: Callable[[str], None],
     ) -> None:
+        self._forward = library
         self._guard = library.guard
         self._local = _Local()
         super().__init__(library, session, graphs, refuse)
         session.guards.set_pages = self._set_pages
 
-    def take_waited(self) -> list[int]:
-        """Streams that this thread's own work has waited for since: the host knows them idle."""
-        streams, self._local.waited = self._local.waited, []
-        return streams
+    def refuse(self, what: str) -> None:
+        """Ends the run: nobody modelled what the program asked for."""
+        self._refuse(what)
+
+    def take_inside(self) -> Inside:
+        """What this thread's own work has done since."""
+        local, launches = self._local, self._forward.launches()
+        waited = {
+            stream: Covers.BEFORE if launches > count else Covers.ITSELF
+            for stream, count in local.waited.items()
+        }
+        copied = tuple(local.copied)
+        local.waited, local.copied = {}, []
+        return Inside(waited, copied)
 
     def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         session = self._session
         if session.is_own:
-            return self._own(kind, a, b, d)
+            return self._own(kind, a, b, c, d)
         if kind == CallKind.COPY:
             return self._copied(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
         if kind == CallKind.SET:
@@ -70,8 +94,12 @@ class GpuCalls(Calls):
         answer = super()._answer(kind, a, b, c, d, name)
         return not session.queue.is_eager if kind == CallKind.GRAPH_LAUNCH else answer
 
-    def _own(self, kind: int, a: int, b: int, d: int) -> int:
-        """The inside of an operator: only its waits concern the program, and the latches."""
+    def _own(self, kind: int, a: int, b: int, c: int, d: int) -> int:
+        """The inside of an operator: its waits concern the program and the latches, and what it
+        copies from and to the host.
+        """
+        if kind == CallKind.COPY:
+            self._local.copied += [(low, low + c) for low in (a, b)]
         if kind == CallKind.STREAM_SYNC:
             self._waits_for(a)
         elif kind == CallKind.COPY and self._session.spans.place(a) is Place.PAGEABLE:
@@ -84,7 +112,7 @@ class GpuCalls(Calls):
         session = self._session
         if session.is_over:
             return
-        self._local.waited = [*self._local.waited, stream]
+        self._local.waited[stream] = self._forward.launches()
         session.queue.force(session.recorder.lanes.clock(session.stream_lane(stream)))
 
     def _copied(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:

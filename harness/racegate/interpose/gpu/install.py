@@ -45,7 +45,7 @@ class GpuDevice:
         self.calls = GpuCalls(self.library, session, self.graphs, refuse)
         self.kernels = self.make_kernels()
         self.kernels.register()
-        triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_waited)
+        triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_inside)
         AfterImport({
             "triton.runtime.jit": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,

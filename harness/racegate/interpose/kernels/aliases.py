@@ -111,6 +111,22 @@ def bytes_of(session: Session, tensor: Tensor) -> Ranges:
     return strided_ranges(address, shape, strides, itemsize)
 
 
+# Of a sparse tensor, by its layout: what returns the tensors that it is stored in.
+_STORED = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def stored_parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that hold a tensor's bytes: itself, unless it is sparse."""
+    names = _STORED.get(tensor.layout)
+    return [tensor] if names is None else [getattr(tensor, name)() for name in names]
+
+
 def is_plain(cls: Any) -> bool:
     """Whether tensors of this class hold bytes themselves; DTensor and the like are made of others,
     and fake ones have none.

@@ -9,7 +9,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
-from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
+from racegate.interpose.kernels.aliases import Tensor, find_alias
 from racegate.interpose.kernels.operators import Operator
 from racegate.order.ranges import Ranges
 
@@ -25,10 +25,9 @@ class Bound:
     keep alive.
 
     back: the CUDA tensor of each alias, by the alias's id; a written one if several have it
-    host: bytes of pinned memory that the host reads at the call, as scalars and indices are
     """
 
-    __slots__ = ("args", "back", "call", "host", "kwargs", "reads", "writes")
+    __slots__ = ("args", "back", "call", "kwargs", "reads", "writes")
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self.call = call
@@ -37,7 +36,6 @@ class Bound:
         self.back: dict[int, Tensor] = {}
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
-        self.host: list[tuple[int, int]] = []
 
 
 def bind(
@@ -78,8 +76,6 @@ def _convert(
     """
     if isinstance(value, torch.Tensor):
         if not value.is_cuda:
-            if session.spans.pinned and session.spans.find(value.data_ptr()) is not None:
-                bound.host.extend(bytes_of(session, value))
             return value
         parts, exact = effect
         alias = find_alias(session, value)

@@ -59,6 +59,11 @@ def shapes_of(operator: Operator, bound: Bound) -> Any:
     return _restored(made, stands_for)
 
 
+def shape_only(value: Any) -> Any:
+    """Meta tensors like those of a result that was computed."""
+    return _to_meta(value, {})
+
+
 def _caller(operator: Operator, bound: Bound) -> Callable[..., Any]:
     """What also computes shapes: the CPU kernel alone does not."""
     return operator.overload if bound.call is operator.kernel else bound.call

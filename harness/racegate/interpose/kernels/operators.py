@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from racegate.interpose.kernels.waiting import RULES, waiting_operators
+from racegate.interpose.kernels.waiting import Wait, Waits
 
-_WAITING = waiting_operators(str(torch.__version__))
+_WAITS = Waits(str(torch.__version__))
 
 # Real kernels that touch no element: memory, shape and bookkeeping of torch's own.
 KEPT = frozenset({
@@ -82,9 +82,10 @@ class Operator:
     kernel: its CPU kernel without the way there, which takes no number for a tensor; None: none
     tensors: positions of arguments that are tensors
     writes, writes_named: the arguments that it writes, by position and by name
-    waits: whether the host waits inside a call with these arguments; None: it never does
+    wait: with which arguments the host waits inside a call; None: with none
     has_outputs: it writes some that can only be given by name (`out=`)
     gives_value: its result is no tensor (`equal`)
+    is_sized_by_values: the sizes of its result follow from values (`nonzero`)
     with_number: what computes it if a number stands for a tensor
     plan: what native/operators.c needs of it: both of these, tensors and writes as bits, names that
         it writes; None: it has to go the other way
@@ -103,7 +104,8 @@ class Operator:
     is_indexed: bool
     takes_generator: bool
     gives_value: bool
-    waits: Callable[[tuple[Any, ...]], bool] | None
+    is_sized_by_values: bool
+    wait: Wait | None
     plan: tuple[Callable[..., Any], NumberCall, int, int, frozenset[str]] | None
 
 
@@ -136,8 +138,9 @@ def describe(name: str) -> Operator:
         is_random=is_random,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
+        is_sized_by_values=torch.Tag.dynamic_output_shape in op.tags and not _takes_indices(base),
         gives_value=bool(returned) and not any("Tensor" in str(r.type) for r in returned),
-        waits=_waits(name),
+        wait=_WAITS.of(name),
         plan=plan,
     )
 
@@ -146,8 +149,8 @@ def _bits(positions: frozenset[int]) -> int:
     return sum(1 << position for position in positions)
 
 
-def _waits(name: str) -> Callable[[tuple[Any, ...]], bool] | None:
-    return RULES.get(name, (lambda args: True) if name in _WAITING else None)
+def _takes_indices(base: str) -> bool:
+    return PICKS.get(base, (0, ""))[1] == "index"
 
 
 def has_kernel(name: str, key: str) -> bool:
@@ -172,6 +175,15 @@ def device_operators() -> list[Operator]:
         if (has_kernel(name, "CUDA") or is_added) and not is_view(name):
             found.append(describe(name))
     return found
+
+
+def names_of_all(key: str) -> list[str]:
+    """All operators that have a kernel for the dispatch key and make more than another view."""
+    return [
+        name
+        for name in sorted(torch._C._dispatch_get_all_op_names())
+        if name.startswith("aten::") and has_kernel(name, key) and not is_view(name)
+    ]
 
 
 def is_view(name: str) -> bool:

@@ -28,7 +28,13 @@ from racegate.interpose.kernels.aliases import (
     tensors_in,
 )
 from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
-from racegate.interpose.kernels.later import grow_outputs, stage
+from racegate.interpose.kernels.later import grow_outputs, shape_only, stage
+from racegate.interpose.kernels.operands import (
+    COPY_MEMBERS,
+    HostOperands,
+    host_operands,
+    pinned_bytes,
+)
 from racegate.interpose.kernels.operators import (
     Operator,
     describe,
@@ -37,6 +43,7 @@ from racegate.interpose.kernels.operators import (
 )
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
+from racegate.interpose.kernels.waiting import Covers
 from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
@@ -64,11 +71,15 @@ class Kernels:
         self._library = library
         self._graphs = graphs
         self._refuse = refuse
+        self._rehearsal = library.rehearsal
+        self._natives: dict[str, Callable[..., Any]] = {}
+        self._hosts = HostOperands(library.rehearsal)
         self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
         self._copying = describe("aten::copy_")
+        self._copying_members = describe(COPY_MEMBERS)
         self._run_known = new_run(
             Operators(
                 tensor_types=TENSORS,
@@ -92,6 +103,8 @@ class Kernels:
 
     def _register_all(self) -> None:
         for operator in device_operators():
+            if operator.name == COPY_MEMBERS:
+                continue
             kernel = self._kernel(operator)
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
@@ -99,8 +112,12 @@ class Kernels:
             site = self._allocating(native_kernel(name, "CUDA"))
             self.allocating[id(describe(name).overload)] = site
             self._register(name, site)
-        self._register("aten::copy_", self.copy)
-        self._register("aten::_local_scalar_dense", self._item)
+        for name, kernel in (
+            ("aten::copy_", self.copy),
+            ("aten::_local_scalar_dense", self._item),
+            (COPY_MEMBERS, self._copy_members),
+        ):
+            self._register(name, self._unless_rehearsed(name, kernel))
 
     def _register(self, name: str, function: Callable[..., Any]) -> None:
         self._registrations.impl(name, function, "CUDA", allow_override=True)
@@ -109,7 +126,17 @@ class Kernels:
         def kernel(*args: Any, **kwargs: Any) -> Any:
             return self.run(operator, args, kwargs)
 
-        return kernel
+        return self._unless_rehearsed(operator.name, kernel)
+
+    def _unless_rehearsed(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """Torch's own kernel takes its place while torch's own code is rehearsed."""
+        native, rehearsal = native_kernel(name, "CUDA"), self._rehearsal
+        self._natives[name] = native
+
+        def choose(*args: Any, **kwargs: Any) -> Any:
+            return (kernel if rehearsal.asked is None else native)(*args, **kwargs)
+
+        return choose
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Computes one operator on the current stream, now or later; returns its results."""
@@ -128,6 +155,7 @@ class Kernels:
         """Nothing holds it or captures it; None if an argument has to be bound by `bind`."""
         session = self._session
         is_recording = session.is_recording
+        covers = self._waits(operator, args, kwargs)
         exact = _NOTHING
         if operator.is_indexed and is_recording:
             exact = indexing.touched(session, operator, args)
@@ -138,22 +166,31 @@ class Kernels:
             raise
         if ran is None:
             return None
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        if covers is Covers.BEFORE:  # what was put on the stream before is complete, not this
+            session.wait_stream(stream)
         if not session.is_bare:
             _, reads, writes, fresh = ran
             stack = session.stack()
             for low, high in fresh:
                 session.allocation_sites.add(low, high - low, session.recorder.events, stack)
-            stream = torch._C._cuda_getCurrentRawStream(0)
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
-        if _waits(operator, args):
-            session.wait_stream(torch._C._cuda_getCurrentRawStream(0))
-            session.host_learns(_known_of(ran[0]))
+        if covers is not None:
+            self._has_waited(covers, stream, ran[0])
         return ran
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self._session
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
+        hosts = host_operands(args, kwargs)
+        covers = (
+            self._take_hosts(operator, args, kwargs, hosts)
+            if hosts
+            else self._waits(operator, args, kwargs)
+        )
+        if covers is Covers.BEFORE:
+            session.wait_stream(stream)
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
         work = None
@@ -161,7 +198,7 @@ class Kernels:
             result = self._to_device(self._call(operator, bound), bound, [], stack)
         else:
             with session.own(), _unseen():
-                result, work = self._prepare(operator, args, bound, stack)
+                result, work = self._prepare(operator, bound, stack, covers)
         reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
         writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
         if work is not None and self._graphs.add(
@@ -169,22 +206,84 @@ class Kernels:
         ):
             return result
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
-        if _waits(operator, args):
-            session.wait_stream(stream)
-            session.host_learns(_known_of(result))
+        if covers is not None:
+            self._has_waited(covers, stream, result)
         return result
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         session = self._session
         bound = bind(session, self._generators.twin, operator, args, kwargs)
-        if bound.host:  # a CPU scalar or index of a CUDA operator is read by the host, at the call
-            session.host_access(f"host read by {operator.short}", merged(bound.host), ())
         if operator.has_outputs:
             with session.own():
                 has_grown = grow_outputs(operator, kwargs, bound)
             if has_grown:
                 return bind(session, self._generators.twin, operator, args, kwargs)
         return bound
+
+    # ---- waits inside an operator, and operands on the host
+
+    def _waits(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Covers | None:
+        """What the host has waited for when the call returns; None: it does not wait."""
+        if operator.is_indexed and indexing.reads_a_size(operator, args):
+            return Covers.BEFORE
+        wait = operator.wait
+        if wait is None or not wait.applies(args, kwargs):
+            return None
+        if wait.not_seen:
+            self._session.not_seen[wait.not_seen] += 1
+        return wait.covers
+
+    def _has_waited(self, covers: Covers, stream: int, result: Any) -> None:
+        if covers is Covers.ITSELF:
+            self._session.wait_stream(stream)
+        self._session.host_learns(_known_of(result))
+
+    def _take_hosts(
+        self,
+        operator: Operator,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        hosts: list[tuple[int | str, Tensor]],
+    ) -> Covers | None:
+        """Records what becomes of operands on the host. Raises as torch does if it takes none
+        there.
+        """
+        session = self._session
+        taken = self._hosts.taken(operator, self._natives[operator.name], args, kwargs)
+        if taken.error is not None:
+            raise taken.error
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        uploaded, reads, writes = pinned_bytes(session, operator, hosts, taken.uploaded)
+        if reads or writes:
+            session.host_access(f"host read by {operator.short}", reads, writes)
+        for low, high in uploaded:
+            session.guards.lift_to_read(low, high)
+        capture = self._library.capture_of(stream) if self._graphs.capturing else 0
+        if uploaded and not self._graphs.add(capture, "h2d", stream, uploaded, (), _nothing):
+            session.issue("h2d", stream, uploaded, (), None)
+        return taken.covers
+
+    def _copy_members(self, to: list[Tensor], source: list[Tensor], non_blocking: Any = 0) -> None:
+        """Of `_foreach_copy_`; between host and device its members are copied one by one."""
+        hosts = host_operands((to, source), {})
+        if not hosts:
+            self.run(self._copying_members, (to, source, non_blocking), {})
+            return
+        native = self._natives[COPY_MEMBERS]
+        args = (to, source, non_blocking)
+        taken = self._hosts.taken(self._copying_members, native, args, {})
+        if taken.error is not None:
+            raise taken.error
+        for one, other in zip(to, source, strict=True):
+            if one.is_cuda or other.is_cuda:
+                self.copy(one, other, non_blocking)
+                continue
+            pair: list[tuple[int | str, Tensor]] = [(0, one), (1, other)]
+            _, reads, writes = pinned_bytes(self._session, self._copying, pair, ())
+            self._session.host_access("host write (copy_)", reads, writes)
+            one.copy_(other)
 
     # ---- values
 
@@ -200,18 +299,22 @@ class Kernels:
     def _prepare(
         self,
         operator: Operator,
-        args: tuple[Any, ...],
         bound: Bound,
         stack: Stack,
+        covers: Covers | None,
     ) -> tuple[Any, Callable[[], None] | None]:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         fresh: list[Alias] = []
-        if operator.is_random or _waits(operator, args):
+        if operator.is_random or covers is Covers.ITSELF:
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
             session.queue.force(session.recorder.lanes.clock(lane))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
+        if covers is Covers.BEFORE and operator.is_sized_by_values:
+            made = tensors_in(known := self._call(operator, bound))
+            result = self._to_device(shape_only(known), bound, fresh, stack)
+            return result, partial(self._fill_all, [alias.tensor for alias in fresh], made)
         if operator.gives_value:  # without a wait: torch sees it by shapes and addresses
             return self._call(operator, bound), None
         stage(session, bound)
@@ -226,10 +329,14 @@ class Kernels:
             with session.own(), _unseen():
                 made = self._call(operator, bound)
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
-                for target, tensor in zip(targets, new, strict=True):
-                    self._fill(target, tensor)
+                self._fill_all(targets, new)
 
         return result, work
+
+    def _fill_all(self, targets: list[Tensor], values: list[Tensor]) -> None:
+        with self._session.own(), _unseen():
+            for target, tensor in zip(targets, values, strict=True):
+                self._fill(target, tensor)
 
     def _to_device(self, value: Any, bound: Bound, fresh: list[Alias], stack: Stack) -> Any:
         """Results on the device; those that are no argument are new, and added to fresh."""
@@ -342,8 +449,5 @@ def _item_sizes() -> dict[object, int]:
     }
 
 
-def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:
-    """Whether the host waits for the current stream inside the call."""
-    if operator.waits is not None and operator.waits(args):
-        return True
-    return operator.is_indexed and indexing.reads_a_size(operator, args)
+def _nothing() -> None:
+    """The values were taken at the call."""

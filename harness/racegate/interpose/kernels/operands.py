@@ -1,0 +1,130 @@
+"""Tensors of the host among the arguments of an operator of the device: torch's own CUDA code says
+whether it takes them, which it copies to the device, and whether it waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from racegate.interpose.device.library import Asked, Rehearsal
+from racegate.interpose.device.session import Session
+from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
+from racegate.interpose.kernels.operators import Operator
+from racegate.interpose.kernels.waiting import Covers
+from racegate.order.ranges import Ranges, merged
+
+Args = tuple[Any, ...]
+Named = dict[str, Any]
+
+# Between host and device it is made of copies: each of its members is read or written when the
+# stream gets there.
+COPY_MEMBERS = "aten::_foreach_copy_"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What torch does with the operands on the host.
+
+    error: that it raises; None: it takes them
+    uploaded: those that it copies to the device, by their place among the operands on the host;
+        the others the host reads, or computes with, at the call
+    covers: what the host has waited for when the call returns; None: it does not wait
+    """
+
+    error: Exception | None = None
+    uploaded: frozenset[int] = frozenset()
+    covers: Covers | None = None
+
+
+def host_operands(args: Args, kwargs: Named) -> list[tuple[int | str, Tensor]]:
+    """Tensors of the host, each with its argument's position or name."""
+    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return [(key, t) for key, value in named for t in tensors_in(value) if t.is_cpu]
+
+
+class HostOperands:
+    """What torch does with them, found out once for all calls that are alike."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self._rehearsal = rehearsal
+        self._known: dict[str, Taken] = {}
+
+    def taken(
+        self, operator: Operator, native: Callable[..., Any], args: Args, kwargs: Named
+    ) -> Taken:
+        """native: torch's own CUDA kernel of the operator."""
+        call = "|".join((operator.name, *map(_word, args), *kwargs, *map(_word, kwargs.values())))
+        known = self._known.get(call)
+        if known is None:
+            known = self._known[call] = self._rehearsed(operator, native, args, kwargs)
+        return known
+
+    def _rehearsed(
+        self, operator: Operator, native: Callable[..., Any], args: Args, kwargs: Named
+    ) -> Taken:
+        hosts = [tensor for _, tensor in host_operands(args, kwargs)]
+        kept = tuple((t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in hosts)
+        as_tensors = [
+            torch.tensor(value)
+            if at in operator.tensors and isinstance(value, (bool, int, float, complex))
+            else value
+            for at, value in enumerate(args)
+        ]
+        generator = torch.cuda.default_generators[0]
+        offset = generator.get_offset()
+        with self._rehearsal.begin(kept) as asked:
+            try:
+                native(*as_tensors, **kwargs)
+            except Exception as error:  # noqa: BLE001  of any kind that torch has
+                return Taken(error=error.with_traceback(None))
+            finally:
+                generator.set_offset(offset)
+            return Taken(uploaded=_uploaded(asked, hosts), covers=_covers(asked))
+
+
+def pinned_bytes(
+    session: Session,
+    operator: Operator,
+    hosts: list[tuple[int | str, Tensor]],
+    uploaded: Collection[int],
+) -> tuple[Ranges, Ranges, Ranges]:
+    """Of operands on the host that are pinned: bytes that the stream copies to the device, and
+    those that the host reads and writes at the call.
+    """
+    copied: list[tuple[int, int]] = []
+    reads: list[tuple[int, int]] = []
+    writes: list[tuple[int, int]] = []
+    for at, (key, tensor) in enumerate(hosts):
+        if session.spans.pinned and session.spans.find(tensor.data_ptr()) is not None:
+            is_written = key in operator.writes or key in operator.writes_named
+            to = copied if at in uploaded else writes if is_written else reads
+            to.extend(bytes_of(session, tensor))
+    return merged(copied), merged(reads), merged(writes)
+
+
+def _uploaded(asked: list[Asked], hosts: list[Tensor]) -> frozenset[int]:
+    sources = {call.source for call in asked}
+    return frozenset(at for at, tensor in enumerate(hosts) if tensor.data_ptr() in sources)
+
+
+def _covers(asked: list[Asked]) -> Covers | None:
+    waits = [at for at, call in enumerate(asked) if call.is_wait]
+    if not waits:
+        return None
+    return Covers.ITSELF if waits[-1] == len(asked) - 1 else Covers.BEFORE
+
+
+def _word(value: Any) -> str:
+    """What torch's choice may hang on: where a tensor is, its type, and whether it is a number or
+    has no elements.
+    """
+    if isinstance(value, torch.Tensor):
+        return f"{value.device.type}{value.dtype}{min(value.dim(), 1)}{bool(value.numel())}"
+    if isinstance(value, (list, tuple)):
+        return f"({','.join(map(_word, value))})"
+    is_told = value is None or isinstance(value, (bool, str, torch.dtype))
+    return str(value) if is_told else type(value).__name__
