@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from racegate.interpose.device.graphs import Graphs
+from bare_session import NoRuntime
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Hold, Queue
 from racegate.interpose.device.session import Session
@@ -18,8 +18,8 @@ class Captured:
     """One graph: `fill` on the main stream, `copy` on a side stream, forked before or after it."""
 
     def __init__(self, *, forked_after: bool) -> None:
-        self.session = Session(Queue())
-        self.graphs = Graphs(self.session)
+        self.session = Session(NoRuntime())
+        self.graphs = self.session.graphs
         self.ran: list[str] = []
         self.graphs.begin(1)
         if forked_after:
@@ -38,7 +38,7 @@ class Captured:
         assert self.graphs.add(1, name, stream, (), (), lambda: self.ran.append(name))
 
     def replay(self, *holds: tuple[str, str]) -> list[str]:
-        self.session.queue = Queue(tuple(Hold(*hold) for hold in holds))
+        self.session.begin(Queue(tuple(Hold(*hold) for hold in holds)))
         self.graphs.launch(1, MAIN)
         return self.ran
 
