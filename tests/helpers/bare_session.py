@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from racegate.history.schedule import Hold
 from racegate.interpose.device.guards import SetPages
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.outcome import Plan
 from racegate.targets.common.inside.listener import EngineListener
@@ -44,5 +45,4 @@ def engine_session(
 
 def engine_session_under(plan: Plan) -> EngineSession:
     """Likewise under a plan."""
-    holds = (Hold(operation, until) for operation, until in plan.holds)
-    return engine_session(*holds, is_recording=plan.is_recording)
+    return engine_session(*plan.holds, is_recording=plan.is_recording)

@@ -11,10 +11,10 @@ from enum import StrEnum
 from bare_session import engine_session_under
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 
 STATE, CACHED = 0x10000, 0x20000
 SCHEDULE, FORWARD = 7, 8
@@ -41,7 +41,7 @@ class SmallScheduler:
         self.state = self.cached = 0
         self.runs = 0
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As `Engine.run` of the client."""
         self.runs += 1
         self.state = self.cached = 0
@@ -56,14 +56,12 @@ class SmallScheduler:
             race_of(conflict, recorder.lanes, buffer="state")
             for conflict in recorder.conflicts.values()
         )
-        return Told(
-            outcome=Outcome(
-                ending=Ending.FINISHED,
-                findings=findings,
-                events=recorder.events,
-                observations=(Observation("kept", str(self.cached), str(self.cached)),),
-                realised=session.queue.realised,
-            ),
+        return ReleaseRun(
+            ending=Ending.FINISHED,
+            findings=findings,
+            events=recorder.events,
+            observations=(Observation("kept", str(self.cached), str(self.cached)),),
+            realised=session.queue.realised,
             steps=1,
             delivered={request.name: (token,) for request in scenario.requests},
             gaps={held: tuple(labels) for held, labels in engine.listener.gaps.items()},

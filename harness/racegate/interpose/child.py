@@ -31,7 +31,6 @@ from racegate.interpose.device.calls import Log
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
-from racegate.interpose.device.queue import Hold
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
@@ -114,7 +113,7 @@ class Child:
         self._result = result
         self._pid = os.getpid()
         queue = self.installed.make_queue(
-            tuple(Hold(operation, until) for operation, until in plan.holds),
+            plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
         )

@@ -1,13 +1,35 @@
-"""What the process of an engine adds to a session, which asks and tells it."""
+"""What a session is given: the runtime under it, and what the process of an engine adds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from racegate.interpose.device.queue import Work, WorkQueue
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Stack
+
+
+class Runtime(Protocol):
+    """The CUDA runtime that was preloaded, and its log.
+
+    lands_at_once: what is issued in a recorded run has run by then, as on the virtual device
+    """
+
+    @property
+    def lands_at_once(self) -> bool: ...
+
+    def take_in(self, session: Any) -> None:
+        """Tells the session that asks what was logged since."""
+        ...
+
+    def guard(self, low: int, high: int, *, mode: int) -> bool:
+        """Closes or opens whole pages around [low, high), as `Guards` says; False if it cannot."""
+        ...
+
+    def settle_event(self, event: int, version: int) -> None:
+        """The allocators may be told that this record of the event is complete."""
+        ...
 
 
 class Listener(Protocol):

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
-from typing import Protocol
 
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
-from racegate.interpose.device.listener import Listener
+from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
 from racegate.interpose.device.touches import RefuseWrite, TouchWatch
@@ -25,28 +24,6 @@ from racegate.order.ranges import Ranges
 from racegate.order.recorder import Conflict, Recorder, Stack, Version
 
 OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
-
-
-class Runtime(Protocol):
-    """The CUDA runtime that was preloaded, and its log.
-
-    lands_at_once: what is issued in a recorded run has run by then, as on the virtual device
-    """
-
-    @property
-    def lands_at_once(self) -> bool: ...
-
-    def take_in(self, session: Session) -> None:
-        """Tells the session what was logged since."""
-        ...
-
-    def guard(self, low: int, high: int, *, mode: int) -> bool:
-        """Closes or opens whole pages around [low, high), as `Guards` says; False if it cannot."""
-        ...
-
-    def settle_event(self, event: int, version: int) -> None:
-        """The allocators may be told that this record of the event is complete."""
-        ...
 
 
 class Session:
