@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from racegate.order.ranges import Ranges
 
@@ -130,7 +130,10 @@ class Library:
     rehearsal: of the thread that asks
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
         its second if there are touches among them
+    lands_at_once: what is issued in a recorded run has run by then
     """
+
+    lands_at_once: ClassVar[bool] = True
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
