@@ -32,6 +32,7 @@ import torch
 
 from racegate.interpose.build import build_forward, build_library, find_toolkit
 from racegate.interpose.device.library import CallKind, Library
+from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.kernels import NumberCalls
 from racegate.interpose.kernels.operators import Operator, describe, device_operators
 from racegate.scenario.untrusted.files import write_json
@@ -39,8 +40,8 @@ from racegate.scenario.untrusted.files import write_json
 sys.path.insert(0, str(Path(__file__).parent))
 from waiting_calls import CALLS
 
-IDLE_CYCLES = 20_000_000  # about 12 ms
-SAMPLES = 4
+IDLE_CYCLES = 8_000_000  # about 4 ms
+SAMPLES = 3
 SHOWN_MAX = 6
 CALL_LIMIT_S = 20  # a call that takes longer hangs
 WAITS = (CallKind.EVENT_SYNC, CallKind.STREAM_SYNC, CallKind.DEVICE_SYNC)
@@ -48,20 +49,23 @@ WORK = (CallKind.LAUNCH, CallKind.COPY, CallKind.SET)
 
 
 class Call(NamedTuple):
-    """One call of an operator. has_waited: the host; has_more: launches followed its last wait"""
+    """One call of an operator. has_waited: the host; has_more: launches followed its last wait;
+    has_asked: for the wait, the runtime (not a library past it, or a host that was slow)
+    """
 
     has_waited: bool
     has_more: bool
+    has_asked: bool
     shown: str
 
 
 class Measure:
     """Torch's CUDA kernels, and what each asks of the runtime. found: calls by operator"""
 
-    def __init__(self, library: Library, *, is_real: bool) -> None:
+    def __init__(self, library: Library) -> None:
         self.found: dict[str, list[Call]] = defaultdict(list)
         self.is_on = False
-        self._is_real = is_real
+        self._forward = library if isinstance(library, ForwardLibrary) else None
         self._asked: list[int] = []
         self._depth = 0
         self._number_calls = NumberCalls()
@@ -72,7 +76,7 @@ class Measure:
         self._asked.append(kind)
         if kind == CallKind.UNMODELLED:
             os.write(2, b"not modelled: " + name + b"\n")
-        return not self._is_real and kind == CallKind.LAUNCH
+        return self._forward is None and kind == CallKind.LAUNCH
 
     def register(self) -> None:
         extra = [describe(name) for name in ("aten::copy_", "aten::_local_scalar_dense")]
@@ -94,32 +98,33 @@ class Measure:
                 return run()
             self._depth += 1
             try:
-                result, has_waited, has_more = self._watched(run)
+                result, *seen = self._watched(run)
             finally:
                 self._depth -= 1
-            self.found[operator.name].append(Call(has_waited, has_more, _shown(args, kwargs)))
+            self.found[operator.name].append(Call(*seen, _shown(args, kwargs)))
             return result
 
         return kernel
 
-    def _watched(self, run: Callable[[], Any]) -> tuple[Any, bool, bool]:
-        idle = None
-        if self._is_real:
+    def _watched(self, run: Callable[[], Any]) -> tuple[Any, bool, bool, bool]:
+        forward = self._forward
+        if forward is not None:
             torch.cuda.synchronize()
             torch.cuda._sleep(IDLE_CYCLES)
-            idle = torch.cuda.Event()
-            idle.record()
+            idle = forward.mark(torch.cuda.current_stream().cuda_stream)
         start = len(self._asked)
         result = run()
-        has_waited = idle.query() if idle is not None else None
         asked = self._asked[start:]
-        if idle is not None:
+        waits = [at for at, kind in enumerate(asked) if kind in WAITS]
+        has_waited = bool(waits)
+        if forward is not None:
+            has_waited = forward.is_complete(idle)
+            forward.wait_mark(idle)
             torch.cuda.synchronize()
         del self._asked[:]
-        waits = [at for at, kind in enumerate(asked) if kind in WAITS]
-        last = waits[-1] if waits else -1 if has_waited else len(asked)
+        last = waits[-1] if waits else -1
         has_more = any(kind in WORK for kind in asked[last + 1 :])
-        return result, bool(waits) if has_waited is None else has_waited, has_more
+        return result, has_waited, has_more, bool(waits)
 
 
 def _shown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -160,10 +165,10 @@ def _entries() -> dict[str, Callable[[], Iterator[Callable[[], object]]]]:
     """By name, what yields calls."""
     op_db = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
     found: dict[str, Any] = {}
-    for op in op_db:
-        found[f"{op.name}/{op.variant_test_name}"] = lambda op=op: _sample_calls(op)
     for name, call in CALLS.items():
         found[f"ours/{name}"] = lambda call=call: iter([call])
+    for op in op_db:
+        found[f"{op.name}/{op.variant_test_name}"] = lambda op=op: _sample_calls(op)
     return found
 
 
@@ -171,14 +176,15 @@ def _measure(names: list[str], answers: Connection, *, is_real: bool) -> None:
     """In a process of its own: a message as each entry begins, and one with what it gave."""
     torch.cuda._is_in_bad_fork = lambda: False  # type: ignore[attr-defined]
     torch._C._set_cudnn_enabled(False)
-    library = Library(Path(os.environ["LD_PRELOAD"].partition(":")[0]))
-    measure = Measure(library, is_real=is_real)
+    path = Path(os.environ["LD_PRELOAD"].partition(":")[0])
+    library = ForwardLibrary(path) if is_real else Library(path)
+    measure = Measure(library)
     measure.register()
     torch.zeros(1, device="cuda")
     entries = _entries()
     for name in names:
-        answers.send((name, None, ""))
         measure.found.clear()
+        list(library.drain())
         failed = ""
         try:
             for call in entries[name]():
@@ -214,7 +220,7 @@ def _join_twins(measure: Measure, before: dict[str, int], middle: dict[str, int]
         first, second = calls[start:half], calls[half:]
         if len(first) == len(second):
             calls[start:] = [
-                Call(a.has_waited and b.has_waited, a.has_more or b.has_more, a.shown)
+                Call(a.has_waited and b.has_waited, a.has_more or b.has_more, a.has_asked, a.shown)
                 for a, b in zip(first, second, strict=True)
             ]
 
@@ -229,8 +235,9 @@ class _Slice:
         self._start()
 
     def _start(self) -> None:
-        self.connection, theirs = multiprocessing.get_context("spawn").Pipe()
-        self._process = multiprocessing.get_context("spawn").Process(
+        context = multiprocessing.get_context("spawn" if self.is_real else "fork")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(  # type: ignore[attr-defined]
             target=_measure,
             args=(self.left, theirs),
             kwargs={"is_real": self.is_real},
@@ -238,7 +245,7 @@ class _Slice:
         )
         self._process.start()
         theirs.close()
-        self._heard_s = time.monotonic() + 60  # torch is imported first
+        self._heard_s = time.monotonic() + 60 * self.is_real  # torch is imported first
 
     def take(self) -> bool:
         """One message, if there is one; whether more will come."""
@@ -247,6 +254,7 @@ class _Slice:
                 name, found, failed = self.connection.recv()
                 return self._taken(name, found, failed)
             is_gone = time.monotonic() - self._heard_s > CALL_LIMIT_S
+            is_gone = is_gone or not self._process.is_alive()
         except (EOFError, ConnectionError):
             is_gone = True
         if is_gone:
@@ -271,9 +279,11 @@ class _Slice:
 def _row(calls: list[Call]) -> list[Any]:
     """As `waiting.Row` has it."""
     waited = [call for call in calls if call.has_waited]
+    if not any(call.has_asked for call in waited) and 2 * len(waited) < len(calls):
+        waited = []  # a host that was slow, or a library that was loaded
     more = sum(call.has_more for call in waited)
     shown = [
-        sorted({call.shown for call in calls if call.has_waited is has})[:SHOWN_MAX]
+        sorted({call.shown for call in calls if (call in waited) is has})[:SHOWN_MAX]
         for has in (True, False)
     ]
     return [len(calls), len(waited), more, *shown]
@@ -287,9 +297,11 @@ def main() -> None:
     parser.add_argument("table")
     options = parser.parse_args()
     is_real = options.device == "cuda"
-    shared = (build_forward if is_real else build_library)(find_toolkit())
+    toolkit = find_toolkit()
+    shared = (build_forward if is_real else build_library)(toolkit)
     if os.environ.get("LD_PRELOAD") != str(shared):
         environment = {**os.environ, "LD_PRELOAD": str(shared), "CUDA_VISIBLE_DEVICES": "0"}
+        environment["RACEGATE_CUDART"] = str(toolkit.runtime)
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
     names = list(_entries())
     slices = [_Slice(names[at :: options.jobs], is_real=is_real) for at in range(options.jobs)]

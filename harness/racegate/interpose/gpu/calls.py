@@ -93,6 +93,8 @@ class GpuCalls(Calls):
         """
         if kind == CallKind.COPY:
             self._local.copied += [(low, low + c) for low in (a, b)]
+            for low in (a, b):
+                self._session.guards.lift(low, low + c)
         if kind == CallKind.STREAM_SYNC:
             self._waits_for(a)
         elif kind == CallKind.COPY and self._session.spans.place(a) is Place.PAGEABLE:

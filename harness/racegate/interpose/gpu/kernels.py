@@ -111,6 +111,8 @@ class GpuKernels:
         allocating = {name: torch.library.get_kernel(name, "CUDA") for name in names}
         item = describe("aten::_local_scalar_dense")
         for operator in (*device_operators(), item):
+            if operator.name == COPY_MEMBERS:
+                continue
             original = torch.library.get_kernel(operator.name, "CUDA")
             self._register(operator.name, self._told(operator, original))
         for key in OTHER_LAYOUTS:
@@ -166,7 +168,7 @@ class GpuKernels:
         if capture or session.queue.is_eager:  # what it makes is known when it was launched
             result = launch()
             inside = self._calls.take_inside()
-            self._take_hosts(operator, touched, inside.copied)
+            self._take_hosts(operator, touched, inside.copied, stream, capture)
             touched.writes.extend(_made(session, result, args, kwargs))
             self._wait(inside, Covers.BEFORE)
             reads, writes = merged(touched.reads), merged(touched.writes)
@@ -187,18 +189,27 @@ class GpuKernels:
             if known is covers:
                 self._session.wait_stream(stream)
 
-    def _take_hosts(self, operator: Operator, touched: _Touched, copied: Ranges) -> None:
-        """Operands in pinned memory: the stream copies them, or the host reads and writes them."""
+    def _take_hosts(
+        self, operator: Operator, touched: _Touched, copied: Ranges, stream: int, capture: int
+    ) -> None:
+        """Operands in pinned memory: the stream copies them to the device, or the host reads and
+        writes them at the call.
+        """
+        session = self._session
+        uploaded: list[tuple[int, int]] = []
         at_call: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
         for ranges, is_written in touched.hosts:
             is_copied = any(
                 low < end and start < high for low, high in copied for start, end in ranges
             )
-            of_stream = touched.writes if is_written else touched.reads
-            (of_stream if is_copied else at_call[is_written]).extend(ranges)
+            is_uploaded = is_copied and not is_written
+            (uploaded if is_uploaded else at_call[is_written]).extend(ranges)
         reads, writes = merged(at_call[False]), merged(at_call[True])
-        if reads or writes:  # a CPU scalar of a CUDA operator is read by the host, at the call
-            self._session.host_access(f"host read by {operator.short}", reads, writes)
+        if reads or writes:
+            session.host_access(f"host read by {operator.short}", reads, writes)
+        up = merged(uploaded)
+        if up and not self._graphs.add(capture, "h2d", stream, up, (), _nothing):
+            session.issue("h2d", stream, up, (), None)
 
     def _launch(
         self,
@@ -305,7 +316,7 @@ class GpuKernels:
 
 def _power_of_number(overload: str, base: Any, exponent: Tensor, **kwargs: Any) -> Tensor:
     """A number to the power of a tensor, with a base of no dimensions on the host instead."""
-    base = torch.tensor(base, dtype=torch.result_type(base, exponent))
+    base = torch.tensor(base, dtype=torch.result_type(base, exponent), device="cpu")
     with torch._C._AutoDispatchBelowAutograd():
         return getattr(torch.ops.aten.pow, overload)(base, exponent, **kwargs)
 
@@ -317,7 +328,10 @@ def _has_number(operator: Operator, args: tuple[Any, ...]) -> bool:
 
 def _numbers_as_tensors(operator: Operator, args: tuple[Any, ...]) -> list[Any]:
     stands = _stands_for_tensor(operator, args)
-    return [torch.tensor(v) if is_number else v for v, is_number in zip(args, stands, strict=True)]
+    return [
+        torch.tensor(v, device="cpu") if is_number else v
+        for v, is_number in zip(args, stands, strict=True)
+    ]
 
 
 def _stands_for_tensor(operator: Operator, args: tuple[Any, ...]) -> list[bool]:

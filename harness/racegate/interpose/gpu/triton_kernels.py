@@ -53,7 +53,7 @@ class _Copies:
             self._storages[address] = copied
             low = copied.data_ptr()
             self._moves.append((low, low + copied.nbytes(), address - low))
-        out = torch.empty(0, dtype=tensor.dtype)
+        out = torch.empty(0, dtype=tensor.dtype, device="cpu")
         stored = self._storages[address]
         return out.set_(stored, tensor.storage_offset(), tensor.size(), tensor.stride())
 

@@ -23,6 +23,10 @@ class NoAlias(Exception):
     """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
 
 
+class NoMemory(Exception):
+    """A tensor on the device has an address that the virtual device did not give: our fault."""
+
+
 class Alias(NamedTuple):
     """A CPU tensor over the bytes of a CUDA tensor. ranges: its bytes; pinned: the memory around,
     if it is the host's; is_complex: there may be another of the same bytes with a lazy conjugation.
@@ -42,7 +46,7 @@ def alias_of(session: Session, tensor: Tensor) -> Tensor:
 def find_alias(session: Session, tensor: Tensor) -> Alias:
     """The alias of a CUDA tensor: that of the last time if such a view was seen there before.
 
-    Raises NoAlias.
+    Raises NoAlias, NoMemory.
     """
     try:
         address = tensor.data_ptr()
@@ -75,16 +79,16 @@ def _make(session: Session, tensor: Tensor, address: int) -> Alias:
         span = session.spans.find(address)
     if span is None:
         if tensor.numel() and tensor._is_zerotensor():
-            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype), ())
+            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype, device="cpu"), ())
         if tensor.numel():
-            raise RuntimeError(f"racegate: no memory of the virtual device at {address:#x}")
-        empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-        return Alias(empty, ())
+            raise NoMemory(f"no memory of the virtual device at {address:#x}")
+        size, stride = tensor.size(), tensor.stride()
+        return Alias(torch.empty_strided(size, stride, dtype=tensor.dtype, device="cpu"), ())
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)
         span.storage = torch.frombuffer(data, dtype=torch.uint8).untyped_storage()
-    alias = torch.empty(0, dtype=tensor.dtype)
+    alias = torch.empty(0, dtype=tensor.dtype, device="cpu")  # whatever the default is
     offset = (address - span.base) // tensor.itemsize
     alias.set_(span.storage, offset, tensor.size(), tensor.stride())
     if tensor.is_conj():

@@ -69,7 +69,7 @@ class HostOperands:
         hosts = [tensor for _, tensor in host_operands(args, kwargs)]
         kept = tuple((t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in hosts)
         as_tensors = [
-            torch.tensor(value)
+            torch.tensor(value, device="cpu")
             if at in operator.tensors and isinstance(value, (bool, int, float, complex))
             else value
             for at, value in enumerate(args)

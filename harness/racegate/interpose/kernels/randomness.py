@@ -24,7 +24,7 @@ class Generators:
         known = self._twins.get(id(generator))
         seed, offset = generator.initial_seed(), generator.get_offset()
         if known is None or known[2:] != (seed, offset):
-            twin = torch.Generator()
+            twin = torch.Generator("cpu")
             twin.manual_seed((seed + 0x9E3779B97F4A7C15 * (offset // _STEP)) & _MASK)
         else:
             twin = known[1]

@@ -21,6 +21,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import (
     Alias,
+    NoMemory,
     Tensor,
     alias_of,
     bytes_of,
@@ -51,6 +52,8 @@ from racegate.order.recorder import Stack
 # On the current device: a shorter way to the allocator than the operator.
 _new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 _NOTHING: dict[int, Ranges] = {}
+# Torch has other words for what is wrong with a program's arguments.
+_OWN_FAULTS = (NoMemory, AttributeError, KeyError, AssertionError, NameError)
 _unseen = torch._C._DisableTorchDispatch  # the device's own operators take no way through modes
 
 
@@ -140,6 +143,16 @@ class Kernels:
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Computes one operator on the current stream, now or later; returns its results."""
+        try:
+            return self._run(operator, args, kwargs)
+        except NotImplementedError as error:
+            self._refuse(f"{operator.name} (no CPU kernel computes it: {_first_line(error)})")
+            raise
+        except _OWN_FAULTS as error:  # also where the program would catch it
+            self._refuse(f"{operator.name} ({type(error).__name__}: {_first_line(error)})")
+            raise
+
+    def _run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self._session
         session.drain()
         runs_now = session.queue.runs_now(operator.short)
@@ -158,12 +171,10 @@ class Kernels:
         covers = self._waits(operator, args, kwargs)
         exact = _NOTHING
         if operator.is_indexed and is_recording:
+            if host_operands(args, kwargs):  # what the host reads is recorded first
+                return None
             exact = indexing.touched(session, operator, args)
-        try:
-            ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
-        except NotImplementedError:
-            self._refuse(f"{operator.name} (no CPU kernel computes it)")
-            raise
+        ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
         if ran is None:
             return None
         stream = torch._C._cuda_getCurrentRawStream(0)
@@ -229,11 +240,12 @@ class Kernels:
         if operator.is_indexed and indexing.reads_a_size(operator, args):
             return Covers.BEFORE
         wait = operator.wait
-        if wait is None or not wait.applies(args, kwargs):
+        if wait is None:
             return None
-        if wait.not_seen:
+        covers = wait.covers(args, kwargs)
+        if covers is not None and wait.not_seen:
             self._session.not_seen[wait.not_seen] += 1
-        return wait.covers
+        return covers
 
     def _has_waited(self, covers: Covers, stream: int, result: Any) -> None:
         if covers is Covers.ITSELF:
@@ -288,13 +300,9 @@ class Kernels:
     # ---- values
 
     def _call(self, operator: Operator, bound: Bound) -> Any:
-        try:
-            if operator.is_random:
-                return self._generators.call(operator, bound)
-            return bound.call(*bound.args, **bound.kwargs)
-        except NotImplementedError:
-            self._refuse(f"{operator.name} (no CPU kernel computes it)")
-            raise
+        if operator.is_random:
+            return self._generators.call(operator, bound)
+        return bound.call(*bound.args, **bound.kwargs)
 
     def _prepare(
         self,
@@ -360,6 +368,8 @@ class Kernels:
 
     def _make(self, value: Tensor) -> tuple[Tensor, Ranges]:
         """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
+        if value.layout is not torch.strided:
+            self._refuse(f"an operator whose result is a {value.layout} tensor")
         tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
         alias = find_alias(self._session, tensor)
         if alias.ranges and not value.is_meta:
@@ -447,6 +457,10 @@ def _item_sizes() -> dict[object, int]:
         for dtype in types
         if not dtype.is_complex and not str(dtype).startswith(("torch.q", "torch.uint4x"))
     }
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")
 
 
 def _nothing() -> None:

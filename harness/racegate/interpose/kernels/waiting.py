@@ -16,14 +16,10 @@ from typing import Any, NamedTuple
 
 TABLE = Path(__file__).with_name("waiting.json")
 OTHER_TORCH = "implicit waits that were measured with another torch only"
-UNMEASURED = "implicit waits that nobody has measured (read off torch's sources)"
 
 Args = tuple[Any, ...]
 Named = dict[str, Any]
 Applies = Callable[[Args, Named], bool]
-
-# Nobody's samples call them with success, on any device: read off torch's sources.
-READ_OFF = frozenset({"aten::_is_all_true", "aten::_is_any_true"})
 
 
 class Covers(StrEnum):
@@ -41,12 +37,19 @@ class Covers(StrEnum):
 class Wait:
     """A wait inside an operator. applies: whether there is one with these arguments
 
+    launches_more: whether the operator launches more after its last wait
     not_seen: how the verdict names a wait that was not measured with this torch; empty if it was
     """
 
     applies: Applies
-    covers: Covers
+    launches_more: Applies
     not_seen: str = ""
+
+    def covers(self, args: Args, named: Named) -> Covers | None:
+        """What the host knows when the call returns; None: it did not wait."""
+        if not self.applies(args, named):
+            return None
+        return Covers.BEFORE if self.launches_more(args, named) else Covers.ITSELF
 
 
 class Row(NamedTuple):
@@ -76,6 +79,10 @@ class Measurement:
 
 def _always(args: Args, named: Named) -> bool:
     return True
+
+
+def _never(args: Args, named: Named) -> bool:
+    return False
 
 
 def _equal_waits(args: Args, named: Named) -> bool:
@@ -109,8 +116,30 @@ def _has_elements(args: Args, named: Named) -> bool:
     return bool(args[0].numel())
 
 
-# Those that wait only with some arguments, where that is more than having elements. (An index by a
-# mask is found by `indexing`, operands on the host by `operands`.)
+def _checks_errors(args: Args, named: Named) -> bool:
+    return bool(named.get("check_errors"))
+
+
+def _is_not_square(args: Args, named: Named) -> bool:
+    return bool(args[0].size(-1) != args[0].size(-2))
+
+
+def _sorts_what_is_looked_for(args: Args, named: Named) -> bool:
+    """A few elements are compared one by one."""
+    few = int(10.0 * args[0].numel() ** 0.145)
+    return bool(args[1].numel() >= few)
+
+
+def _is_too_long_for_a_block(args: Args, named: Named) -> bool:
+    size = args[0].size()
+    return bool(size and size[args[1] if len(args) > 1 else -1] > 2048)
+
+
+def _has_dim(args: Args, named: Named) -> bool:
+    return len(args) > 3 and args[3] is not None
+
+
+# Those that wait only with some arguments.
 RULES: dict[str, Applies] = {
     "aten::equal": _equal_waits,
     "aten::histc": _histc_waits,
@@ -118,7 +147,26 @@ RULES: dict[str, Applies] = {
     "aten::index_fill_.int_Tensor": _reads_value(3),
     "aten::repeat_interleave.Tensor": _lacks("output_size"),
     "aten::segment_reduce": _checks_lengths,
+    "aten::isin.Tensor_Tensor": _sorts_what_is_looked_for,
+    "aten::mode": _is_too_long_for_a_block,
+    "aten::_linalg_eigh": _has_elements,
+    "aten::_linalg_svd": _has_elements,
+    "aten::cholesky": _has_elements,
+    "aten::linalg_ldl_factor_ex": _has_elements,
+    "aten::linalg_lu": _is_not_square,
+    "aten::linalg_lu_factor_ex": _is_not_square,
+    "aten::linalg_inv_ex": _checks_errors,
+    "aten::linalg_cholesky_ex": _checks_errors,
+    "aten::_linalg_solve_ex": _checks_errors,
 }
+# Those that launch more after their last wait only with some arguments.
+MORE: dict[str, Applies] = {"aten::unique_consecutive": _has_dim}
+# Those whose wait other parts see: a copy to or from the host, which `operands` and the runtime
+# know, and a mask among indices, which `indexing` knows.
+ELSEWHERE = frozenset({
+    "aten::copy_", "aten::_foreach_copy_", "aten::_index_put_impl_", "aten::index.Tensor",
+    "aten::where.self", "aten::_local_scalar_dense",
+})  # fmt: skip
 
 
 def read_table() -> tuple[Measurement, ...]:
@@ -151,8 +199,8 @@ class Waits:
 
     def of(self, name: str) -> Wait | None:
         """None: the operator never waits."""
-        if name in READ_OFF:
-            return Wait(_always, Covers.ITSELF, UNMEASURED)
+        if name in ELSEWHERE:
+            return None
         for one in self._table:
             if name in one.silent:
                 return None
@@ -162,10 +210,13 @@ class Waits:
         return None
 
 
-def _wait(name: str, row: Row, not_seen: str) -> Wait:
-    applies = RULES.get(name, _always if row.waited == row.calls else _has_elements)
-    covers = Covers.BEFORE if row.launched_after else Covers.ITSELF
-    return Wait(applies, covers, not_seen)
+def _wait(name: str, row: Row, not_seen: str) -> Wait | None:
+    """None where it is not known by the arguments whether it waits."""
+    applies = RULES.get(name, _always if row.waited == row.calls else None)
+    if applies is None:
+        return None
+    launches_more = MORE.get(name, _always if row.launched_after else _never)
+    return Wait(applies, launches_more, not_seen)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racegate.interpose.device.session import Session
@@ -104,6 +105,8 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
         self._effects: dict[int, _Effect] = {}
         self._are_elsewhere = new_are_elsewhere(TENSORS, PLAIN, torch.device("cpu"))
 
+    supports_higher_order_operators = True
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # or torch imports its compiler, two seconds, at the first operator
@@ -113,7 +116,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         session = self._session
-        if session.is_own:
+        if session.is_own or isinstance(func, HigherOrderOperator):  # its parts are seen below
             return func(*args, **kwargs)
         if types and not all(map(is_plain, types)):
             if any(cls.__module__.startswith("torch._subclasses") for cls in types):
