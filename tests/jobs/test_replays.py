@@ -35,7 +35,7 @@ from racegate.targets.common.wire import Told
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.wire import ModelKind, Repair
-from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness
+from racegate.targets.sglang.witness import SGLANG_WITNESSES, SchedulerWitness
 from racegate.targets.vllm.cell import Cell
 from small_engine import SmallEngine, Wait
 from support import SCENARIOS
@@ -189,14 +189,14 @@ def test_options_of_releases_are_honoured(monkeypatch: pytest.MonkeyPatch, sglan
 
 
 def test_a_witness_of_sglang_is_read_as_it_was_written(sglang: Path) -> None:
-    witness = read_scheduler_witness(sglang)
+    witness = SGLANG_WITNESSES.load(sglang)
     assert witness.subject == CELL
     assert sglang.name == "1.0-hybrid-without-war-barrier-small-1.json"
     assert (witness.verdict, witness.wrong[0].used) == (Verdict.DIVERGENT, 4)
     with pytest.raises(WitnessError, match="a witness of 'sglang', not of racegate's own engine"):
         load_witness(sglang)
     with pytest.raises(WitnessError, match="a witness of 'vllm', not of sglang"):
-        read_scheduler_witness(VLLM)
+        SGLANG_WITNESSES.load(VLLM)
 
 
 def test_the_names_of_other_groups_are_this_command() -> None:

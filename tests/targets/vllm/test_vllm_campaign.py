@@ -20,7 +20,7 @@ from racegate.targets.vllm.campaign_report import print_campaign
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.generate import free_in, scenario_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from racegate.targets.vllm.witness import read_witness
+from racegate.targets.vllm.witness import VLLM_WITNESSES
 from small_engine import SmallEngine, Wait
 
 CELL = Cell(release="1.0", runner=ModelRunner.V1, mode=StateMode.NONE)
@@ -81,7 +81,7 @@ def test_a_kind_of_harm_is_witnessed_once(tmp_path: Path) -> None:
     assert found.seeds[1].harm == ("d2h counts.cpu@_step",)
     assert found.runs_per_minute == 60 and found.runs == found.cpu_s
     path = write_witnesses(tmp_path, list(found.witnesses))[0]
-    assert read_witness(path) == found.witnesses[0]
+    assert VLLM_WITNESSES.load(path) == found.witnesses[0]
 
 
 def test_the_campaign_is_told() -> None:
