@@ -32,7 +32,7 @@ from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
@@ -41,7 +41,7 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import Packaging
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
@@ -151,7 +151,7 @@ def run(
         else:
             pulses = opened.sensitivity()
             judged = judge_under(
-                opened.runs, loaded, opened.cell, pairs_of(hold), sensitivity=pulses
+                opened.runs, loaded, opened.cell, parse_holds(hold), sensitivity=pulses
             )
     _write(witness, judged, loaded)
     write_engine_page(html, [(scenario, judged)])
@@ -175,7 +175,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that the engine can run, on one that is started once."""
-    judged: list[tuple[Path, EngineVerdict]] = []
+    judged: list[tuple[Path, TargetVerdict]] = []
     packaging = kind_of(cell).packaging
     loaded = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
     with started(cell, log) as opened:
@@ -223,7 +223,7 @@ def started(cell: ReleaseCell, log: Path | None) -> Iterator[OpenedEngine]:
         raise BadInputError(str(error)) from error
 
 
-def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> EngineVerdict:
+def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> TargetVerdict:
     return judge(
         opened.runs,
         scenario,
@@ -234,7 +234,7 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> EngineVerdic
     )
 
 
-def _write(folder: Path | None, judged: EngineVerdict, scenario: Scenario) -> None:
+def _write(folder: Path | None, judged: TargetVerdict, scenario: Scenario) -> None:
     """Landings that do harm, if they are asked for."""
     if folder is not None:
         kind = kind_of(judged.cell).witness

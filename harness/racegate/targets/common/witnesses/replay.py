@@ -9,7 +9,7 @@ import msgspec
 from racegate.history.replayed import Replay, ReplayRun, replayed, shown_by
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import ReleaseWitness, is_as_recorded, outcome_of
@@ -40,7 +40,7 @@ def replay_release(
             ReplayRun(
                 outcome=outcome_of(judged, witness),
                 signature=witness.signature if is_same else None,
-                seen=hashlib.sha256(msgspec.json.encode(judged.told.seen)).hexdigest(),
+                seen=hashlib.sha256(msgspec.json.encode(judged.shown.seen)).hexdigest(),
                 matches_record=is_same,
                 message=judged.message,
             )
@@ -57,11 +57,11 @@ def judged_again(
     *,
     sensitivity: Sensitivity | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> EngineVerdict:
+) -> TargetVerdict:
     """The scenario under the holds of the witness, or, if it has none, as it is. See
     `replay_release`.
     """
     scenario = witness.scenario
     if not witness.holds:
         return judge(engine, scenario, cell, sensitivity=sensitivity, runs_max=0)
-    return judge_under(engine, scenario, cell, witness.pairs, sensitivity=sensitivity, kind=kind)
+    return judge_under(engine, scenario, cell, witness.landing, sensitivity=sensitivity, kind=kind)

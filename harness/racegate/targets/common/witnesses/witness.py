@@ -13,23 +13,22 @@ from typing import TypeVar
 
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import pairs_of, texts_of
+from racegate.history.schedule import Holds, parse_holds, texts_of
 from racegate.history.witness import SealedWitness, recorded_race, save, sealed, versions
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
+from racegate.targets.common.judge import TargetVerdict
 from racegate.targets.common.search import (
     VERDICTS,
     WRONG_SHOWN,
     Effect,
-    JudgedConflict,
+    JudgedRace,
     is_wrong,
     known_as,
 )
-from racegate.targets.common.wire import Told, Wrong
+from racegate.targets.common.wire import ReleaseRun, Wrong
 
 
 class TokenLoss(StrictStruct, frozen=True, kw_only=True):
@@ -59,15 +58,15 @@ class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
         return known_as(self.effect, self.finding.buffer, self.signature)
 
     @property
-    def pairs(self) -> Holds:
-        """The holds as pairs of operation and point."""
-        return pairs_of(self.holds)
+    def landing(self) -> Holds:
+        """The holds as a run is asked for them."""
+        return parse_holds(self.holds)
 
 
 Released = TypeVar("Released", bound=ReleaseWitness)
 
 
-def losses_of(told: Told) -> tuple[TokenLoss, ...]:
+def losses_of(told: ReleaseRun) -> tuple[TokenLoss, ...]:
     """Of a run, those that plain decoding does not give."""
     return tuple(
         TokenLoss(request=name, tokens=tokens, plain=told.plain.get(name, ()))
@@ -76,7 +75,7 @@ def losses_of(told: Told) -> tuple[TokenLoss, ...]:
     )
 
 
-def witnesses_of(kind: type[Released], judged: EngineVerdict, scenario: Scenario) -> list[Released]:
+def witnesses_of(kind: type[Released], judged: TargetVerdict, scenario: Scenario) -> list[Released]:
     """One per landing that does harm; conflicts that the same landing shows share theirs. kind: of
     the engine that was judged
     """
@@ -90,14 +89,14 @@ def witnesses_of(kind: type[Released], judged: EngineVerdict, scenario: Scenario
 
 
 def every_witness_of(
-    kind: type[Released], judged: EngineVerdict, scenario: Scenario
+    kind: type[Released], judged: TargetVerdict, scenario: Scenario
 ) -> list[Released]:
     """Of all that a campaign may count: one per conflict, whatever its landings do, and one of what
     is wrong in the run that is shown.
     """
     conflicts = () if judged.search is None else judged.search.conflicts
     found = [_witness(kind, judged, scenario, conflict) for conflict in conflicts]
-    told = judged.told
+    told = judged.shown
     if judged.verdict is Verdict.DIVERGENT and is_wrong(told):
         wrong = kind(
             title=scenario.title or scenario.name,
@@ -109,18 +108,18 @@ def every_witness_of(
             effect=Effect.WRONG,
             wrong=told.wrong,
             losses=losses_of(told),
-            versions={**versions(), "torch": told.outcome.torch_version},
+            versions={**versions(), "torch": told.torch_version},
         )
         found.append(sealed(wrong))
     return found
 
 
 def _witness(
-    kind: type[Released], judged: EngineVerdict, scenario: Scenario, conflict: JudgedConflict
+    kind: type[Released], judged: TargetVerdict, scenario: Scenario, conflict: JudgedRace
 ) -> Released:
     """Of a landing that does harm; where none does, of the conflict in the recorded run."""
-    landing, race = conflict.landing, conflict.finding
-    told = judged.told if landing is None else landing.told
+    landing, race = conflict.landing, conflict.race
+    told = judged.shown if landing is None else landing.what
     return sealed(
         kind(
             title=scenario.title or scenario.name,
@@ -133,7 +132,7 @@ def _witness(
             effect=conflict.effect,
             wrong=told.wrong,
             losses=losses_of(told),
-            versions={**versions(), "torch": told.outcome.torch_version},
+            versions={**versions(), "torch": told.torch_version},
         )
     )
 
@@ -155,7 +154,7 @@ def check_release(witness: ReleaseWitness) -> None:
     validate(witness.scenario)
 
 
-def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
+def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
     if is_as_recorded(judged, witness):
         return ReplayOutcome.REPRODUCED
@@ -165,12 +164,12 @@ def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     return ReplayOutcome.NOTHING if is_tried else ReplayOutcome.NOT_REALISED
 
 
-def is_as_recorded(judged: EngineVerdict, witness: ReleaseWitness) -> bool:
+def is_as_recorded(judged: TargetVerdict, witness: ReleaseWitness) -> bool:
     """Whether the same values and losses are wrong; of a conflict whose landings do no harm that
     is known, whether it is there.
     """
     if witness.verdict is not Verdict.DIVERGENT:
         return any(race.signature == witness.signature for race in judged.races)
-    told = judged.told
+    told = judged.shown
     shown = (judged.verdict, told.wrong, losses_of(told))
     return shown == (witness.verdict, witness.wrong, witness.losses)
