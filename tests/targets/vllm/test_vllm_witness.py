@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay
-from racegate.cli.foreign import vllm as commands
+from racegate.cli.foreign import releases as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Hold, parse_holds
@@ -35,6 +33,7 @@ from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
 from small_engine import Served, SmallEngine, Wait
+from small_release import SmallReleases
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "scenarios" / "vllm" / "witnesses").glob("*.json"))
@@ -85,12 +84,7 @@ def test_the_general_replay_hands_on_to_vllm(
 ) -> None:
     path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
 
-    @contextmanager
-    def opened(*args: object, **kwargs: object) -> Iterator[Served]:
-        yield Served(SmallEngine(Wait.BEHIND))
-
-    monkeypatch.setattr(replays, "open_cell", opened)
-    monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
+    monkeypatch.setattr(replays, "open_release", SmallReleases(Wait.BEHIND))
     result = CliRunner().invoke(replay.app, [str(path)])
     assert result.exit_code == 1
     assert "step 1: count: 4 used, 1 true" in result.output
@@ -205,7 +199,7 @@ def test_a_release_that_is_not_set_up_says_how(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     scenario = str(next((ROOT / "scenarios" / "vllm").glob("*.toml")))
-    result = CliRunner().invoke(commands.app, ["run", scenario, "--release", "0.0.1"])
+    result = CliRunner().invoke(commands.vllm, ["run", scenario, "--release", "0.0.1"])
     assert isinstance(result.exception, BadInputError)
     assert "racegate vllm setup --release 0.0.1" in str(result.exception)
 
