@@ -11,7 +11,7 @@ import pytest
 
 from fleets import toys
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.witness import Drawn, save
+from racegate.history.witness import DrawnIndex, save
 from racegate.jobs.fleet.targets import AdapterTarget, SglangTarget, VllmTarget
 from racegate.jobs.fleet.worker import BatchReport, FleetSpec, FleetWorker, ScenarioBatch
 from racegate.jobs.foreign import opened
@@ -44,7 +44,7 @@ def found_by(target: VllmTarget | SglangTarget | AdapterTarget) -> GeneratedFind
     worker.end()
     assert isinstance(answer, BatchReport) and answer.aside == {}
     found = answer.reports[INDEX].found
-    assert found is not None and found.witness.drawn == Drawn(seed=SEED, index=INDEX)
+    assert found is not None and found.witness.drawn == DrawnIndex(seed=SEED, index=INDEX)
     return found
 
 

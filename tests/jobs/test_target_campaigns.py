@@ -1,5 +1,5 @@
-"""Campaigns on targets that are not ours: what is drawn for them; they are stopped, gone on with and
-shared as every campaign is.
+"""Campaigns on targets that are not ours: what is drawn for them; that they are stopped, gone on
+with and shared as every campaign is.
 """
 
 from __future__ import annotations

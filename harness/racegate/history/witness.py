@@ -73,7 +73,7 @@ class RecordedFinding(StrictStruct, frozen=True, kw_only=True):
     edge: str = ""
 
 
-class Drawn(StrictStruct, frozen=True, kw_only=True):
+class DrawnIndex(StrictStruct, frozen=True, kw_only=True):
     """Where a campaign found something. seed: the campaign's; index: of the scenario it drew"""
 
     seed: int
@@ -99,7 +99,7 @@ class SealedWitness(StrictStruct, frozen=True, kw_only=True):
     finding: RecordedFinding | None = None
     verdict: Verdict
     versions: dict[str, str]
-    drawn: Drawn | None = None
+    drawn: DrawnIndex | None = None
     checksum: str = ""
 
     @property

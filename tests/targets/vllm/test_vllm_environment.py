@@ -152,7 +152,7 @@ def test_a_folder_without_torch_is_an_error(cache: Path, tmp_path: Path) -> None
 def test_a_wheel_for_a_torch_that_is_too_old_gives_way_to_the_other(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "TORCH_OLDEST", (2, 12))
+    monkeypatch.setattr(common_environment, "TORCH_OLDEST", (2, 12))
     pip = Pip()
     VLLM.set_up("0.11.2", lambda text: None, run=pip)
     downloads = [command.split()[-1] for command in pip.commands if "download" in command]

@@ -40,7 +40,7 @@ from racegate.report.targets.releases import checked_engine, print_engine_gate, 
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.environment import Packaging
+from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import RUNS_MAX
@@ -96,7 +96,7 @@ def scheduler_cell(
 
 
 def setup(
-    packaging: Packaging,
+    packaging: EnginePackage,
     release: ReleaseOption,
     torch: Annotated[
         Path | None,
@@ -258,7 +258,7 @@ USUAL: dict[str, Callable[[str], ReleaseCell]] = {
 }
 
 
-def release_commands(packaging: Packaging, cell_of: Callable[..., ReleaseCell]) -> typer.Typer:
+def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCell]) -> typer.Typer:
     """The commands of an engine that has releases. cell_of: the options that say which it is"""
     commands = typer.Typer(
         no_args_is_help=True, help=f"Judge unmodified {packaging.title} releases, without a GPU."

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from racegate.jobs.stores.witnesses import Reader
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.client import RUN_S, Engine
-from racegate.targets.common.environment import Packaging
+from racegate.targets.common.environment import EnginePackage
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.sglang.cell import SchedulerCell
@@ -46,7 +46,7 @@ class ReleaseKind:
     are found in them
     """
 
-    packaging: Packaging
+    packaging: EnginePackage
     witness: type[ReleaseWitness]
     reader: Reader
 

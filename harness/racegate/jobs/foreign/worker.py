@@ -128,7 +128,7 @@ def _found(
     )
 
 
-class Smaller(msgspec.Struct, frozen=True, kw_only=True):
+class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
     """A witness in the smallest scenario that shows it. runs: scenarios tried; is_minimal: nothing
     can be left out
     """
@@ -138,7 +138,7 @@ class Smaller(msgspec.Struct, frozen=True, kw_only=True):
     is_minimal: bool
 
 
-def smaller(target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX) -> Smaller:
+def smaller(target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX) -> ShrunkWitness:
     """Leaves out of a scenario what its finding does not need. tries_max: scenarios tried at most,
     each with its landings
     """
@@ -159,7 +159,7 @@ def smaller(target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIE
             done = smallest_scenario(scenario, still_fails, runs_max=tries_max)
             runs, is_minimal = done.runs, done.is_minimal
     drawn = sealed(msgspec.structs.replace(small, drawn=witness.drawn))
-    return Smaller(witness=drawn, runs=runs, is_minimal=is_minimal)
+    return ShrunkWitness(witness=drawn, runs=runs, is_minimal=is_minimal)
 
 
 def make_target_worker(

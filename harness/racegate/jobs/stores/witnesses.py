@@ -9,7 +9,7 @@ import msgspec
 
 from racegate.history.witness import (
     ENGINE_WITNESSES,
-    Drawn,
+    DrawnIndex,
     SealedWitness,
     Witness,
     WitnessError,
@@ -60,7 +60,7 @@ def reader_of(raw: object, *, source: str) -> Reader:
     return READERS[subject]
 
 
-def drawn_at(witness: SealedWitness) -> Drawn:
+def drawn_at(witness: SealedWitness) -> DrawnIndex:
     """Where a campaign found it. Raises WitnessError if none did.
 
     Earlier versions did not write it down: it is then in the name of a scenario of our own engine.
@@ -71,7 +71,7 @@ def drawn_at(witness: SealedWitness) -> Drawn:
         raise WitnessError(f"{quoted(witness.title)} was found by no campaign")
     name = witness.scenario.name
     try:
-        return Drawn(seed=witness.seed, index=int(name.rpartition("-")[2]))
+        return DrawnIndex(seed=witness.seed, index=int(name.rpartition("-")[2]))
     except ValueError as error:
         raise WitnessError(
             f"{quoted(name)} is no scenario of a campaign: no index behind it"
@@ -80,7 +80,7 @@ def drawn_at(witness: SealedWitness) -> Drawn:
 
 def found_at(witness: SealedWitness, seed: int, index: int) -> SealedWitness:
     """The witness of a scenario that a campaign drew. Sealed."""
-    return sealed(msgspec.structs.replace(witness, drawn=Drawn(seed=seed, index=index)))
+    return sealed(msgspec.structs.replace(witness, drawn=DrawnIndex(seed=seed, index=index)))
 
 
 def own_witness(witness: SealedWitness) -> Witness:

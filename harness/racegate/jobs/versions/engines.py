@@ -29,7 +29,7 @@ from racegate.jobs.versions.cells import (
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import Packaging, Say, cache_folder
+from racegate.targets.common.environment import EnginePackage, Say, cache_folder
 from racegate.targets.common.judge import TargetVerdict, judge
 from racegate.targets.common.search import RUNS_MAX, JudgedRace
 from racegate.targets.common.words import change_lines, wrong_lines
@@ -49,7 +49,7 @@ class EngineKind(Protocol):
     """vLLM or SGLang, as far as a history has to know them."""
 
     @property
-    def packaging(self) -> Packaging:
+    def packaging(self) -> EnginePackage:
         """How a release is set up."""
         ...
 

@@ -8,7 +8,7 @@ from itertools import product
 
 from racegate.jobs.versions.cells import CellReport
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import Packaging
+from racegate.targets.common.environment import EnginePackage
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind
@@ -25,7 +25,7 @@ class VllmKind:
     modes: tuple[StateMode, ...] = tuple(StateMode)
 
     @property
-    def packaging(self) -> Packaging:
+    def packaging(self) -> EnginePackage:
         return VLLM
 
     def cells(self, release: str) -> Sequence[CellReport]:
@@ -44,7 +44,7 @@ class SglangKind:
     models: tuple[ModelKind, ...] = tuple(ModelKind)
 
     @property
-    def packaging(self) -> Packaging:
+    def packaging(self) -> EnginePackage:
         return SGLANG
 
     def cells(self, release: str) -> Sequence[CellReport]:

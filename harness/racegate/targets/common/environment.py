@@ -89,7 +89,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packaging:
+class EnginePackage:
     """How an engine is packaged. title: as readers know it; name: of its folder, and its commands
 
     packages: on the index, the first that has a release is taken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.targets.common.environment import Packaging
+from racegate.targets.common.environment import EnginePackage
 
 # Nothing that a step of the scheduler calls.
 LEFT_OUT = frozenset({
@@ -12,7 +12,7 @@ LEFT_OUT = frozenset({
     "quack-kernels", "sgl-deep-gemm", "sgl-kernel", "sglang-kernel", "smg-grpc-servicer",
     "soundfile", "tilelang", "timm", "tokenspeed_mla",
 })  # fmt: skip
-SGLANG = Packaging(
+SGLANG = EnginePackage(
     title="SGLang",
     name="sglang",
     packages=("sglang",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from racegate.targets.common.environment import Packaging
+from racegate.targets.common.environment import EnginePackage
 
 # Nothing that a step of the engine imports.
 LEFT_OUT = frozenset({
@@ -12,7 +12,7 @@ LEFT_OUT = frozenset({
     "apache-tvm-ffi", "tilelang", "nvtx", "fastsafetensors", "instanttensor", "quack-kernels",
     "tokenspeed-mla", "humming-kernels",
 })  # fmt: skip
-VLLM = Packaging(
+VLLM = EnginePackage(
     title="vLLM",
     name="vllm",
     # The CPU wheel is smaller; releases without one have their GPU wheel's Python.
