@@ -27,7 +27,7 @@ from racegate.report.objects import HistoryObject
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.environment import Environment, EnginePackage, Say, cache_folder
+from racegate.targets.common.environment import EnginePackage, Environment, Say, cache_folder
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Wait

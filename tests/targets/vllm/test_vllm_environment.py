@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.targets.common import environment as common_environment
 from racegate.targets.common.environment import Environment, read_wanted, run_pip
-from racegate.targets.vllm import environment
 from racegate.targets.vllm.environment import VLLM
 
 METADATA = """Metadata-Version: 2.4
@@ -124,7 +124,7 @@ def test_a_checkout_has_to_be_one(cache: Path, tmp_path: Path) -> None:
 def test_a_checkout_stands_before_the_release(cache: Path, tmp_path: Path) -> None:
     found = Environment("0.22.1", tmp_path, tmp_path / "checkout")
     paths = found.variables()["PYTHONPATH"].split(":")
-    assert paths == [str(tmp_path / "checkout"), str(Path(environment.__file__).parents[3])]
+    assert paths == [str(tmp_path / "checkout"), str(Path(common_environment.__file__).parents[3])]
 
 
 def test_what_pip_says_is_passed_on() -> None:

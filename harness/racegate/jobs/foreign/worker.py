@@ -138,7 +138,9 @@ class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
     is_minimal: bool
 
 
-def smaller(target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX) -> ShrunkWitness:
+def smaller(
+    target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX
+) -> ShrunkWitness:
     """Leaves out of a scenario what its finding does not need. tries_max: scenarios tried at most,
     each with its landings
     """
