@@ -115,7 +115,7 @@ def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> N
 
 
 def test_whose_witness_it_is(saved: Path) -> None:
-    with pytest.raises(WitnessError, match="not a witness of a program"):
+    with pytest.raises(WitnessError, match="a witness of 'engine', not of a program"):
         PROGRAM_WITNESSES.load(ENGINES)
     with pytest.raises(WitnessError, match=r"a witness of 'program', not of racegate's own engine"):
         load_witness(saved)
