@@ -18,7 +18,7 @@ from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import OwnScenario, Request
 from racegate.targets.adapters.answers import wrong_ends
-from racegate.targets.adapters.client import Adapter, Told
+from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.landings import can_hold, first_change
@@ -122,14 +122,14 @@ def demand_conformance(adapter: Adapter) -> None:
 
 
 def _deterministic(
-    adapter: Adapter, scenario: OwnScenario, first: Told
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     yield _same("tells the same history twice", _told(adapter, scenario), first)
     adapter.restart()
     yield _same("tells it in a new process too", _told(adapter, scenario), first)
 
 
-def _another(adapter: Adapter, scenario: OwnScenario, first: Told) -> ConformanceCheck:
+def _another(adapter: Adapter, scenario: OwnScenario, first: AdapterRun) -> ConformanceCheck:
     """A history that was recorded once would be told of everything."""
     name = "tells another history of another scenario"
     requests = [
@@ -148,7 +148,7 @@ def _another(adapter: Adapter, scenario: OwnScenario, first: Told) -> Conformanc
     return _passed(name, f"{len(told.run.trace.events)} events")
 
 
-def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
+def _same(name: str, told: AdapterRun, first: AdapterRun) -> ConformanceCheck:
     if told.digest == first.digest:
         return _passed(name, f"{len(first.run.trace.events)} events")
     mine, its = first.run.trace.events, told.run.trace.events
@@ -159,7 +159,7 @@ def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
     return _failed(name, f"{what} differs: seed what is random")
 
 
-def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceCheck:
+def _silent(adapter: Adapter, result: RunResult, first: AdapterRun) -> ConformanceCheck:
     name = "nothing is found where nothing is planted"
     if result.findings:
         found = result.findings[0]
@@ -171,7 +171,7 @@ def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceChec
     return _passed(name, str(result.verdict))
 
 
-def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
+def _observes(adapter: Adapter, first: AdapterRun) -> ConformanceCheck:
     name = "observes at every boundary that it introduces"
     for boundary in adapter.hello.boundaries:
         steps = [seen.step for seen in first.run.observations if seen.boundary == boundary]
@@ -182,7 +182,9 @@ def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
     return _passed(name, f"{len(first.run.observations)} observations")
 
 
-def _holds(adapter: Adapter, scenario: OwnScenario, first: Told) -> Iterator[ConformanceCheck]:
+def _holds(
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
+) -> Iterator[ConformanceCheck]:
     name = "realises a hold"
     pair = _waited_pair(adapter, first.run.trace)
     if pair is None:
@@ -242,7 +244,7 @@ def _lacking_plants(adapter: Adapter) -> Iterator[ConformanceCheck]:
 
 
 def _planted(
-    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: Told
+    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     judged = judge.judge(plant=plant)
     if isinstance(plant, DropEdge):
@@ -285,7 +287,7 @@ def _dropped(
         yield _demanded(f"{plant_text(plant)} does harm under a landing", is_harm, judged)
 
 
-def _sensitive(plant: Plant, first: Told, told: Told) -> ConformanceCheck:
+def _sensitive(plant: Plant, first: AdapterRun, told: AdapterRun) -> ConformanceCheck:
     """An observation that a wrong count does not change would show no wrong count."""
     name = f"{plant_text(plant)} changes an observation"
     for found in first_change(first.run, told.run, EAGER):
@@ -307,7 +309,7 @@ def _told(
     schedule: Schedule = EAGER,
     *,
     plant: Plant | None = None,
-) -> Told:
+) -> AdapterRun:
     """A run that comes to its end. Raises AdapterError if it does not."""
     told = adapter.run(scenario, schedule=schedule, plant=plant)
     if isinstance(told, RefusedAnswer):
