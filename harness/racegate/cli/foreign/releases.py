@@ -185,8 +185,10 @@ def gate(
             _write(witness, found, scenario)
             if json != "-":
                 print_engine_verdict(stdout_console(), found, str(place))
-    results = gated([result_of(found, str(place)) for place, found in judged])
-    code = results.exit_code(benign_of(strict))
+    shown = [result_of(found, str(place)) for place, found in judged]
+    deciding = [one for one in shown if not one.refused]
+    results = gated(shown, deciding=deciding)
+    code = exit_code([one.verdict for one in deciding], benign=benign_of(strict))
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     verdicts = [found for _, found in judged]
