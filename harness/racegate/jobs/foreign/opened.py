@@ -18,6 +18,7 @@ from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, o
 from racegate.scenario.spec import OwnScenario, Scenario, configured, happening
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import demand_conformance
+from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.witness import AdapterSubject, witness_of
@@ -151,7 +152,11 @@ class _OpenAdapter:
         return TargetResult(result=result, witnesses=() if found is None else (found,))
 
     def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
-        return _same(witness, self.judge(scenario))
+        try:
+            return _same(witness, self.judge(scenario))
+        except AdapterError:  # what cannot be believed shows nothing
+            self._adapter.restart()
+            return None
 
 
 def adapter_command(scenario: str, command: tuple[str, ...]) -> AdapterCommand:
