@@ -137,6 +137,9 @@ def faults_mutate(
     sample: Annotated[
         int | None, typer.Option(min=1, help="Only so many mutants of the source, by seed.")
     ] = None,
+    by_feature: Annotated[
+        bool, typer.Option("--by-feature", help="So many of each feature of the engine.")
+    ] = False,
     seed: SeedOption = 0,
     keep: Annotated[
         Path | None,
@@ -155,8 +158,15 @@ def faults_mutate(
     if one survives.
     """
     if source is not None:
+        if by_feature and source != "engine":
+            fail("--by-feature is for --source engine: of the rooms, only the engine has features")
         asked = SourceSpec(
-            source=source, sample=sample, seed=seed, keep=keep, equivalent=equivalent
+            source=source,
+            sample=sample,
+            is_by_feature=by_feature,
+            seed=seed,
+            keep=keep,
+            equivalent=equivalent,
         )
         _mutate_source(asked, workers=workers, markdown=markdown, json=json)
     loaded = _scenarios(scenarios)
