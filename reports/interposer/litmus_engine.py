@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
 from conformance import RANDOM_PROGRAMS, allowed_outcomes, random_program, run_on
 from litmus_programs import ALL
-from racegate.device.litmus import LITMUS_LANES
+from litmus_run import LITMUS_LANES
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Schedule
 from racegate.oracles.ordering import find_conflicts

@@ -11,9 +11,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from racegate.device.litmus import LITMUS_LANES, LitmusRun, Outcome
+from all_schedules import all_runs
+from litmus_run import LITMUS_LANES, LitmusRun, Outcome
 from racegate.device.virtual.device import VirtualDevice
-from racegate.explore.exhaustive import all_runs
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.trace import Trace
 
