@@ -137,9 +137,9 @@ def faults_mutate(
     sample: Annotated[
         int | None, typer.Option(min=1, help="Only so many mutants of the source, by seed.")
     ] = None,
-    by_feature: Annotated[
-        bool, typer.Option("--by-feature", help="So many of each feature of the engine.")
-    ] = False,
+    per_feature: Annotated[
+        int | None, typer.Option(min=1, help="Only so many of each feature of the engine, by seed.")
+    ] = None,
     seed: SeedOption = 0,
     keep: Annotated[
         Path | None,
@@ -158,12 +158,12 @@ def faults_mutate(
     if one survives.
     """
     if source is not None:
-        if by_feature and source != "engine":
-            fail("--by-feature is for --source engine: of the rooms, only the engine has features")
+        if per_feature is not None and (source != "engine" or sample is not None):
+            fail("--per-feature is for --source engine, and in the place of --sample")
         asked = SourceSpec(
             source=source,
             sample=sample,
-            is_by_feature=by_feature,
+            per_feature=per_feature,
             seed=seed,
             keep=keep,
             equivalent=equivalent,

@@ -19,12 +19,16 @@ from racegate.history.breakage import Caught
 from racegate.history.finding import Verdict
 from racegate.jobs.pools.pool import Task
 from racegate.measure.evaluation.source.child import ChildResult, Say, in_a_child
-from racegate.measure.evaluation.source.elsewhere import compile_with, lay_over
-from racegate.measure.evaluation.source.exchange import exchange, forget_results, import_anew
+from racegate.measure.evaluation.source.exchange import (
+    compile_with,
+    exchange,
+    forget_results,
+    import_anew,
+    lay_over,
+)
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
-from racegate.measure.evaluation.source.pooled import pooled
 from racegate.measure.evaluation.source.reach import LineReach
-from racegate.measure.evaluation.source.recording import OnDone, reach_of
+from racegate.measure.evaluation.source.recording import OnDone, pooled, reach_of
 from racegate.measure.evaluation.source.results import (
     SourceFate,
     SourceMutant,
@@ -195,8 +199,8 @@ def mutate_source(
     equivalents.check(every)
     kept = KeptResults(asked.keep, state_of(source), equivalents)
     reach_now = cache(lambda: reach_of(source, asked.keep, workers=workers, on_done=on_done))
-    groups = _by_feature(every, reach_now()) if asked.is_by_feature else {"": every}
-    most = len(every) if asked.sample is None else asked.sample
+    groups = {"": every} if asked.per_feature is None else _by_feature(every, reach_now())
+    most = asked.per_feature or asked.sample or len(every)
     drawn = {name: in_turns(some, most=most, seed=asked.seed) for name, some in groups.items()}
     mutants = [one for some in drawn.values() for one in some]
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
@@ -220,7 +224,7 @@ def mutate_source(
         total=len(every),
         sample=asked.sample,
         seed=asked.seed,
-        is_by_feature=asked.is_by_feature,
+        per_feature=asked.per_feature,
         results=tuple(sorted(found, key=lambda one: (one.file, one.line, one.key))),
     )
 

@@ -23,7 +23,7 @@ SIBLINGS_MAX = 2
 ONE = cst.Integer("1")
 
 
-class Mistake(NamedTuple):
+class OfferedEdit(NamedTuple):
     """What is put in the place of a node, and under which name."""
 
     node: cst.CSTNode
@@ -38,7 +38,7 @@ def name_of(node: cst.BaseExpression) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-class Siblings:
+class SiblingTable:
     """Attributes of one object that differ in one word: what one may mean by the other."""
 
     def __init__(self, module: cst.Module) -> None:
@@ -87,18 +87,18 @@ def _is_sibling(one: str, other: str) -> bool:
     return len(few) > 1 and sum(a != b for a, b in zip_longest(few, many)) == 1
 
 
-def mistakes(node: cst.CSTNode, siblings: Siblings) -> Iterator[Mistake]:
+def mistakes(node: cst.CSTNode, siblings: SiblingTable) -> Iterator[OfferedEdit]:
     """All that may be put in the place of what stands directly in a node."""
     for read in _reads(node):
         name = name_of(read)
         words = name.strip("_").split("_")
-        if words[-1] == "step":
-            yield Mistake(read, SourceOperator.STEP, _less_one(read))
+        if words[-1] == "step" and not _is_label(node):
+            yield OfferedEdit(read, SourceOperator.STEP, _less_one(read))
         if isinstance(node, cst.Index) and ROWS & {words[-1]}:
-            yield Mistake(read, SourceOperator.ROW, _less_one(read))
+            yield OfferedEdit(read, SourceOperator.ROW, _less_one(read))
         for other in siblings.of(read):
             is_row = ROWS & ({*words} | {*name_of(other).split("_")})
-            yield Mistake(read, SourceOperator.ROW if is_row else SourceOperator.STALE, other)
+            yield OfferedEdit(read, SourceOperator.ROW if is_row else SourceOperator.STALE, other)
     yield from _forgotten(node)
     yield from _branches(node)
     if isinstance(node, cst.Call) and name_of(node.func) in CLAMPS:
@@ -125,11 +125,18 @@ def _reads(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
     return ()
 
 
+def _is_label(node: cst.CSTNode) -> bool:
+    """Whether a step is given by its name: launches, copies and waits of the engine are so named in
+    the trace, and nothing else depends on it.
+    """
+    return isinstance(node, cst.Arg) and node.keyword is not None
+
+
 def _less_one(node: cst.BaseExpression) -> cst.BaseExpression:
     return cst.BinaryOperation(node, cst.Subtract(), ONE)
 
 
-def _forgotten(node: cst.CSTNode) -> Iterator[Mistake]:
+def _forgotten(node: cst.CSTNode) -> Iterator[OfferedEdit]:
     """A loop over named things without one of them, half of an exchange, a copy that keeps what it
     was to be given.
     """
@@ -142,27 +149,27 @@ def _forgotten(node: cst.CSTNode) -> Iterator[Mistake]:
                 left = [each for at, each in enumerate(many.elements) if at != place]
                 if isinstance(many, cst.Tuple) and len(left) == 1:
                     left = [cst.Element(left[0].value, comma=cst.Comma())]
-                yield Mistake(many, SourceOperator.FIELD, many.with_changes(elements=left))
+                yield OfferedEdit(many, SourceOperator.FIELD, many.with_changes(elements=left))
         case cst.Assign(
             targets=[cst.AssignTarget(target=cst.Tuple() as to)], value=cst.Tuple() as values
         ) if len(to.elements) == len(values.elements) == 2:
             for one, value in zip(to.elements, values.elements, strict=True):
                 if isinstance(one.value, cst.Attribute | cst.Subscript):
                     half = cst.Assign([cst.AssignTarget(one.value)], value.value)
-                    yield Mistake(node, SourceOperator.FIELD, half)
+                    yield OfferedEdit(node, SourceOperator.FIELD, half)
         case cst.Call(func=func, args=given) if name_of(func) in COPIES:
             for place, argument in enumerate(given):
                 if argument.keyword is not None:
                     others = node.with_changes(args=[*given[:place], *given[place + 1 :]])
-                    yield Mistake(node, SourceOperator.FIELD, others)
+                    yield OfferedEdit(node, SourceOperator.FIELD, others)
 
 
-def _branches(node: cst.CSTNode) -> Iterator[Mistake]:
+def _branches(node: cst.CSTNode) -> Iterator[OfferedEdit]:
     """One branch of two, one condition of two, and an edge case that is never met."""
     others: tuple[cst.BaseExpression, ...] = ()
     match node:
         case cst.If(test=test) if not _is_guard(node):
-            yield Mistake(test, SourceOperator.BRANCH, cst.Name("False"))
+            yield OfferedEdit(test, SourceOperator.BRANCH, cst.Name("False"))
         case cst.IfExp(body=body, orelse=orelse):
             others = (body, orelse)
         case cst.BooleanOperation(left=left, right=right):
@@ -170,7 +177,7 @@ def _branches(node: cst.CSTNode) -> Iterator[Mistake]:
         case cst.Call(func=func, args=[_, met, unmet]) if name_of(func) == "where":
             others = (met.value, unmet.value)
     for other in others:
-        yield Mistake(node, SourceOperator.BRANCH, other)
+        yield OfferedEdit(node, SourceOperator.BRANCH, other)
 
 
 def _is_guard(node: cst.If) -> bool:
@@ -181,17 +188,17 @@ def _is_guard(node: cst.If) -> bool:
     return False
 
 
-def _unclamped(node: cst.Call) -> Iterator[Mistake]:
+def _unclamped(node: cst.Call) -> Iterator[OfferedEdit]:
     """What is clipped as it is, and a bound that is one too high."""
     arguments = list(node.args)
     if name_of(node.func) == "clip" and arguments:
         is_method = isinstance(node.func, cst.Attribute) and len(arguments) < 3
         given = node.func.value if is_method else arguments[0].value  # type: ignore[attr-defined]
-        yield Mistake(node, SourceOperator.CLAMP, given)
+        yield OfferedEdit(node, SourceOperator.CLAMP, given)
     if len(arguments) > 1 and not any(one.star or one.keyword for one in arguments):
         last = arguments[-1]
         more = cst.BinaryOperation(last.value, cst.Add(), ONE)
-        yield Mistake(last, SourceOperator.CLAMP, last.with_changes(value=more))
+        yield OfferedEdit(last, SourceOperator.CLAMP, last.with_changes(value=more))
 
 
 def removed_as(node: cst.CSTNode) -> SourceOperator:

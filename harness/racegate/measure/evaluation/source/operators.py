@@ -21,7 +21,7 @@ import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
-from racegate.measure.evaluation.source.mistakes import Siblings, mistakes, name_of, removed_as
+from racegate.measure.evaluation.source.mistakes import SiblingTable, mistakes, name_of, removed_as
 
 
 def edits_of(source: bytes) -> list[Edit]:
@@ -50,7 +50,7 @@ class _Finder(cst.CSTVisitor):
         # Of functions, by their bodies: a default belongs to whoever defines the function.
         self._names: dict[int, str] = {}
         self._statements = [1]
-        self._siblings = Siblings(module)
+        self._siblings = SiblingTable(module)
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if _is_untouched(node):
@@ -88,7 +88,8 @@ class _Finder(cst.CSTVisitor):
         if operator is SourceOperator.STATEMENT:
             operator = removed_as(node)
         text = self._module.code_for_node(_bare(other))
-        if _needs_parentheses(node, other):
+        is_asked = self._source[end : end + 1] == b"." and not isinstance(other, CLOSED)
+        if is_asked or _needs_parentheses(node, other):
             text = f"({text})"
         if text.encode() != self._source[start:end]:
             self.found.append(
@@ -159,6 +160,7 @@ def _needs_parentheses(node: cst.CSTNode, other: cst.CSTNode) -> bool:
     return is_expression and type(node) is not type(other) and isinstance(other, LOOSE)
 
 
+CLOSED = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 LOOSE = (
     cst.BooleanOperation,
     cst.Comparison,
@@ -226,7 +228,8 @@ _CHOICES = {
     "any": "all",
     "all": "any",
 }
-_WRAPPERS = frozenset({"sorted", "reversed", "abs", "int", "bool"})
+# Not int and bool: of a value of NumPy they change nothing but the type.
+_WRAPPERS = frozenset({"sorted", "reversed", "abs"})
 
 
 def _compared(node: cst.ComparisonTarget) -> Iterator[cst.CSTNode]:

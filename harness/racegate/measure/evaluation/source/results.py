@@ -201,13 +201,13 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
 class SourceSpec(StrictStruct, frozen=True):
     """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
 
-    is_by_feature: so many of each feature of the engine
+    per_feature: so many of each feature of the engine, in the place of a sample of all
     keep: a file to go on with; equivalent: that of mutants known to change nothing
     """
 
     source: str
     sample: int | None = None
-    is_by_feature: bool = False
+    per_feature: int | None = None
     seed: int = 0
     keep: Path | None = None
     equivalent: Path | None = None
@@ -218,7 +218,7 @@ class SourceReport(StrictStruct, frozen=True):
 
     source: a room, or the engine with its kernels; total: mutants that there are
     sample: how many of them were drawn, null for all; results: of those that were tried
-    is_by_feature: so many were drawn of each feature
+    per_feature: how many were drawn of each feature, null where they were drawn of all
     """
 
     source: str
@@ -226,4 +226,4 @@ class SourceReport(StrictStruct, frozen=True):
     sample: int | None
     seed: int
     results: tuple[SourceResult, ...]
-    is_by_feature: bool = False
+    per_feature: int | None = None
