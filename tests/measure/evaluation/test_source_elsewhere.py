@@ -13,9 +13,14 @@ from racegate.measure.evaluation.source.c_operators import c_edits_of
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.exchange import compile_with, lay_over
 from racegate.measure.evaluation.source.job import judges_of
-from racegate.measure.evaluation.source.reach import LineReach
+from racegate.measure.evaluation.source.reach import (
+    CORE,
+    MUTATED,
+    LineReach,
+    ScriptFeatures,
+    in_turns,
+)
 from racegate.measure.evaluation.source.results import SourceMutant
-from racegate.measure.evaluation.source.sampling import CORE, MUTATED, ScriptFeatures, in_turns
 from racegate.measure.evaluation.source.sources import SOURCES, mutants_of
 
 C = b"""#include <a.h>

@@ -27,7 +27,7 @@ from racegate.measure.evaluation.source.exchange import (
     lay_over,
 )
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
-from racegate.measure.evaluation.source.reach import LineReach
+from racegate.measure.evaluation.source.reach import UNRUN, LineReach, in_turns, script_features
 from racegate.measure.evaluation.source.recording import OnDone, pooled, reach_of
 from racegate.measure.evaluation.source.results import (
     SourceFate,
@@ -37,7 +37,6 @@ from racegate.measure.evaluation.source.results import (
     SourceSpec,
     load_equivalents,
 )
-from racegate.measure.evaluation.source.sampling import UNRUN, in_turns, script_features
 from racegate.measure.evaluation.source.sources import (
     ROOT,
     MutantJudge,
