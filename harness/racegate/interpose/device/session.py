@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
+from racegate.interpose.device.copies import sleep
 from racegate.interpose.device.frames import is_program_file, kind_of_code
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
@@ -207,7 +208,7 @@ class Session:
             if thread is None:
                 thread = self.thread_lane()
             recorder.issue(thread, lane, label, stack, reads, writes)
-            if is_eager and run is not None:
+            if is_eager and run is not None and run is not sleep:
                 run()
             elif run is not None:
                 lanes = recorder.lanes
@@ -285,7 +286,7 @@ class Session:
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
-        if self._polls[asked] <= self.polls_max:
+        if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
             return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())
