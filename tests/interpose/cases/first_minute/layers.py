@@ -15,7 +15,7 @@ for layer in (
     results = []
     for device in ("cpu", "cuda"):
         there = copy.deepcopy(layer).to(device)
-        given = batch.to(device).requires_grad_()
+        given = batch.clone().to(device).detach().requires_grad_()
         made = there(given)
         made = made[0] if isinstance(made, tuple) else made
         made.square().sum().backward()

@@ -169,10 +169,15 @@ def batch_norm_gather_stats_with_counts(
     return total.to(mean.dtype), (squares / count + eps).rsqrt().to(mean.dtype)
 
 
-def batch_norm_gather_stats(*args: Any) -> tuple[Any, ...]:
+def batch_norm_gather_stats(
+    input: Tensor, mean: Tensor, invstd: Tensor, *rest: Any
+) -> tuple[Any, ...]:
     """`batch_norm_gather_stats`: of devices that all have the same count, the last argument."""
-    *rest, count = args
-    return batch_norm_gather_stats_with_counts(*rest, rest[1].new_full((len(rest[1]),), count))
+    running_mean, running_var, momentum, eps, count = rest
+    counts = mean.new_full((len(mean),), count)
+    return batch_norm_gather_stats_with_counts(
+        input, mean, invstd, running_mean, running_var, momentum, eps, counts
+    )
 
 
 def batch_norm_backward_reduce(
