@@ -23,7 +23,7 @@ class NoTwinError(NotImplementedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionShape:
+class KeyWindow:
     """Which keys a query sees. is_causal: none behind it; is_from_end: the last query is level with
     the last key, not the first with the first; left, right: how many keys around it, None for all
     """
@@ -53,7 +53,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _scores(
-    query: Tensor, key: Tensor, bias: Tensor | None, mask: AttentionShape, scale: float
+    query: Tensor, key: Tensor, bias: Tensor | None, mask: KeyWindow, scale: float
 ) -> Tensor:
     scores = _wide(query) @ _wide(key).transpose(-2, -1) * scale
     if bias is not None:
@@ -73,7 +73,7 @@ def forward(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    mask: AttentionShape,
+    mask: KeyWindow,
     scale: float | None,
 ) -> tuple[Tensor, Tensor]:
     """query [..., H, Lq, D], key and value [..., G, Lk, D]: output like query, and the logarithms
@@ -93,7 +93,7 @@ def backward(
     value: Tensor,
     bias: Tensor | None,
     sums: Tensor,
-    mask: AttentionShape,
+    mask: KeyWindow,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of query, key, value and of the scores, the last [..., H, Lq, Lk] in float32.
@@ -147,7 +147,7 @@ def sdpa_flash(
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_flash_attention`."""
     _no_dropout(dropout_p)
-    output, sums = forward(query, key, value, None, AttentionShape(is_causal=is_causal), scale)
+    output, sums = forward(query, key, value, None, KeyWindow(is_causal=is_causal), scale)
     lengths = (None, None, query.shape[2], key.shape[2])
     seeds = (_seeds(query, (2,)), _seeds(query, ()))
     return (_rows_of_heads(output), sums, *lengths, *seeds, query.new_empty(0))
@@ -164,7 +164,7 @@ def sdpa_flash_backward(
     scale: float | None = None,
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_flash_attention_backward`."""
-    mask = AttentionShape(is_causal=rest[5])
+    mask = KeyWindow(is_causal=rest[5])
     return backward(grad_out, query, key, value, None, logsumexp, mask, scale)[:3]
 
 
@@ -181,7 +181,7 @@ def sdpa_efficient(
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_efficient_attention`."""
     _no_dropout(dropout_p)
-    output, sums = forward(query, key, value, attn_bias, AttentionShape(is_causal=is_causal), scale)
+    output, sums = forward(query, key, value, attn_bias, KeyWindow(is_causal=is_causal), scale)
     kept = _padded(sums) if compute_log_sumexp else sums[:, :, :0]
     return _rows_of_heads(output), kept, _seeds(query, ()), _seeds(query, ())
 
@@ -210,7 +210,7 @@ def sdpa_efficient_backward(
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_efficient_attention_backward`."""
     bias = attn_bias if attn_bias is not None and attn_bias.numel() else None
-    sums, mask = logsumexp[:, :, : query.shape[2]], AttentionShape(is_causal=is_causal)
+    sums, mask = logsumexp[:, :, : query.shape[2]], KeyWindow(is_causal=is_causal)
     *grads, of_scores = backward(grad_out, query, key, value, bias, sums, mask, scale)
     if bias is None or not grad_input_mask[3]:
         return (*grads, None)
@@ -231,7 +231,7 @@ def sdpa_cudnn(
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_cudnn_attention`."""
     _no_dropout(dropout_p)
-    output, sums = forward(query, key, value, attn_bias, AttentionShape(is_causal=is_causal), scale)
+    output, sums = forward(query, key, value, attn_bias, KeyWindow(is_causal=is_causal), scale)
     lengths = (None, None, query.shape[2], key.shape[2])
     seeds = (_seeds(query, ()), _seeds(query, ()))
     return (_rows_of_heads(output), sums[..., None], *lengths, *seeds, None)
@@ -252,7 +252,7 @@ def sdpa_cudnn_backward(
 ) -> tuple[Any, ...]:
     """`_scaled_dot_product_cudnn_attention_backward`."""
     bias = attn_bias if attn_bias is not None and attn_bias.numel() else None
-    sums, mask = logsumexp.flatten(3).squeeze(-1), AttentionShape(is_causal=rest[5])
+    sums, mask = logsumexp.flatten(3).squeeze(-1), KeyWindow(is_causal=rest[5])
     return backward(grad_out, query, key, value, bias, sums, mask, scale)[:3]
 
 
@@ -361,11 +361,11 @@ def _empty_sums(query: Tensor, cum_q: Tensor | None) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=query.device)
 
 
-def _window(is_causal: bool, left: int | None, right: int | None) -> AttentionShape:
+def _window(is_causal: bool, left: int | None, right: int | None) -> KeyWindow:
     """A window of -1 has no end."""
     ends = (None if end is None or end < 0 else end for end in (left, right))
     left, right = ends
-    return AttentionShape(is_causal=is_causal, is_from_end=True, left=left, right=right)
+    return KeyWindow(is_causal=is_causal, is_from_end=True, left=left, right=right)
 
 
 TWINS: dict[str, Callable[..., Any]] = {
