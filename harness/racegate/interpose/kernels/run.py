@@ -44,6 +44,7 @@ from racegate.interpose.kernels.operators import (
 )
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
+from racegate.interpose.kernels.twins import NoTwinError
 from racegate.interpose.kernels.waiting import Covers
 from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
@@ -146,7 +147,7 @@ class Kernels:
         try:
             return self._run(operator, args, kwargs)
         except NotImplementedError as error:
-            self._refuse(f"{operator.name} (no CPU kernel computes it: {_first_line(error)})")
+            self._refuse(f"{operator.name} ({_reason(error)})")
             raise
         except _OWN_FAULTS as error:  # also where the program would catch it
             self._refuse(f"{operator.name} ({type(error).__name__}: {_first_line(error)})")
@@ -414,6 +415,10 @@ class Kernels:
             value = alias_of(session, tensor).item()
         session.host_learns(value)
         return value
+
+
+def _reason(error: NotImplementedError) -> str:
+    return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
 
 
 def _plainly_empty(
