@@ -184,7 +184,8 @@ def read_table() -> tuple[Measurement, ...]:
 
 class Waits:
     """What is known of a version of torch: by its own measurement, else by that of the nearest
-    older version that called the operator, else of the oldest newer one.
+    older version that called the operator, else of the oldest newer one. That an operator never
+    waited says little if it does so only with some arguments.
     """
 
     def __init__(self, torch_version: str) -> None:
@@ -202,21 +203,21 @@ class Waits:
         if name in ELSEWHERE:
             return None
         for one in self._table:
-            if name in one.silent:
+            if name in one.silent and name not in RULES:
                 return None
             if name in one.waits:
                 is_own = _numbers(one.torch) == self._own
-                return _wait(name, one.waits[name], "" if is_own else OTHER_TORCH)
+                return self._wait(name, one.waits[name], "" if is_own else OTHER_TORCH)
         return None
 
-
-def _wait(name: str, row: Row, not_seen: str) -> Wait | None:
-    """None where it is not known by the arguments whether it waits."""
-    applies = RULES.get(name, _always if row.waited == row.calls else None)
-    if applies is None:
-        return None
-    launches_more = MORE.get(name, _always if row.launched_after else _never)
-    return Wait(applies, launches_more, not_seen)
+    def _wait(self, name: str, row: Row, not_seen: str) -> Wait | None:
+        """None where it is not known by the arguments whether it waits."""
+        applies = RULES.get(name, _always if row.waited == row.calls else None)
+        if applies is None:
+            return None
+        rows = [one.waits[name] for one in self._table if name in one.waits]
+        launches_more = _always if any(row.launched_after for row in rows) else _never
+        return Wait(applies, MORE.get(name, launches_more), not_seen)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

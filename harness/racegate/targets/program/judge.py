@@ -6,6 +6,7 @@ import time
 
 import msgspec
 
+from racegate.history.exit_code import code_of_signal
 from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
 from racegate.history.schedule import Holds, parse_holds
@@ -98,8 +99,8 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
-        130 stopped by the user; a script that failed by itself keeps its own: 128 and the number of
-        a signal that ended it.
+        7 a script that failed by itself without a conflict, whatever its own code; 130 stopped by
+        the user, or 128 and the number of another signal that ended it.
         """
         outcome = self.outcome
         if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
@@ -108,9 +109,11 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
             return ExitCode.NOT_MODELLED
         if self.changes:
             return ExitCode.FINDING
-        if outcome.ending is not Ending.FINISHED:
+        if outcome.ending is Ending.TIMED_OUT:
+            return ExitCode.BAD_INPUT
+        if outcome.ending is not Ending.FINISHED and not self._standing:
             code = outcome.exit_code
-            return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
+            return code_of_signal(-code) if code < 0 else ExitCode.SCRIPT_FAILED
         code = exit_code([self.verdict], benign=self.benign)
         return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
 
