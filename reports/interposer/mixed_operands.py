@@ -188,11 +188,11 @@ def on_virtual_device(path: Path) -> None:
         )
         for line in done.stdout.splitlines():
             if line.startswith("["):
-                at, text = json.loads(line)
-                answers[at] = text
-        at += 1 + (done.returncode == 3)
+                last, text = json.loads(line)
+                answers[last], at = text, last + 1
         if done.returncode == 3:
-            answers[at - 1] = "not modelled"
+            answers[at] = "not modelled"
+            at += 1
     result = [[*call, answers.get(i, "not asked")] for i, call in enumerate(calls)]
     alike = sum(bool(text) == bool(answer) for _, _, text, answer in result)
     same = sum(bool(text) and text == answer for _, _, text, answer in result)

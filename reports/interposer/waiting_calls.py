@@ -138,6 +138,12 @@ CALLS: dict[str, Callable[[], object]] = {
     ),
     "cholesky": lambda: torch.linalg.cholesky(_matrix()),
     "cholesky_ex": lambda: torch.linalg.cholesky_ex(_matrix()),
+    "cholesky_ex checked": lambda: torch.linalg.cholesky_ex(_matrix(), check_errors=True),
+    "solve_ex checked": lambda: torch.linalg.solve_ex(
+        _matrix(), _on(1, 2, 3, 4), check_errors=True
+    ),
+    "lu_factor_ex checked": lambda: torch.linalg.lu_factor_ex(_matrix(), check_errors=True),
+    "ldl_factor_ex checked": lambda: torch.linalg.ldl_factor_ex(_matrix(), check_errors=True),
     "inv_ex": lambda: torch.linalg.inv_ex(_matrix()),
     "inv_ex checked": lambda: torch.linalg.inv_ex(_matrix(), check_errors=True),
     "solve_ex": lambda: torch.linalg.solve_ex(_matrix(), _on(1, 2, 3, 4)),

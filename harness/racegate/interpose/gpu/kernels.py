@@ -268,7 +268,11 @@ class GpuKernels:
 
     def _fetched_indices(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value if value.is_floating_point() or value.is_complex() else self.fetch(value)
+            if value.is_floating_point() or value.is_complex():
+                return value
+            with self._session.own():  # of the host, too, as the stream will see it
+                there = value.to("cuda")
+            return self.fetch(there)
         if isinstance(value, (list, tuple)):
             return [self._fetched_indices(item) for item in value]
         return value

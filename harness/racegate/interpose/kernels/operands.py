@@ -23,6 +23,9 @@ Named = dict[str, Any]
 # Between host and device it is made of copies: each of its members is read or written when the
 # stream gets there.
 COPY_MEMBERS = "aten::_foreach_copy_"
+# torch compiles them at the call, as its special functions, with a library that asks the driver.
+# They take a number of the host and read it there.
+COMPILED = frozenset({"gcd", "lcm"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,9 @@ class HostOperands:
         self, operator: Operator, native: Callable[..., Any], args: Args, kwargs: Named
     ) -> Taken:
         """native: torch's own CUDA kernel of the operator."""
+        is_compiled = operator.short in COMPILED or operator.short.startswith("special_")
+        if is_compiled and not any(tensor.dim() for _, tensor in host_operands(args, kwargs)):
+            return Taken()
         call = "|".join((operator.name, *map(_word, args), *kwargs, *map(_word, kwargs.values())))
         known = self._known.get(call)
         if known is None:

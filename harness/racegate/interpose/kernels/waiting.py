@@ -121,7 +121,7 @@ def _checks_errors(args: Args, named: Named) -> bool:
 
 
 def _is_not_square(args: Args, named: Named) -> bool:
-    return bool(args[0].size(-1) != args[0].size(-2))
+    return _checks_errors(args, named) or bool(args[0].size(-1) != args[0].size(-2))
 
 
 def _sorts_what_is_looked_for(args: Args, named: Named) -> bool:
