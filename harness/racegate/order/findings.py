@@ -9,7 +9,7 @@ from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, place_of
-from racegate.order.remedies import Late
+from racegate.order.remedies import LateWait
 
 PARTS_MAX = 6  # of a graph, named for the search
 
@@ -98,7 +98,7 @@ def _to_put_in(conflict: Conflict, first: Side, second: Side) -> str:
     return f"record an event after {here} on {first.lane} and wait for it before {there} ({how})"
 
 
-def _only(late: Late | None, second: Side) -> str:
+def _only(late: LateWait | None, second: Side) -> str:
     """What orders the two after all, where it is nothing that could be moved."""
     if late is None or not late.by:
         return ""

@@ -18,7 +18,7 @@ from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, MemoryShadow
-from racegate.order.remedies import Remedies
+from racegate.order.remedies import TriedEdges
 from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
@@ -40,7 +40,7 @@ class Conflict:
     low: int
     nbytes: int
     early: Stack = ()
-    remedies: Remedies = field(default_factory=Remedies)
+    remedies: TriedEdges = field(default_factory=TriedEdges)
     count: int = 1
     pairs: list[tuple[str, str]] = field(default_factory=list)
 

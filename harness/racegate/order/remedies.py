@@ -33,7 +33,7 @@ class Version:
 
 
 @dataclass(slots=True)
-class Late:
+class LateWait:
     """A wait that covers the first access of a conflict, behind the second.
 
     by: what waits in words, if it is not a wait for an event; source: of the event
@@ -45,7 +45,7 @@ class Late:
 
 
 @dataclass(slots=True)
-class Remedies:
+class TriedEdges:
     """The waits that order every pair of a conflict so far.
 
     sources: where events are recorded that order each pair, if they are waited for before its
@@ -54,7 +54,7 @@ class Remedies:
     """
 
     sources: set[Source] | None = None
-    late: Late | None = None
+    late: LateWait | None = None
     _open: list[tuple[Access, list[Version]]] = field(default_factory=list)
 
     def try_pair(self, first: Access, events: Iterable[Version]) -> None:
@@ -79,13 +79,13 @@ class Remedies:
                 left.append((first, fitting))
                 continue
             if self.late is None:
-                self.late = Late(stack, by, version.source)
+                self.late = LateWait(stack, by, version.source)
             if self.sources and all(version is not one for one in fitting):
                 self.sources.discard(version.source)
         self._open = left
 
     @property
-    def moved(self) -> Late | None:
+    def moved(self) -> LateWait | None:
         """The wait that orders all pairs if it is moved before the second access, if one does."""
         late = self.late
         is_tried = late is not None and not late.by and late.source in (self.sources or ())
