@@ -87,6 +87,10 @@ class Handle(Protocol):
         """What the worker says next: of its start, of a task or of its end. Raises GoneError."""
         ...
 
+    def signs(self) -> int:
+        """How many signs of life the worker has given."""
+        ...
+
     def kill(self) -> None:
         """Ends the worker, wherever it is."""
         ...
@@ -129,7 +133,7 @@ class _At(Enum):
 @dataclass(slots=True)
 class _Member(Generic[T, L]):
     """A worker as its driver sees it. task, task_number: what it does, while it does one; at rest
-    while another does one alone
+    while another does one alone; signs: of life, when it was last looked at
     """
 
     number: int
@@ -139,6 +143,14 @@ class _Member(Generic[T, L]):
     task: Task[T] | None = None
     task_number: int = 0
     since: float = math.inf
+    signs: int = 0
+
+    def has_given_signs(self) -> bool:
+        """Whether it has since it was last asked for: then its time begins anew."""
+        before, self.signs = self.signs, self.handle.signs()
+        if self.signs > before:
+            self.since = _now()
+        return self.signs > before
 
     @property
     def doing(self) -> str:
@@ -162,7 +174,8 @@ _Vacancy: TypeAlias = tuple[int, Iterator[Task[T]]]
 class DrivenPool(Generic[L]):
     """Workers behind handles.
 
-    silent_s: a worker that is at one task for longer is lost; None is no bound
+    silent_s: a worker that is at one task for longer, without a sign of life, is lost; None is no
+        bound
     losses_max: a task that took so many workers with it is not handed out again. At 1 its worker is
     lost and its share with it, as tasks that are pinned to workers need it; above, another worker
     takes its place, where there is room for one, and the task is given so many more while the
@@ -229,7 +242,7 @@ class _Run(Generic[T, R, L]):
                 silent_s = self._silent_s
                 if member.at is _At.START:
                     silent_s = max(silent_s, START_WITHIN_S)
-                if _now() - member.since > silent_s:
+                if _now() - member.since > silent_s and not member.has_given_signs():
                     why = f"has said nothing for {silent_s:g} s"
                     yield from self._gone(member, why, WorkerLoss.SILENT)
             if not ready:
