@@ -23,6 +23,7 @@ from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Schedule
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.untrusted.files import write_json
+from racegate.targets.common.verdict import EFFECT_VERDICTS
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -54,9 +55,9 @@ def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
     text = programs()[name]
     program = Program((str(HERE / "litmus_engine_one.py"), text), timeout_s=120)
     found = judge_on(device, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
-    outcome, search = found.outcome, found.search
-    judged = search.judged if search else ()
-    shown = [o.preview for j in judged for o in j.actual]
+    outcome, judged = found.shown, found.judged
+    held = [one.landing.what for one in judged if one.landing is not None]
+    shown = [o.preview for run in held for o in run.observations]
     shown += [o.preview for o in outcome.observations]
     allowed = {str(list(seen)) for seen in allowed_outcomes(text)}
     is_racy = expected(name, text)
@@ -67,7 +68,7 @@ def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
         "message": outcome.message,
         "racy": is_racy,
         "findings": len(outcome.findings),
-        "verdicts": [str(j.verdict.value) for j in judged],
+        "verdicts": [EFFECT_VERDICTS[one.effect].value for one in judged],
         "outcomes": sorted(set(shown)),
         "allowed": sorted(allowed),
         "right": right and outcome.ending.value == "finished",

@@ -21,7 +21,7 @@ from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witnesses.witness import (
@@ -48,7 +48,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait) -> TargetVerdict:
+def judged(wait: Wait) -> ReleaseVerdict:
     return judge(Served(SmallEngine(wait)), SCENARIO, CELL)
 
 

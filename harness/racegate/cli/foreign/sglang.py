@@ -41,9 +41,9 @@ from racegate.interpose.errors import BadInput
 from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
+from racegate.targets.common.gaps import RUNS_MAX
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_plain_scheduler

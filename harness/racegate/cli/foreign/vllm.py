@@ -39,9 +39,9 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import Engine
+from racegate.targets.common.gaps import RUNS_MAX
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.common.witnesses.again import shown_again
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses

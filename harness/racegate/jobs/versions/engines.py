@@ -17,7 +17,6 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
 from racegate.jobs.versions.cells import (
@@ -31,8 +30,8 @@ from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.environment import Say, cache_folder
-from racegate.targets.common.judge import TargetVerdict, judge
-from racegate.targets.common.search import RUNS_MAX, JudgedRace
+from racegate.targets.common.gaps import RUNS_MAX
+from racegate.targets.common.judge import ReleaseVerdict, judge
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.words import change_lines, wrong_lines
 
@@ -159,7 +158,7 @@ def _with_end_of(log: Path, text: str) -> str:
     return f"{text}: {end}"
 
 
-def scenario_report(judged: TargetVerdict, cpu_s: float) -> ScenarioReport:
+def scenario_report(judged: ReleaseVerdict, cpu_s: float) -> ScenarioReport:
     """What is kept of one verdict: operations by place, without the run's counts.
 
     cpu_s: of the processes of all its runs, in seconds
@@ -181,13 +180,13 @@ def scenario_report(judged: TargetVerdict, cpu_s: float) -> ScenarioReport:
     )
 
 
-def _conflicts(judged: TargetVerdict) -> tuple[CellConflict, ...]:
+def _conflicts(judged: ReleaseVerdict) -> tuple[CellConflict, ...]:
     """One for each pair of places with one effect."""
     found: dict[tuple[str, str, bool, str], CellConflict] = {}
-    for one in judged.search.conflicts if judged.search is not None else ():
+    for one in judged.judged:
         first, second = one.race.first, one.race.second
         names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
-        lines = change_lines(judged.shown, one.landing) if one.landing is not None else []
+        lines = change_lines(one.landing) if one.landing is not None else []
         key = (*names, second.is_write, one.effect)
         known = found.get(key)
         found[key] = CellConflict(
@@ -198,10 +197,6 @@ def _conflicts(judged: TargetVerdict) -> tuple[CellConflict, ...]:
             pairs=one.race.count + (known.pairs if known is not None else 0),
             landings=one.landings,
             does=known.does if known is not None else tuple(lines),
-            holds=known.holds if known is not None else pairs_of(_holds(one)),
+            holds=known.holds if known is not None else pairs_of(one.holds),
         )
     return tuple(found.values())
-
-
-def _holds(conflict: JudgedRace) -> Holds:
-    return () if conflict.landing is None else conflict.landing.holds

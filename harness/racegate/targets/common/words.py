@@ -8,7 +8,7 @@ from shlex import quote
 
 from racegate.history.schedule import Holds
 from racegate.interpose.outcome import Observation
-from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.wire import ReleaseRun
 
@@ -28,11 +28,11 @@ def wrong_lines(told: ReleaseRun) -> list[str]:
     return lines
 
 
-def change_lines(base: ReleaseRun, landing: LandingRun[ReleaseRun]) -> list[str]:
+def change_lines(landing: LandingRun[ReleaseRun]) -> list[str]:
     """What is other in a landing than in the run in which nothing was held."""
     held = landing.what
     lines = wrong_lines(held)
-    change = _first_change(base.observations, held.observations)
+    change = _first_change(landing.base.observations, held.observations)
     if change and not lines:
         lines.append(change)
     if held.message:
@@ -47,7 +47,7 @@ def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) 
     return ""
 
 
-def replay_command(judged: TargetVerdict, scenario: str, holds: Holds) -> str:
+def replay_command(judged: ReleaseVerdict, scenario: str, holds: Holds) -> str:
     """The command that runs a landing again."""
     command, *options = judged.cell.command
     parts = [f"racegate {command}", scenario, *options]

@@ -10,7 +10,7 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.order.recorder import place_of
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.judge import TargetVerdict, judge
+from racegate.targets.common.judge import ReleaseVerdict, judge
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import witnesses_of
 from racegate.targets.common.words import wrong_lines
@@ -91,10 +91,10 @@ def _place(witness: EngineWitness) -> str:
     return place_of(witness.landing[0].op)
 
 
-def _seed(seed: int, judged: TargetVerdict) -> SeedVerdict:
+def _seed(seed: int, judged: ReleaseVerdict) -> SeedVerdict:
     search = judged.search
-    landings = [c.landing for c in search.conflicts if c.landing] if search is not None else []
-    harm = (*wrong_lines(judged.shown), *(place_of(landing.holds[0].op) for landing in landings))
+    held = (place_of(one.holds[0].op) for one in judged.judged if one.holds)
+    harm = (*wrong_lines(judged.shown), *held)
     return SeedVerdict(
         seed=seed,
         verdict=judged.verdict,

@@ -31,7 +31,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.search import Effect, JudgedRace
 from racegate.targets.common.wire import ReleaseRun, Wrong
 
@@ -73,34 +73,36 @@ def losses_of(told: ReleaseRun) -> tuple[TokenLoss, ...]:
     )
 
 
-def witnesses_of(kind: type[Released], judged: TargetVerdict, scenario: Scenario) -> list[Released]:
+def witnesses_of(
+    kind: type[Released], judged: ReleaseVerdict, scenario: Scenario
+) -> list[Released]:
     """One per landing that does harm; conflicts that the same landing shows share theirs. kind: of
     the engine that was judged
     """
-    if judged.search is None:
-        return []
     found: dict[Holds, Released] = {}
-    for conflict in judged.search.conflicts:
-        if conflict.landing is not None and conflict.landing.holds not in found:
-            found[conflict.landing.holds] = _witness(kind, judged, scenario, conflict)
+    for one in judged.judged:
+        if one.landing is not None and one.holds not in found:
+            found[one.holds] = _witness(kind, judged, scenario, one, one.landing.what)
     return list(found.values())
 
 
 def _witness(
-    kind: type[Released], judged: TargetVerdict, scenario: Scenario, conflict: JudgedRace
+    kind: type[Released],
+    judged: ReleaseVerdict,
+    scenario: Scenario,
+    one: JudgedRace[ReleaseRun],
+    told: ReleaseRun,
 ) -> Released:
-    assert conflict.landing is not None
-    told, race = conflict.landing.what, conflict.race
     return sealed(
         kind(
             title=scenario.title or scenario.name,
             subject=judged.cell,
             scenario=scenario,
-            holds=texts_of(conflict.landing.holds),
-            signature=race.signature,
-            finding=recorded_race(race),
+            holds=texts_of(one.holds),
+            signature=one.race.signature,
+            finding=recorded_race(one.race),
             verdict=Verdict.DIVERGENT,
-            effect=conflict.effect,
+            effect=one.effect,
             wrong=told.wrong,
             losses=losses_of(told),
             versions={**versions(), "torch": told.torch_version},
@@ -138,14 +140,14 @@ def read_release_witness(
     return witness
 
 
-def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
+def outcome_of(judged: ReleaseVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
     if judged.verdict is not Verdict.DIVERGENT:
         return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
     return ReplayOutcome.REPRODUCED if is_as_recorded(judged, witness) else ReplayOutcome.OTHER
 
 
-def is_as_recorded(judged: TargetVerdict, witness: ReleaseWitness) -> bool:
+def is_as_recorded(judged: ReleaseVerdict, witness: ReleaseWitness) -> bool:
     """Whether the same values and losses are wrong."""
     told = judged.shown
     return (told.wrong, losses_of(told)) == (witness.wrong, witness.losses)
