@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from racegate.history.finding import Finding, FindingKind
-from racegate.history.run import Run
+from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.verdict import unrealised
 from racegate.interpose.outcome import Ending, Outcome, Plan
@@ -17,6 +17,7 @@ from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario
+from racegate.targets.adapters.answers import wrong_ends
 from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.targets.adapters.wire import Offer, Plant, RefusedAnswer, StopKind
@@ -130,12 +131,16 @@ class AdapterTarget:
     def _wrong(self, run: Run) -> list[Finding]:
         """What is wrong in a run by itself, whatever the order: causes before effects."""
         findings = from_misowned(find_misowned(run.trace))
-        if run.result is not None and Offer.PLAIN in self._adapter.hello.offers:
-            plain = self._plain()
-            if plain is not None:
-                losses = find_losses(run.result.delivered, plain, run.result.finished)
-                findings += from_losses(losses)
+        if run.result is not None:
+            findings += self._losses(run.result) or wrong_ends(self._scenario, run.result)
         return findings + _from_stop(run.stopped)
+
+    def _losses(self, result: EngineResult) -> list[Finding]:
+        """What plain decoding says against the delivered tokens, if it is offered."""
+        plain = self._plain() if Offer.PLAIN in self._adapter.hello.offers else None
+        if plain is None:
+            return []
+        return from_losses(find_losses(result.delivered, plain, result.finished))
 
     def _changed(self, held: Run, schedule: Schedule) -> list[Finding]:
         """What a landing changes, if it is the landing that does: eager runs have to be equal."""
