@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 from conformance import RANDOM_PROGRAMS, allowed_outcomes, has_conflict, random_program
 from litmus_programs import ALL
 from racegate.scenario.untrusted.files import write_json
-from racegate.targets.common.verdict import EFFECT_VERDICTS
+from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -63,7 +63,7 @@ def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
         "message": outcome.message,
         "racy": is_racy,
         "findings": len(outcome.findings),
-        "verdicts": [EFFECT_VERDICTS[one.effect].value for one in judged],
+        "verdicts": [VERDICTS[one.effect].value for one in judged],
         "outcomes": sorted(set(shown)),
         "allowed": sorted(allowed),
         "right": right and outcome.ending.value == "finished",

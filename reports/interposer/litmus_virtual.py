@@ -14,7 +14,7 @@ from pathlib import Path
 
 from racegate.interpose.outcome import Ending
 from racegate.scenario.untrusted.files import write_json
-from racegate.targets.common.verdict import EFFECT_VERDICTS
+from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -33,7 +33,7 @@ def judge_one(device: DeviceServer, theme: str, name: str, *, searches: bool) ->
         "ending": outcome.ending.value,
         "message": outcome.message if outcome.ending is not Ending.FINISHED else "",
         "findings": [f"{f.first.label} / {f.second.label}: {f.edge}" for f in outcome.findings],
-        "verdicts": [EFFECT_VERDICTS[one.effect].value for one in verdicts.judged],
+        "verdicts": [VERDICTS[one.effect].value for one in verdicts.judged],
         "runs": search.runs if search else 0,
         "not_seen": outcome.not_seen,
         "seconds": round(time.perf_counter() - start_s, 2),

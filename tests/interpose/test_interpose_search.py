@@ -13,9 +13,8 @@ from racegate.history.schedule import Hold, parse_hold, texts_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import LandingRun, OnRun, combined
-from racegate.targets.common.search import LEFT_MAX, POLLS, LandingSearch
+from racegate.targets.common.search import LEFT_MAX, POLLS, VERDICTS, LandingSearch
 from racegate.targets.common.search import search as search_landings
-from racegate.targets.common.verdict import EFFECT_VERDICTS
 from racegate.targets.program.explore import QUERIES, Pairs
 from racegate.targets.program.judge import ProgramTarget, ProgramVerdict, judge_on, under
 from racegate.targets.program.launch import Program
@@ -89,7 +88,7 @@ class Scripted(Answers):
 
 
 def verdicts(found: LandingSearch[Outcome]) -> list[Verdict]:
-    return [EFFECT_VERDICTS[judged.effect] for judged in found.races]
+    return [VERDICTS[judged.effect] for judged in found.races]
 
 
 def search(

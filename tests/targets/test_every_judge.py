@@ -28,9 +28,8 @@ from racegate.targets.adapters.client import AdapterRun
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.wire import HelloAnswer, Offer, Plant
 from racegate.targets.common.judge import judge, judge_under
-from racegate.targets.common.search import search
+from racegate.targets.common.search import VERDICTS, search
 from racegate.targets.common.sensitivity import Pulse
-from racegate.targets.common.verdict import EFFECT_VERDICTS
 from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
 from racegate.targets.program.explore import Pairs
 from racegate.targets.program.judge import ProgramTarget
@@ -265,7 +264,7 @@ def test_a_program_that_is_searched(engine: Release, runs_max: int) -> None:
     found = search(target, base, Pairs(), runs_max=runs_max)
     is_tried = runs_max > 1
     (judged,) = found.races
-    assert EFFECT_VERDICTS[judged.effect] is table(
+    assert VERDICTS[judged.effect] is table(
         is_wrong=is_tried and engine.is_changed and engine.is_observed,
         conflicts=1,
         is_whole=is_tried and engine.is_realised,

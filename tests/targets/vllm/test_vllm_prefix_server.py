@@ -14,8 +14,8 @@ import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Plan
-from racegate.targets.common.gaps import RUNS_MAX, Gaps
 from racegate.targets.common.inside.prefix_server import Pause, PrefixServer
+from racegate.targets.common.judge import RUNS_MAX, Gaps
 from racegate.targets.common.search import search
 from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, Task
 from small_engine import SmallEngine, Wait

@@ -15,12 +15,18 @@ from racegate.interpose.outcome import DeviceKind, Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.gaps import RUNS_MAX, Gaps
-from racegate.targets.common.judge import NOT_RECORDED, ReleaseVerdict, judge, judge_under
+from racegate.targets.common.judge import (
+    NOT_RECORDED,
+    RUNS_MAX,
+    Gaps,
+    ReleaseVerdict,
+    judge,
+    judge_under,
+)
+from racegate.targets.common.result import replay_command
 from racegate.targets.common.search import Effect, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, ReleaseRun
-from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait

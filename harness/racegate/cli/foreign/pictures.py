@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from racegate.cli.options import write_text
 from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.result import change_lines, replay_command, wrong_lines
 from racegate.targets.common.search import Effect
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 if TYPE_CHECKING:
     from racegate.report.timeline.several import PicturedFinding

@@ -6,9 +6,7 @@ import os
 
 from racegate.history.finding import FindingKind, Race
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.interpose.outcome import Outcome
-from racegate.targets.common.search import JudgedRace, LandingSearch
-from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.judge import ProgramRace, ProgramSearch, ProgramVerdict
 from racegate.targets.program.words import (
     closing,
     difference,
@@ -83,9 +81,7 @@ def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
     return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
 
 
-def _failing(
-    finding: Race, judged: JudgedRace[Outcome] | None, command: str, *, is_known: bool
-) -> Failing:
+def _failing(finding: Race, judged: ProgramRace | None, command: str, *, is_known: bool) -> Failing:
     stack = finding.first.stack
     landing = None if judged is None else judged.landing
     replay = "" if landing is None else replay_of(landing, command)
@@ -113,7 +109,7 @@ def _from_here(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _search(search: LandingSearch[Outcome], verdicts: ProgramVerdict) -> list[str]:
+def _search(search: ProgramSearch, verdicts: ProgramVerdict) -> list[str]:
     """How it was searched, and what is left where something has not shown."""
     text = f"search: {search.runs} runs under full deferral"
     if search.is_interrupted:

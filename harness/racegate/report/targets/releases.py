@@ -17,9 +17,9 @@ from racegate.history.schedule import Holds
 from racegate.report.text import STYLE, print_reasons
 from racegate.scenario.untrusted.console import line, lines
 from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.result import change_lines, replay_command, wrong_lines
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.common.wire import ReleaseRun
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 _EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
 

@@ -12,7 +12,7 @@ from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
-from racegate.targets.common.verdict import EFFECT_VERDICTS
+from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import ProgramVerdict
 from racegate.targets.program.words import difference_in, replay_of
 
@@ -32,7 +32,7 @@ def program_page(verdicts: ProgramVerdict, command: str) -> str:
                 race,
                 () if landing is None else landing.holds,
                 name=race.signature,
-                outcome=Verdict.CONFLICT if one is None else EFFECT_VERDICTS[one.effect],
+                outcome=Verdict.CONFLICT if one is None else VERDICTS[one.effect],
                 impact=" ".join(line.strip().removeprefix("value").strip() for line in seen),
                 replay="" if landing is None else replay_of(landing, command),
             )

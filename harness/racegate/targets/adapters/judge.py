@@ -28,7 +28,7 @@ from racegate.scenario.spec import OwnScenario, settings_of
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.errors import EngineLostError
 from racegate.targets.adapters.landings import Points, points_of
-from racegate.targets.adapters.target import AdapterOutcome, AdapterTarget, PlainTokens
+from racegate.targets.adapters.target import AdaptedTarget, AdapterOutcome, PlainTokens
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -119,8 +119,8 @@ class AdapterJudge:
         tried = tried_by_hand(held.history.trace.holds if held.history.stopped is None else ())
         return self._judged(held, schedule, held, plant, tried=tried)
 
-    def _target(self, plant: Plant | None) -> AdapterTarget:
-        return AdapterTarget(
+    def _target(self, plant: Plant | None) -> AdaptedTarget:
+        return AdaptedTarget(
             self._adapter,
             self._scenario,
             device=self._device,

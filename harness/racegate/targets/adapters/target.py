@@ -60,7 +60,7 @@ class AdapterOutcome(Outcome, frozen=True, kw_only=True):
         return self.is_wrong
 
 
-class AdapterTarget:
+class AdaptedTarget:
     """A scenario on an engine, with what is planted in it. The first run is the eager one.
 
     plain: asked for the tokens of plain decoding, None if the engine does not do it

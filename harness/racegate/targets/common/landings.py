@@ -10,19 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from racegate.history.finding import Race
-from racegate.history.reduction import fewest
-from racegate.history.schedule import Hold, Holds
+from racegate.history.schedule import Hold, Holds, fewest
 from racegate.history.verdict import Reach, Tried
-from racegate.interpose.outcome import Plan
-from racegate.targets.common.target import Ran, Target
+from racegate.interpose.outcome import Outcome, Plan
 
 SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of the search
 OnRun = Callable[[int, int], None]  # after each run: runs made, runs that may be made
+
+
+Ran = TypeVar("Ran", bound=Outcome)
+RanAs = TypeVar("RanAs", bound=Outcome, covariant=True)
+
+
+class Target(Protocol[RanAs]):
+    """What runs under a schedule. Its arguments, or its scenario, are bound when it is made."""
+
+    def run(self, plan: Plan) -> RanAs:
+        """One run under a plan: what happened in it."""
+        ...
 
 
 class LandingRun(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):

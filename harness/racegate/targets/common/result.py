@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 import msgspec
 
 from racegate.history.finding import Finding, FindingKind, Verdict, finding_of, with_hazards
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import texts_of
+from racegate.history.schedule import Holds, texts_of
 from racegate.history.stats import Stats
-from racegate.interpose.outcome import Ending
+from racegate.interpose.outcome import Ending, Observation
 from racegate.targets.common.judge import ReleaseVerdict
-from racegate.targets.common.search import Effect, JudgedRace
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import WRONG_SHOWN, Effect, JudgedRace, known_as
 from racegate.targets.common.verdict import finding_in, hold_outcomes
 from racegate.targets.common.wire import ReleaseRun
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)
 _LOST = (Ending.LOST, Ending.TIMED_OUT)
+_SHOWN_MAX = 160
 
 
 def result_of(judged: ReleaseVerdict, file: str) -> RunResult:
@@ -64,7 +66,7 @@ def _findings(judged: ReleaseVerdict, file: str) -> Iterator[Finding]:
     if lines := _wrong_in(judged):
         yield Finding(
             kind=FindingKind.DIVERGENCE,
-            signature="wrong/held",
+            signature=WRONG_SHOWN,
             message="\n".join(lines),
             holds=texts_of(judged.holds),
             replay=replay_command(judged, file, judged.holds),
@@ -86,9 +88,49 @@ def _wrong_in(judged: ReleaseVerdict) -> list[str]:
 
 
 def _of_race(one: JudgedRace[ReleaseRun], judged: ReleaseVerdict, file: str) -> Finding:
-    """A race with what its landings do. The hash alone would tell a reader nothing."""
+    """A race with what its landings do."""
     changes = [] if one.landing is None else change_lines(one.landing)
     found = finding_in(one, changes, replay_command(judged, file, one.holds))
     return msgspec.structs.replace(
-        found, signature=f"{one.effect}/{one.race.buffer}/{one.race.signature}"
+        found, signature=known_as(one.effect, one.race.buffer, one.race.signature)
     )
+
+
+def wrong_lines(told: ReleaseRun) -> list[str]:
+    """What is wrong in a run by itself."""
+    lines = [
+        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
+        for wrong in told.wrong
+    ]
+    for name, tokens in told.delivered.items():
+        plain = told.plain.get(name, ())
+        if tokens != plain:
+            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
+    return lines
+
+
+def change_lines(landing: LandingRun[ReleaseRun]) -> list[str]:
+    """What is other in a landing than in the run in which nothing was held."""
+    held = landing.what
+    lines = wrong_lines(held)
+    change = _first_change(landing.base.observations, held.observations)
+    if change and not lines:
+        lines.append(change)
+    if held.message:
+        lines.append(held.message)
+    return lines[:4]
+
+
+def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
+    for mine, its in zip(base, held, strict=False):
+        if mine != its:
+            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
+    return ""
+
+
+def replay_command(judged: ReleaseVerdict, scenario: str, holds: Holds) -> str:
+    """The command that runs a landing again."""
+    command, *options = judged.cell.command
+    parts = [f"racegate {command}", scenario, *options]
+    parts += [f"--hold {quote(hold.text())}" for hold in holds]
+    return " ".join(parts)

@@ -10,11 +10,10 @@ from typing import Generic, Protocol
 
 import msgspec
 
-from racegate.history.finding import Race
+from racegate.history.finding import Race, Verdict
 from racegate.history.schedule import Holds
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
-from racegate.targets.common.landings import LandingRun, LandingRuns, OnRun
-from racegate.targets.common.target import Ran, Target
+from racegate.targets.common.landings import LandingRun, LandingRuns, OnRun, Ran, Target
 
 POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
 LEFT_MAX = 10**15  # of more combinations nobody needs the number, and JSON has no room for it
@@ -33,6 +32,21 @@ class Effect(StrEnum):
     DIVERGENT = "divergent"
     BENIGN = "benign"
     UNKNOWN = "unknown"
+
+
+VERDICTS = {
+    Effect.WRONG: Verdict.DIVERGENT,
+    Effect.DIVERGENT: Verdict.DIVERGENT,
+    Effect.UNKNOWN: Verdict.CONFLICT,
+    Effect.BENIGN: Verdict.BENIGN,
+}
+# What is wrong in the run that is shown, by whatever.
+WRONG_SHOWN = "wrong/held"
+
+
+def known_as(effect: Effect, buffer: str, signature: str) -> str:
+    """What a finding is called: the hash of a race alone would tell a reader nothing."""
+    return f"{effect}/{buffer}/{signature}"
 
 
 class JudgedRace(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):

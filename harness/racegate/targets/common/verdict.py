@@ -13,15 +13,8 @@ from racegate.history.schedule import Holds, texts_of
 from racegate.history.trace import HoldOutcome
 from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of, verdict_text
 from racegate.interpose.outcome import Outcome
-from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
-from racegate.targets.common.target import Ran
-
-EFFECT_VERDICTS = {
-    Effect.WRONG: Verdict.DIVERGENT,
-    Effect.DIVERGENT: Verdict.DIVERGENT,
-    Effect.UNKNOWN: Verdict.CONFLICT,
-    Effect.BENIGN: Verdict.BENIGN,
-}
+from racegate.targets.common.landings import Ran
+from racegate.targets.common.search import VERDICTS, JudgedRace, LandingSearch
 
 
 class TargetVerdict(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
@@ -122,7 +115,7 @@ def finding_in(judged: JudgedRace[Ran], changes: list[str], replay: str) -> Find
     return msgspec.structs.replace(
         found,
         message="\n".join([found.message, *changes]),
-        verdict=EFFECT_VERDICTS[judged.effect],
+        verdict=VERDICTS[judged.effect],
         holds=texts_of(judged.holds),
         replay=replay if judged.holds else "",
     )

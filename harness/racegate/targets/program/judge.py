@@ -14,7 +14,7 @@ from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import OnRun
-from racegate.targets.common.search import POLLS, Effect, search
+from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.common.verdict import TargetVerdict, counted
 from racegate.targets.program.explore import QUERIES, Pairs
@@ -41,6 +41,10 @@ class ProgramTarget:
     def run(self, plan: Plan) -> Outcome:
         """One run under a plan."""
         return self.device.run(self.program, plan, is_quiet=True)
+
+
+ProgramRace = JudgedRace[Outcome]
+ProgramSearch = LandingSearch[Outcome]
 
 
 class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):

@@ -8,10 +8,9 @@ from racegate.history.finding import Finding, FindingKind, Race, finding_of, wit
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import texts_of
 from racegate.history.stats import Stats
-from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome
-from racegate.targets.common.search import JudgedRace
+from racegate.interpose.outcome import DeviceKind, Ending, Observation
 from racegate.targets.common.verdict import finding_in, hold_outcomes
-from racegate.targets.program.judge import ProgramVerdict, Suppression
+from racegate.targets.program.judge import ProgramRace, ProgramVerdict, Suppression
 from racegate.targets.program.words import changes_of, replay_of
 
 
@@ -97,7 +96,7 @@ def _findings(judged: ProgramVerdict, command: str) -> list[Finding]:
     return [_finding(race, searched.get(race.signature), command) for race in judged.races]
 
 
-def _finding(race: Race, one: JudgedRace[Outcome] | None, command: str) -> Finding:
+def _finding(race: Race, one: ProgramRace | None, command: str) -> Finding:
     if one is None:
         return finding_of(race)
     if one.landing is None:

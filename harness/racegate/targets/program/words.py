@@ -9,9 +9,8 @@ from racegate.history.finding import Race, Side, Verdict
 from racegate.history.schedule import texts_of
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.targets.common.landings import LandingRun
-from racegate.targets.common.search import JudgedRace
-from racegate.targets.common.verdict import EFFECT_VERDICTS
-from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.common.search import VERDICTS
+from racegate.targets.program.judge import ProgramRace, ProgramVerdict
 
 _STACK_MAX = 4
 COMMAND = "racegate torch run"
@@ -26,15 +25,13 @@ def render_findings(findings: Iterable[Race]) -> str:
     )
 
 
-def finding_lines(
-    index: int, finding: Race, judged: JudgedRace[Outcome] | None, command: str
-) -> list[str]:
+def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command: str) -> list[str]:
     """A conflict: its two places, what would order them, what a search came to.
 
     index: its number; command: the script with its arguments
     """
     times = f", {finding.count} times" if finding.count > 1 else ""
-    verdict = Verdict.CONFLICT if judged is None else EFFECT_VERDICTS[judged.effect]
+    verdict = Verdict.CONFLICT if judged is None else VERDICTS[judged.effect]
     landing = None if judged is None else judged.landing
     return [
         f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",

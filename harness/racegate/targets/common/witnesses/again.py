@@ -11,8 +11,7 @@ from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.gaps import RUNS_MAX, gaps_of, racing_operations
-from racegate.targets.common.judge import ReleaseTarget
+from racegate.targets.common.judge import RUNS_MAX, ReleaseTarget, gaps_of, racing_operations
 from racegate.targets.common.landings import LandingRuns
 from racegate.targets.common.search import Effect
 from racegate.targets.common.witnesses.witness import Released, ReleaseWitness, losses_of
