@@ -101,10 +101,12 @@ class ReleaseVerdict(TargetVerdict[ReleaseRun], frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseTarget:
-    """A scenario on a started engine."""
+    """A scenario on a started engine. cell: which one; sensitivity: of its observations"""
 
     engine: Runs
     scenario: Scenario
+    cell: EngineCell
+    sensitivity: Sensitivity
 
     def run(self, plan: Plan) -> ReleaseRun:
         """One run under a plan."""
@@ -127,13 +129,13 @@ def judge(
     """
     if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
-    target = ReleaseTarget(engine, scenario)
+    target = ReleaseTarget(engine, scenario, cell, sensitivity or {})
     base = target.run(Plan())
     found = None
     if base.ending is Ending.FINISHED and not base.is_wrong and base.findings:
         told = None if on_run is None else lambda made, _: on_run(made)
         found = search(target, base, Gaps(), runs_max=runs_max, on_run=told)
-    return _judged(cell, scenario, sensitivity, base, base, search=found)
+    return _judged(target, base, base, search=found)
 
 
 def judge_under(
@@ -153,19 +155,17 @@ def judge_under(
     if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
     is_recording = kind is DeviceKind.VIRTUAL
-    target = ReleaseTarget(engine, scenario)
+    target = ReleaseTarget(engine, scenario, cell, sensitivity or {})
     base = target.run(Plan(is_recording=is_recording, settles=True))
     held = target.run(Plan(holds=holds, is_recording=False))
     unmet = tuple(unrealised_text(text) for text, count in held.realised.items() if not count)
     if not is_recording:
         unmet += (NOT_RECORDED,)
-    return _judged(cell, scenario, sensitivity, base, held, unmet=unmet, holds=holds)
+    return _judged(target, base, held, unmet=unmet, holds=holds)
 
 
 def _judged(
-    cell: EngineCell,
-    scenario: Scenario,
-    sensitivity: Sensitivity | None,
+    target: ReleaseTarget,
     base: ReleaseRun,
     shown: ReleaseRun,
     *,
@@ -173,17 +173,17 @@ def _judged(
     holds: Holds = (),
     search: LandingSearch[ReleaseRun] | None = None,
 ) -> ReleaseVerdict:
-    pulses = sensitivity or {}
+    cell, pulses = target.cell, target.sensitivity
     runs = [base] if shown is base else [base, shown]
     cut = (f"a run did not come to its end: {run.ending}" for run in runs if not run.is_decided)
     return ReleaseVerdict(
         cell=cell,
-        scenario=scenario.name,
+        scenario=target.scenario.name,
         base=base,
         shown=shown,
         search=search,
         holds=holds,
-        unmet=(*cut, *unmet, *unmet_expectations(scenario, base), *dead(pulses)),
+        unmet=(*cut, *unmet, *unmet_expectations(target.scenario, base), *dead(pulses)),
         not_seen=(cell.unseen, *counted(shown), *absent(pulses)),
         sensitivity=pulses,
     )

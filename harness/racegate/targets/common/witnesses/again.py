@@ -21,7 +21,7 @@ def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released
     """The witness with this scenario in the place of its own and the first landing that shows the
     harm there; None if no landing does, or if the run is wrong when nothing is held.
     """
-    target = ReleaseTarget(engine, scenario)
+    target = ReleaseTarget(engine, scenario, witness.subject, {})
     base = target.run(Plan())
     if base.ending is not Ending.FINISHED or base.is_wrong:
         return None
