@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from racegate.jobs.pools.driver import Ready, Transport
+from racegate.jobs.pools.driver import Ready
 from racegate.jobs.pools.pool import SayAlive, Task
+from racegate.jobs.pools.transport import Transport
 from racegate.scenario.errors import BadInputError
 
 

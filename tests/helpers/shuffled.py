@@ -12,8 +12,8 @@ from racegate.jobs.pools.pool import Task
 
 
 class Handle:
-    """See driver.Handle. losses: workers lost with a task, at most three, or at their end, at most
-    two
+    """See transport.Handle. losses: workers lost with a task, at most three, or at their end, at
+    most two
     """
 
     def __init__(self, worker: Any, luck: random.Random, losses: Counter[str]) -> None:

@@ -93,7 +93,7 @@ def seldom(say_alive: Callable[[], object]) -> SayAlive:
 
 
 class RayHandle:
-    """See driver.Handle. answer: what is heard next; given: asks for its signs of life"""
+    """See transport.Handle. answer: what is heard next; given: asks for its signs of life"""
 
     def __init__(self, actor: Any, answer: object, given: Callable[[], object]) -> None:
         self._actor = actor
@@ -138,8 +138,8 @@ class RayHandle:
 
 
 class RayTransport:
-    """See driver.Transport. address: of a cluster, None starts one here; workers: at most so many,
-    of which the first so many have one of the `gpus`
+    """See transport.Transport. address: of a cluster, None starts one here; workers: at most so
+    many, of which the first so many have one of the `gpus`
 
     Raises ClusterError.
     """

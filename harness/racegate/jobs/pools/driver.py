@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -35,11 +35,13 @@ from racegate.jobs.pools.pool import (
     place_here,
 )
 from racegate.jobs.pools.returned import Numbered, ReturnedTasks, WorkerLoss
+from racegate.jobs.pools.transport import Handle, Transport
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.signals import stops_later
 
 T = TypeVar("T")
 R = TypeVar("R")
+L = TypeVar("L", bound=Handle)
 
 # How often a driver hears something, if only that nothing has happened.
 TICK_S = 0.25
@@ -74,53 +76,6 @@ class Broke:
     """From a worker: an error of the harness at its task, its start or its end."""
 
     breakage: Breakage
-
-
-class Handle(Protocol):
-    """The way to one worker, which begins by saying that it is ready."""
-
-    def send(self, task: Task[T] | None) -> None:
-        """The next task; None: there are no more. If the worker is gone, `hear` says so."""
-        ...
-
-    def hear(self) -> object:
-        """What the worker says next: of its start, of a task or of its end. Raises GoneError."""
-        ...
-
-    def signs(self) -> int:
-        """How many signs of life the worker has given."""
-        ...
-
-    def kill(self) -> None:
-        """Ends the worker, wherever it is."""
-        ...
-
-    def close(self) -> None:
-        """After `kill`: waits until nothing is left of it."""
-        ...
-
-
-L = TypeVar("L", bound=Handle)
-
-
-class Transport(Protocol[L]):
-    """Where workers are."""
-
-    def open(self, make: MakeWorker[T, R], number: int) -> L:
-        """Starts a worker."""
-        ...
-
-    def has_room(self) -> bool:
-        """Whether another worker could be started now."""
-        ...
-
-    def wait(self, handles: Sequence[L], timeout_s: float) -> Sequence[L]:
-        """Those that have something to hear, as soon as one has."""
-        ...
-
-    def close(self) -> None:
-        """When all handles are closed: nothing is left."""
-        ...
 
 
 class _At(Enum):

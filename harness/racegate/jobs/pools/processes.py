@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class ProcessHandle:
-    """See driver.Handle."""
+    """See transport.Handle."""
 
     def __init__(self, process: SpawnProcess, pipe: Connection, signs: ctypes.c_uint64) -> None:
         self._process = process
@@ -59,7 +59,7 @@ class ProcessHandle:
 
 
 class ProcessTransport:
-    """See driver.Transport."""
+    """See transport.Transport."""
 
     def open(self, make: MakeWorker[T, R], number: int) -> ProcessHandle:
         """Starts a process."""
