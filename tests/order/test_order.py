@@ -14,6 +14,7 @@ from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded,
 from racegate.oracles.ordering import find_conflicts
 from racegate.order.clocks import Clocks, covers
 from racegate.order.compiled import compiled_order
+from racegate.order.findings import race_of
 from racegate.order.interface import Order
 from racegate.order.python import python_order
 from racegate.order.recorder import Recorder
@@ -22,6 +23,7 @@ from stories import STREAMS, Statement, Story, statements, told
 from threaded import LANES, SIZE, Key, Told, found_by, programs
 
 ROOM = 64  # of a storage's rows, as bytes
+MANY = 200  # more than is looked through one by one
 
 
 @given(programs)
@@ -83,6 +85,39 @@ def test_what_a_byte_no_longer_remembers_costs_nothing(new_order: type[Order]) -
     assert recorder.memory.cells() == SIZE
     both.access(0, 1, ((), ((0, SIZE),)))
     assert recorder.memory.cells() == 1
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_an_event_covers_nothing_that_its_thread_does_later(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 8)
+    host, other = recorder.add_thread("host"), recorder.add_thread("other")
+    first, second = recorder.add_stream("first"), recorder.add_stream("second")
+    recorder.host(host, "before#1", (), (), ((0, 4),))
+    recorder.record(0, host, first, ())
+    recorder.host(host, "behind#1", (), (), ((4, 8),))
+    recorder.issue(host, first, "put behind#1", (), ((4, 8),), ())
+    recorder.wait(second, 0, ())
+    recorder.issue(other, second, "reads#1", (), ((0, 4),), ())
+    assert not recorder.conflicts
+    recorder.issue(other, second, "writes#1", (), (), ((4, 8),))
+    firsts = {conflict.first.label for conflict in recorder.conflicts.values()}
+    assert firsts == {"behind#1", "put behind#1"}
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_every_pair_of_two_places_counts(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, MANY)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    for byte in range(MANY):
+        recorder.issue(host, stream, f"writes@a#{byte}", (), (), ((byte, byte + 1),))
+    recorder.host(host, "reads@b#0", (), ((0, MANY),), ())
+    (conflict,) = recorder.conflicts.values()
+    found = race_of(conflict, recorder.lanes, buffer="x")
+    assert found.count == MANY
+    assert set(found.pairs) == {(f"writes@a#{byte}", "reads@b#0") for byte in range(MANY)}
+    assert found.nbytes == 1  # of the first pair
 
 
 def test_a_lane_that_comes_later_is_known_to_nobody() -> None:
