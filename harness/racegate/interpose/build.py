@@ -19,10 +19,11 @@ from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
 
 NATIVE = Path(__file__).parent / "device" / "native"
-SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
+SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c", "vmm.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
+NVML = "libnvidia-ml.so.1"  # likewise
 # Entry points of the runtime that touch no memory of the program and order nothing.
 _ASKS = re.compile(
     r"(__cuda|cuda(Get|Peek|Driver|Runtime|Choose|InitDevice|SetDevice|SetValid|Func|Occupancy|Pointer"
@@ -84,6 +85,11 @@ def build_library(toolkit: Toolkit) -> Path:
     _build_recording()
     sources = tuple(NATIVE / name for name in SOURCES)
     return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
+
+
+def build_nvml(toolkit: Toolkit) -> Path:
+    """Path of the library that says which GPUs there are, likewise; it asks the virtual runtime."""
+    return _built(toolkit, NVML, (NATIVE / "nvml.c",), "")
 
 
 def build_forward(toolkit: Toolkit) -> Path:
