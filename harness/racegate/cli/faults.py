@@ -214,11 +214,15 @@ def faults_matrix(
     with named("faults", total=len(FAULTS)) as on_row:
         matrix = measure_matrix(loaded, workers=workers, budget=budget, seed=seed, on_row=on_row)
     worse = [] if before is None else worse_cells(before, matrix)
-    tell(json, matrix, lambda: print_matrix(stdout_console(), matrix))
+
+    def show() -> None:
+        print_matrix(stdout_console(), matrix)
+        if before is not None:
+            print_worse(stdout_console(), worse)
+
+    tell(json, matrix, show)
     if html is not None:
         write_text(html, render_html(matrix))
     if markdown is not None:
         write_text(markdown, render_markdown(matrix))
-        if before is not None:
-            print_worse(stdout_console(), worse)
     raise typer.Exit(0 if is_good(matrix.totals) and not worse else 1)
