@@ -10,40 +10,38 @@ from racegate.history.schedule import Holds
 from racegate.report.targets.results import print_judgement
 from racegate.report.text import print_reasons
 from racegate.scenario.untrusted.console import line
-from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.result import result_of
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.result import change_lines, replay_command, result_of, wrong_lines
 from racegate.targets.common.search import Effect, JudgedRace
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
+from racegate.targets.common.wire import ReleaseRun
 
 _EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
 
 
-def print_engine_verdict(console: Console, judged: TargetVerdict, scenario: str) -> None:
+def print_engine_verdict(console: Console, judged: ReleaseVerdict, scenario: str) -> None:
     """scenario: as it was given on the command line."""
 
     def details() -> None:
         for wrong in wrong_lines(judged.shown):
             console.print(line(("WRONG", "bold red"), f" {wrong}"))
-        search = judged.search
-        for group in _groups(() if search is None else search.conflicts):
+        for group in _groups(judged.judged):
             _print_conflicts(console, group, judged, scenario)
-        if search is not None and not search.is_complete:
-            print_reasons(console, "not every landing was tried", [search.untried])
+        limits = () if judged.search is None else judged.search.limits
+        print_reasons(console, "not every landing was tried", limits)
 
     print_judgement(console, result_of(judged, scenario), details)
 
 
-def _groups(conflicts: Sequence[JudgedRace]) -> list[list[JudgedRace]]:
+def _groups(conflicts: Sequence[JudgedRace[ReleaseRun]]) -> list[list[JudgedRace[ReleaseRun]]]:
     """Conflicts of one operation with one effect and landing belong together."""
-    groups: dict[tuple[str, Effect, Holds], list[JudgedRace]] = {}
+    groups: dict[tuple[str, Effect, Holds], list[JudgedRace[ReleaseRun]]] = {}
     for found in conflicts:
-        holds = found.landing.holds if found.landing is not None else ()
-        groups.setdefault((found.race.first.label, found.effect, holds), []).append(found)
+        groups.setdefault((found.race.first.label, found.effect, found.holds), []).append(found)
     return list(groups.values())
 
 
 def _print_conflicts(
-    console: Console, group: list[JudgedRace], judged: TargetVerdict, scenario: str
+    console: Console, group: list[JudgedRace[ReleaseRun]], judged: ReleaseVerdict, scenario: str
 ) -> None:
     found = group[0]
     first = found.race.first
@@ -58,7 +56,7 @@ def _print_conflicts(
             f"  {second.label} {_verb(second.is_write)} {other.race.nbytes} common bytes, {often}"
         )
     if found.landing is not None:
-        for change in change_lines(judged.shown, found.landing):
+        for change in change_lines(found.landing):
             console.print(f"  {change}")
         command = replay_command(judged, scenario, found.landing.holds)
         console.print(f"  replay: {command}", soft_wrap=True)  # to be copied
