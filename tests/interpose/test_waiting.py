@@ -14,8 +14,8 @@ from racegate.interpose.kernels.waiting import (
     MORE,
     OTHER_TORCH,
     RULES,
-    Covers,
-    Wait,
+    ImplicitWait,
+    WaitReach,
     Waits,
     read_table,
 )
@@ -68,7 +68,7 @@ def call_of(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(map(value, call.args)), {k.arg or "": value(k.value) for k in call.keywords}
 
 
-def wait_of(name: str, version: str) -> Wait:
+def wait_of(name: str, version: str) -> ImplicitWait:
     wait = Waits(version).of(name)
     assert wait is not None, name
     return wait
@@ -106,11 +106,11 @@ def test_a_gpu_has_shown_most_operators() -> None:
 
 def test_the_host_waits_before_the_last_kernel_or_behind_it() -> None:
     sized = ((Told(True, (4,)),), {})
-    assert wait_of("aten::nonzero", "2.11").covers(*sized) is Covers.BEFORE
-    assert wait_of("aten::_unique2", "2.11").covers(*sized) is Covers.ITSELF
+    assert wait_of("aten::nonzero", "2.11").covers(*sized) is WaitReach.BEFORE
+    assert wait_of("aten::_unique2", "2.11").covers(*sized) is WaitReach.ITSELF
     same, other = Told(True, (2,)), Told(True, (3,))
     equal = wait_of("aten::equal", "2.11")
-    assert equal.covers((same, Told(True, (2,))), {}) is Covers.ITSELF
+    assert equal.covers((same, Told(True, (2,))), {}) is WaitReach.ITSELF
     for args in ((same, same), (same, other), (Told(True, (0,)), Told(True, (0,)))):
         assert equal.covers(args, {}) is None
 

@@ -85,7 +85,7 @@ _WAITS = (CallKind.EVENT_SYNC, CallKind.STREAM_SYNC, CallKind.DEVICE_SYNC)
 _VALUE_BYTES_MAX = 16  # of a number or a size that torch reads back
 
 
-class Asked(NamedTuple):
+class RuntimeCall(NamedTuple):
     """A call of the runtime. source: of a copy, else 0"""
 
     kind: int
@@ -97,16 +97,16 @@ class Asked(NamedTuple):
         return self.kind in _WAITS
 
 
-class Rehearsal(threading.local):
+class RehearsedCode(threading.local):
     """Torch's own CUDA code runs in this thread, and what it asks of the runtime is noted instead
     of done. asked: since it began, None outside of one
     """
 
-    asked: list[Asked] | None = None
+    asked: list[RuntimeCall] | None = None
     _kept: Ranges = ()
 
     @contextmanager
-    def begin(self, kept: Ranges) -> Iterator[list[Asked]]:
+    def begin(self, kept: Ranges) -> Iterator[list[RuntimeCall]]:
         """kept: memory of the program, into which nothing may be written."""
         self.asked, self._kept = [], kept
         try:
@@ -117,7 +117,7 @@ class Rehearsal(threading.local):
     def takes(self, kind: int, to: int, source: int, size: int) -> bool:
         """Notes a call; whether it was to do something, and so is done. What is read back is 0."""
         assert self.asked is not None
-        self.asked.append(Asked(kind, source if kind == CallKind.COPY else 0))
+        self.asked.append(RuntimeCall(kind, source if kind == CallKind.COPY else 0))
         is_read_back = kind == CallKind.COPY and size <= _VALUE_BYTES_MAX
         if is_read_back and not any(low <= to < high for low, high in self._kept):
             ctypes.memset(to, 0, size)
@@ -150,7 +150,7 @@ class Library:
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
         self._callback: object = None
-        self.rehearsal = Rehearsal()
+        self.rehearsal = RehearsedCode()
 
     def listen(self, handler: Handler) -> None:
         """All calls that ask Python go to the handler from now on, but for those of a rehearsal."""

@@ -12,19 +12,19 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
-from racegate.interpose.kernels.waiting import Covers
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
 _IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
 
 
-class Inside(NamedTuple):
+class InsideWork(NamedTuple):
     """What an operator did besides its kernels. waited: streams that the host waited for, and what
     it knows of each to be complete; copied: bytes of the host that copies read or wrote
     """
 
-    waited: dict[int, Covers]
+    waited: dict[int, WaitReach]
     copied: Ranges
 
 
@@ -58,16 +58,16 @@ class GpuCalls(Calls):
         """Ends the run: nobody modelled what the program asked for."""
         self._refuse(what)
 
-    def take_inside(self) -> Inside:
+    def take_inside(self) -> InsideWork:
         """What this thread's own work has done since."""
         local, launches = self._local, self._forward.launches()
         waited = {
-            stream: Covers.BEFORE if launches > count else Covers.ITSELF
+            stream: WaitReach.BEFORE if launches > count else WaitReach.ITSELF
             for stream, count in local.waited.items()
         }
         copied = tuple(local.copied)
         local.waited, local.copied = {}, []
-        return Inside(waited, copied)
+        return InsideWork(waited, copied)
 
     def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         session = self._session

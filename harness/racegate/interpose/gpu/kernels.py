@@ -11,7 +11,7 @@ import torch
 
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpu.calls import GpuCalls, Inside
+from racegate.interpose.gpu.calls import GpuCalls, InsideWork
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, stored_parts, tensors_in
@@ -22,7 +22,7 @@ from racegate.interpose.kernels.operators import (
     device_operators,
     names_of_all,
 )
-from racegate.interpose.kernels.waiting import Covers
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.order.ranges import Ranges, merged
 
 # Dispatch keys of tensors that are not dense: their operators launch kernels of their own.
@@ -170,7 +170,7 @@ class GpuKernels:
             inside = self._calls.take_inside()
             self._take_hosts(operator, touched, inside.copied, stream, capture)
             touched.writes.extend(_made(session, result, args, kwargs))
-            self._wait(inside, Covers.BEFORE)
+            self._wait(inside, WaitReach.BEFORE)
             reads, writes = merged(touched.reads), merged(touched.writes)
             if not self._graphs.add(capture, kind, stream, reads, writes, _nothing):
                 session.issue(kind, stream, reads, writes, None)
@@ -180,10 +180,10 @@ class GpuKernels:
             session.issue(kind, stream, reads, writes, lambda: results.append(launch()))
             session.queue.issued()
             result, inside = results[0], self._calls.take_inside()
-        self._wait(inside, Covers.ITSELF)
+        self._wait(inside, WaitReach.ITSELF)
         return result
 
-    def _wait(self, inside: Inside, covers: Covers) -> None:
+    def _wait(self, inside: InsideWork, covers: WaitReach) -> None:
         """For the streams of which the host knows this much to be complete."""
         for stream, known in inside.waited.items():
             if known is covers:

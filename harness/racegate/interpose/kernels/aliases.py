@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +15,9 @@ from racegate.order.ranges import Ranges, is_coarse, strided_ranges
 Tensor = Any  # torch is untyped here
 _PLAIN = torch.Tensor.__torch_dispatch__
 _unseen = torch._C._DisableTorchDispatch  # an alias is made without the way through modes
+
+# On the current device: a shorter way to the allocator than the operator.
+new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 
 COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
@@ -151,3 +155,29 @@ def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in tensors_in(item)]
     return []
+
+
+def plainly_empty(
+    size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = torch.strided,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = torch.contiguous_format,
+) -> Tensor | None:
+    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
+    is_usual = layout in (None, torch.strided) and not pin_memory
+    if not is_usual or memory_format not in (None, torch.contiguous_format):
+        return None
+    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
+        return None
+    if device is not None and torch.device(device).index:  # there is one: torch says so
+        return None
+    if stride is None:
+        stride = [1]
+        for extent in size[:0:-1]:
+            stride.append(stride[-1] * max(extent, 1))
+        stride = stride[::-1] if size else ()
+    return new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from racegate.interpose.device.library import Asked, Rehearsal
+from racegate.interpose.device.library import Library, RuntimeCall
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
-from racegate.interpose.kernels.operators import Operator
-from racegate.interpose.kernels.waiting import Covers
+from racegate.interpose.kernels.operators import Operator, describe
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.order.ranges import Ranges, merged
 
 Args = tuple[Any, ...]
@@ -40,7 +40,7 @@ class Taken:
 
     error: Exception | None = None
     uploaded: frozenset[int] = frozenset()
-    covers: Covers | None = None
+    covers: WaitReach | None = None
 
 
 def host_operands(args: Args, kwargs: Named) -> list[tuple[int | str, Tensor]]:
@@ -49,29 +49,81 @@ def host_operands(args: Args, kwargs: Named) -> list[tuple[int | str, Tensor]]:
     return [(key, t) for key, value in named for t in tensors_in(value) if t.is_cpu]
 
 
-class HostOperands:
-    """What torch does with them, found out once for all calls that are alike."""
+class OperatorRunner(Protocol):
+    """What runs the operators of the device."""
 
-    def __init__(self, rehearsal: Rehearsal) -> None:
-        self._rehearsal = rehearsal
+    def run(self, operator: Operator, args: Args, kwargs: Named) -> Any: ...
+
+    def copy(self, to: Tensor, source: Tensor, non_blocking: Any = 0) -> Tensor: ...
+
+
+class HostUse:
+    """What torch does with them, found out once for all calls that are alike.
+
+    natives: torch's own CUDA kernels, by operator
+    """
+
+    def __init__(self, session: Session, library: Library, device: OperatorRunner) -> None:
+        self._session = session
+        self._library = library
+        self._device = device
+        self._rehearsal = library.rehearsal
         self._known: dict[str, Taken] = {}
+        self._copying, self._copying_members = describe("aten::copy_"), describe(COPY_MEMBERS)
+        self.natives: dict[str, Callable[..., Any]] = {}
 
-    def taken(
-        self, operator: Operator, native: Callable[..., Any], args: Args, kwargs: Named
-    ) -> Taken:
-        """native: torch's own CUDA kernel of the operator."""
+    def take(
+        self,
+        operator: Operator,
+        args: Args,
+        kwargs: Named,
+        hosts: list[tuple[int | str, Tensor]],
+    ) -> WaitReach | None:
+        """Records what becomes of operands on the host; returns what is waited for. Raises as torch
+        does if it takes none there.
+        """
+        session = self._session
+        taken = self._taken(operator, args, kwargs)
+        uploaded, reads, writes = pinned_bytes(session, operator, hosts, taken.uploaded)
+        if reads or writes:
+            session.host_access(f"host read by {operator.short}", reads, writes)
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        for low, high in uploaded:
+            session.guards.lift_to_read(low, high)
+        capture = self._library.capture_of(stream) if session.graphs.capturing else 0
+        if uploaded and not session.graphs.add(capture, "h2d", stream, uploaded, (), _nothing):
+            session.issue("h2d", stream, uploaded, (), None)
+        return taken.covers
+
+    def copy_members(self, to: list[Tensor], source: list[Tensor], non_blocking: Any = 0) -> None:
+        """Of `_foreach_copy_`; between host and device its members are copied one by one."""
+        args = (to, source, non_blocking)
+        if not host_operands(args, {}):
+            self._device.run(self._copying_members, args, {})
+            return
+        self._taken(self._copying_members, args, {})
+        for one, other in zip(to, source, strict=True):
+            if one.is_cuda or other.is_cuda:
+                self._device.copy(one, other, non_blocking)
+                continue
+            pair: list[tuple[int | str, Tensor]] = [(0, one), (1, other)]
+            _, reads, writes = pinned_bytes(self._session, self._copying, pair, ())
+            self._session.host_access("host write (copy_)", reads, writes)
+            one.copy_(other)
+
+    def _taken(self, operator: Operator, args: Args, kwargs: Named) -> Taken:
         is_compiled = operator.short in COMPILED or operator.short.startswith("special_")
         if is_compiled and not any(tensor.dim() for _, tensor in host_operands(args, kwargs)):
             return Taken()
         call = "|".join((operator.name, *map(_word, args), *kwargs, *map(_word, kwargs.values())))
         known = self._known.get(call)
         if known is None:
-            known = self._known[call] = self._rehearsed(operator, native, args, kwargs)
+            known = self._known[call] = self._rehearsed(operator, args, kwargs)
+        if known.error is not None:
+            raise known.error
         return known
 
-    def _rehearsed(
-        self, operator: Operator, native: Callable[..., Any], args: Args, kwargs: Named
-    ) -> Taken:
+    def _rehearsed(self, operator: Operator, args: Args, kwargs: Named) -> Taken:
         hosts = [tensor for _, tensor in host_operands(args, kwargs)]
         kept = tuple((t.data_ptr(), t.data_ptr() + t.untyped_storage().nbytes()) for t in hosts)
         as_tensors = [
@@ -84,8 +136,8 @@ class HostOperands:
         offset = generator.get_offset()
         with self._rehearsal.begin(kept) as asked:
             try:
-                native(*as_tensors, **kwargs)
-            except Exception as error:  # noqa: BLE001  of any kind that torch has
+                self.natives[operator.name](*as_tensors, **kwargs)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
                 return Taken(error=error.with_traceback(None))
             finally:
                 generator.set_offset(offset)
@@ -112,16 +164,16 @@ def pinned_bytes(
     return merged(copied), merged(reads), merged(writes)
 
 
-def _uploaded(asked: list[Asked], hosts: list[Tensor]) -> frozenset[int]:
+def _uploaded(asked: list[RuntimeCall], hosts: list[Tensor]) -> frozenset[int]:
     sources = {call.source for call in asked}
     return frozenset(at for at, tensor in enumerate(hosts) if tensor.data_ptr() in sources)
 
 
-def _covers(asked: list[Asked]) -> Covers | None:
+def _covers(asked: list[RuntimeCall]) -> WaitReach | None:
     waits = [at for at, call in enumerate(asked) if call.is_wait]
     if not waits:
         return None
-    return Covers.ITSELF if waits[-1] == len(asked) - 1 else Covers.BEFORE
+    return WaitReach.ITSELF if waits[-1] == len(asked) - 1 else WaitReach.BEFORE
 
 
 def _word(value: Any) -> str:
@@ -134,3 +186,7 @@ def _word(value: Any) -> str:
         return f"({','.join(map(_word, value))})"
     is_told = value is None or isinstance(value, (bool, str, torch.dtype))
     return str(value) if is_told else type(value).__name__
+
+
+def _nothing() -> None:
+    """The values were taken at the call."""

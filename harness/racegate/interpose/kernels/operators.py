@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import torch
 
 from racegate.interpose.kernels.twins import TWINS
-from racegate.interpose.kernels.waiting import Wait, Waits
+from racegate.interpose.kernels.waiting import ImplicitWait, Waits
+
+with suppress(ImportError):  # other releases may keep it elsewhere: then nothing is met
+    from torch._library.simple_registry import singleton
 
 _WAITS = Waits(str(torch.__version__))
 
@@ -109,7 +113,7 @@ class Operator:
     takes_generator: bool
     gives_value: bool
     is_sized_by_values: bool
-    wait: Wait | None
+    wait: ImplicitWait | None
     plan: tuple[Callable[..., Any], NumberCall, int, int, frozenset[str]] | None
 
 
@@ -198,3 +202,24 @@ def is_view(name: str) -> bool:
     arguments = torch._C._get_schema(base, overload).arguments
     marks = [argument.alias_info for argument in arguments if argument.alias_info is not None]
     return bool(marks) and not any(mark.is_write for mark in marks)
+
+
+# ---- what torch keeps of an operator is made at its first call, which processes that were forked
+# ---- before that would make again
+
+
+def met() -> list[str]:
+    """Names of operators that a mode has seen in this process."""
+    with suppress(NameError, AttributeError):
+        return list(singleton._data)
+    return []
+
+
+def meet(names: Iterable[str]) -> None:
+    """As if a mode had seen them."""
+    for name in names:
+        namespace, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        with suppress(NameError, AttributeError):
+            getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+            singleton.find(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,16 +26,13 @@ from racegate.interpose.kernels.aliases import (
     alias_of,
     bytes_of,
     find_alias,
+    new_tensor,
+    plainly_empty,
     tensors_in,
 )
 from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
 from racegate.interpose.kernels.later import grow_outputs, shape_only, stage
-from racegate.interpose.kernels.operands import (
-    COPY_MEMBERS,
-    HostOperands,
-    host_operands,
-    pinned_bytes,
-)
+from racegate.interpose.kernels.operands import COPY_MEMBERS, HostUse, host_operands
 from racegate.interpose.kernels.operators import (
     Operator,
     describe,
@@ -45,13 +42,11 @@ from racegate.interpose.kernels.operators import (
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.kernels.twins import NoTwinError
-from racegate.interpose.kernels.waiting import Covers
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
 
-# On the current device: a shorter way to the allocator than the operator.
-_new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 _NOTHING: dict[int, Ranges] = {}
 # Torch has other words for what is wrong with a program's arguments.
 _OWN_FAULTS = (NoMemory, AttributeError, KeyError, AssertionError, NameError)
@@ -76,14 +71,12 @@ class Kernels:
         self._graphs = graphs
         self._refuse = refuse
         self._rehearsal = library.rehearsal
-        self._natives: dict[str, Callable[..., Any]] = {}
-        self._hosts = HostOperands(library.rehearsal)
+        self._hosts = HostUse(session, library, self)
         self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
         self._fill = native_kernel("aten::copy_", "CPU")
         self._copying = describe("aten::copy_")
-        self._copying_members = describe(COPY_MEMBERS)
         self._run_known = new_run(
             Operators(
                 tensor_types=TENSORS,
@@ -91,7 +84,7 @@ class Kernels:
                 item_sizes=_item_sizes(),
                 aliases=session.spans.aliases,
                 find_alias=partial(find_alias, session),
-                empty=_new_tensor,
+                empty=new_tensor,
                 make=self._make,
             )
         )
@@ -119,7 +112,7 @@ class Kernels:
         for name, kernel in (
             ("aten::copy_", self.copy),
             ("aten::_local_scalar_dense", self._item),
-            (COPY_MEMBERS, self._copy_members),
+            (COPY_MEMBERS, self._hosts.copy_members),
         ):
             self._register(name, self._unless_rehearsed(name, kernel))
 
@@ -135,7 +128,7 @@ class Kernels:
     def _unless_rehearsed(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
         """Torch's own kernel takes its place while torch's own code is rehearsed."""
         native, rehearsal = native_kernel(name, "CUDA"), self._rehearsal
-        self._natives[name] = native
+        self._hosts.natives[name] = native
 
         def choose(*args: Any, **kwargs: Any) -> Any:
             return (kernel if rehearsal.asked is None else native)(*args, **kwargs)
@@ -179,7 +172,7 @@ class Kernels:
         if ran is None:
             return None
         stream = torch._C._cuda_getCurrentRawStream(0)
-        if covers is Covers.BEFORE:  # what was put on the stream before is complete, not this
+        if covers is WaitReach.BEFORE:  # what was put on the stream before is complete, not this
             session.wait_stream(stream)
         if not session.is_bare:
             _, reads, writes, fresh = ran
@@ -197,11 +190,11 @@ class Kernels:
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
         hosts = host_operands(args, kwargs)
         covers = (
-            self._take_hosts(operator, args, kwargs, hosts)
+            self._hosts.take(operator, args, kwargs, hosts)
             if hosts
             else self._waits(operator, args, kwargs)
         )
-        if covers is Covers.BEFORE:
+        if covers is WaitReach.BEFORE:
             session.wait_stream(stream)
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
@@ -236,10 +229,10 @@ class Kernels:
 
     def _waits(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Covers | None:
+    ) -> WaitReach | None:
         """What the host has waited for when the call returns; None: it does not wait."""
         if operator.is_indexed and indexing.reads_a_size(operator, args):
-            return Covers.BEFORE
+            return WaitReach.BEFORE
         wait = operator.wait
         if wait is None:
             return None
@@ -248,55 +241,10 @@ class Kernels:
             self._session.not_seen[wait.not_seen] += 1
         return covers
 
-    def _has_waited(self, covers: Covers, stream: int, result: Any) -> None:
-        if covers is Covers.ITSELF:
+    def _has_waited(self, covers: WaitReach, stream: int, result: Any) -> None:
+        if covers is WaitReach.ITSELF:
             self._session.wait_stream(stream)
         self._session.host_learns(_known_of(result))
-
-    def _take_hosts(
-        self,
-        operator: Operator,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        hosts: list[tuple[int | str, Tensor]],
-    ) -> Covers | None:
-        """Records what becomes of operands on the host. Raises as torch does if it takes none
-        there.
-        """
-        session = self._session
-        taken = self._hosts.taken(operator, self._natives[operator.name], args, kwargs)
-        if taken.error is not None:
-            raise taken.error
-        stream = torch._C._cuda_getCurrentRawStream(0)
-        uploaded, reads, writes = pinned_bytes(session, operator, hosts, taken.uploaded)
-        if reads or writes:
-            session.host_access(f"host read by {operator.short}", reads, writes)
-        for low, high in uploaded:
-            session.guards.lift_to_read(low, high)
-        capture = self._library.capture_of(stream) if self._graphs.capturing else 0
-        if uploaded and not self._graphs.add(capture, "h2d", stream, uploaded, (), _nothing):
-            session.issue("h2d", stream, uploaded, (), None)
-        return taken.covers
-
-    def _copy_members(self, to: list[Tensor], source: list[Tensor], non_blocking: Any = 0) -> None:
-        """Of `_foreach_copy_`; between host and device its members are copied one by one."""
-        hosts = host_operands((to, source), {})
-        if not hosts:
-            self.run(self._copying_members, (to, source, non_blocking), {})
-            return
-        native = self._natives[COPY_MEMBERS]
-        args = (to, source, non_blocking)
-        taken = self._hosts.taken(self._copying_members, native, args, {})
-        if taken.error is not None:
-            raise taken.error
-        for one, other in zip(to, source, strict=True):
-            if one.is_cuda or other.is_cuda:
-                self.copy(one, other, non_blocking)
-                continue
-            pair: list[tuple[int | str, Tensor]] = [(0, one), (1, other)]
-            _, reads, writes = pinned_bytes(self._session, self._copying, pair, ())
-            self._session.host_access("host write (copy_)", reads, writes)
-            one.copy_(other)
 
     # ---- values
 
@@ -310,17 +258,17 @@ class Kernels:
         operator: Operator,
         bound: Bound,
         stack: Stack,
-        covers: Covers | None,
+        covers: WaitReach | None,
     ) -> tuple[Any, Callable[[], None] | None]:
         """Later: results with the right shapes, and the work that fills them."""
         session = self._session
         fresh: list[Alias] = []
-        if operator.is_random or covers is Covers.ITSELF:
+        if operator.is_random or covers is WaitReach.ITSELF:
             lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
             session.queue.force(session.recorder.lanes.clock(lane))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
-        if covers is Covers.BEFORE and operator.is_sized_by_values:
+        if covers is WaitReach.BEFORE and operator.is_sized_by_values:
             made = tensors_in(known := self._call(operator, bound))
             result = self._to_device(shape_only(known), bound, fresh, stack)
             return result, partial(self._fill_all, [alias.tensor for alias in fresh], made)
@@ -371,7 +319,7 @@ class Kernels:
         """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
         if value.layout is not torch.strided:
             self._refuse(f"an operator whose result is a {value.layout} tensor")
-        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
+        tensor = new_tensor(tuple(value.size()), value.stride(), value.dtype)
         alias = find_alias(self._session, tensor)
         if alias.ranges and not value.is_meta:
             low, high = alias.ranges[0][0], alias.ranges[-1][1]
@@ -387,7 +335,7 @@ class Kernels:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(*args: Any, **kwargs: Any) -> Any:
-            tensor = _plainly_empty(*args, **kwargs)
+            tensor = plainly_empty(*args, **kwargs)
             if tensor is None:
                 tensor = original(*args, **kwargs)
             session = self._session
@@ -421,32 +369,6 @@ def _reason(error: NotImplementedError) -> str:
     return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
 
 
-def _plainly_empty(
-    size: Sequence[int],
-    stride: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = torch.contiguous_format,
-) -> Tensor | None:
-    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
-    is_usual = layout in (None, torch.strided) and not pin_memory
-    if not is_usual or memory_format not in (None, torch.contiguous_format):
-        return None
-    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
-        return None
-    if device is not None and torch.device(device).index:  # there is one: torch says so
-        return None
-    if stride is None:
-        stride = [1]
-        for extent in size[:0:-1]:
-            stride.append(stride[-1] * max(extent, 1))
-        stride = stride[::-1] if size else ()
-    return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
-
-
 def _known_of(result: Any) -> object:
     """What the host knows of a result: of tensors their shapes."""
     if isinstance(result, (list, tuple)):
@@ -466,7 +388,3 @@ def _item_sizes() -> dict[object, int]:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), "")
-
-
-def _nothing() -> None:
-    """The values were taken at the call."""

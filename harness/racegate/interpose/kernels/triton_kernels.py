@@ -16,10 +16,15 @@ import torch
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.order.ranges import Ranges, merged
+
+# Of the interpreter, or of ours; a TypeError says that arguments do not fit, as compiled kernels do.
+_FAILURES = (
+    NoMemory, RuntimeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError,
+)  # fmt: skip
 
 
 class TritonKernels:
@@ -62,9 +67,9 @@ class TritonKernels:
             run = partial(interpreted, executor)
             try:
                 return kernels.launch(name, args, kwargs, run, call=known)
-            except Exception as error:
-                if isinstance(error, TypeError) or is_word_of_kernel(error.__cause__):
-                    raise  # arguments that do not fit, or an assertion
+            except (interpreter.InterpreterError, *_FAILURES) as error:
+                if is_word_of_kernel(error.__cause__):
+                    raise
                 kernels._refuse(f"the Triton kernel {name} (its interpreter ended with {error})")
                 raise
 

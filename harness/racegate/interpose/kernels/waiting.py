@@ -22,7 +22,7 @@ Named = dict[str, Any]
 Applies = Callable[[Args, Named], bool]
 
 
-class Covers(StrEnum):
+class WaitReach(StrEnum):
     """What the host knows to be complete when an operator that waits has returned.
 
     BEFORE: what stood on the stream before; the operator launches more after its last wait
@@ -34,7 +34,7 @@ class Covers(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class ImplicitWait:
     """A wait inside an operator. applies: whether there is one with these arguments
 
     launches_more: whether the operator launches more after its last wait
@@ -45,11 +45,11 @@ class Wait:
     launches_more: Applies
     not_seen: str = ""
 
-    def covers(self, args: Args, named: Named) -> Covers | None:
+    def covers(self, args: Args, named: Named) -> WaitReach | None:
         """What the host knows when the call returns; None: it did not wait."""
         if not self.applies(args, named):
             return None
-        return Covers.BEFORE if self.launches_more(args, named) else Covers.ITSELF
+        return WaitReach.BEFORE if self.launches_more(args, named) else WaitReach.ITSELF
 
 
 class Row(NamedTuple):
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class MeasuredWaits:
     """torch: its version; device: a GPU's name, or `virtual`
 
     waits: operators that waited in some call; silent: those that were called and never did
@@ -169,10 +169,10 @@ ELSEWHERE = frozenset({
 })  # fmt: skip
 
 
-def read_table() -> tuple[Measurement, ...]:
+def read_table() -> tuple[MeasuredWaits, ...]:
     """All measurements, in the order in which they count for a version that has several."""
     return tuple(
-        Measurement(
+        MeasuredWaits(
             torch=one["torch"],
             device=one["device"],
             waits={name: Row(*row[:3], *map(tuple, row[3:])) for name, row in one["waits"].items()},
@@ -198,7 +198,7 @@ class Waits:
         self._own = own
         self._table = (*older, *newer)
 
-    def of(self, name: str) -> Wait | None:
+    def of(self, name: str) -> ImplicitWait | None:
         """None: the operator never waits."""
         if name in ELSEWHERE:
             return None
@@ -210,14 +210,14 @@ class Waits:
                 return self._wait(name, one.waits[name], "" if is_own else OTHER_TORCH)
         return None
 
-    def _wait(self, name: str, row: Row, not_seen: str) -> Wait | None:
+    def _wait(self, name: str, row: Row, not_seen: str) -> ImplicitWait | None:
         """None where it is not known by the arguments whether it waits."""
         applies = RULES.get(name, _always if row.waited == row.calls else None)
         if applies is None:
             return None
         rows = [one.waits[name] for one in self._table if name in one.waits]
         launches_more = _always if any(row.launched_after for row in rows) else _never
-        return Wait(applies, MORE.get(name, launches_more), not_seen)
+        return ImplicitWait(applies, MORE.get(name, launches_more), not_seen)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
