@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
-from racegate.cli.foreign.searching import search_target
+from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -30,6 +30,7 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import DeviceKind
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import NUMBER, TargetOptions
@@ -37,8 +38,8 @@ from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.judge import ProgramVerdict, judge, judge_under
-from racegate.targets.program.launch import Program
+from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
+from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
@@ -92,19 +93,17 @@ def run(
     signatures = tuple(one.signature for one in known)
     checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    if hold:
-        verdicts = judge_under(
-            checked, tuple(hold), polls=not_ready, suppressions=known, stdout=stdout, kind=device
-        )
-    else:
-        with SearchProgress() as progress:
-            verdicts = judge(
+    holds = parse_holds(hold or ())
+    with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
+        if holds:
+            verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        else:
+            verdicts = judge_on(
+                opened,
                 checked,
                 explores=bool(explore) or witness is not None,
                 runs_max=runs,
                 suppressions=known,
-                stdout=stdout,
-                kind=device,
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
@@ -145,6 +144,7 @@ def search(
 
 
 app.command()(replay)
+app.command("minimise")(minimised_file)
 
 
 @app.command()
