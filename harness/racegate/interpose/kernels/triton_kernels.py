@@ -21,9 +21,10 @@ from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.order.ranges import Ranges, merged
 
-# Of the interpreter, or of ours; a TypeError says that arguments do not fit, as compiled kernels do.
+# Of the interpreter, or of ours; a TypeError says that arguments do not fit, as when compiled.
 _FAILURES = (
-    NoMemory, RuntimeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError,
+    NoMemory, RuntimeError, ValueError, LookupError, AttributeError, AssertionError,
+    ArithmeticError,
 )  # fmt: skip
 
 

@@ -132,7 +132,7 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
             return ExitCode.FINDING
         if shown.ending is Ending.TIMED_OUT:
             return ExitCode.BAD_INPUT
-        if shown.ending is not Ending.FINISHED and not self._standing:
+        if shown.ending is not Ending.FINISHED and not self.standing:
             code = shown.exit_code
             return code_of_signal(-code) if code < 0 else ExitCode.SCRIPT_FAILED
         code = exit_code([self.verdict], benign=self.benign)
