@@ -53,6 +53,7 @@ OF_ORACLES = (
     "findings",
     "invariants",
     "losslessness",
+    "missing_edge",
     "ordering",
     "ownership",
     "paths",
