@@ -29,5 +29,8 @@ void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 int vg_unmodelled(const char *name);
 const char *vg_kernel_name(const void *function);
+int vg_has_guards(void);
+void vg_open_range(const void *data, size_t size);
+void vg_note_range(const void *data, size_t size, int is_write);
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 #endif
