@@ -130,5 +130,9 @@ def forward_stub_source(toolkit: Toolkit) -> str:
 
 
 def _stubs(names: list[str]) -> str:
-    stub = '__attribute__((weak)) int {0}(void) {{ return vg_unmodelled("{0}"); }}'
-    return "\n".join(["int vg_unmodelled(const char *);", *map(stub.format, names), ""])
+    stub = (
+        "__attribute__((weak)) int {0}(void) "
+        '{{ return vg_unmodelled_for("{0}", __builtin_return_address(0)); }}'
+    )
+    declared = "int vg_unmodelled_for(const char *, const void *);"
+    return "\n".join([declared, *map(stub.format, names), ""])

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
 
+from racegate.interpose.device.copies import sleep
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
@@ -225,7 +226,7 @@ class Session:
             if thread is None:
                 thread = self.thread_lane()
             recorder.issue(thread, lane, label, stack, *seen)
-            if is_eager and run is not None:
+            if is_eager and run is not None and run is not sleep:
                 run()
             elif run is not None:
                 lanes = recorder.lanes
@@ -324,7 +325,7 @@ class Session:
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
-        if self._polls[asked] <= self.polls_max:
+        if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
             return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())
