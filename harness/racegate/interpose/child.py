@@ -101,6 +101,8 @@ class Child:
         os.close(opened)
         if job.timeout_s:
             write_stacks_on_signal(Path(job.stacks))
+        if job.memory_bytes:
+            self.installed.library.limit_memory(job.memory_bytes)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed)

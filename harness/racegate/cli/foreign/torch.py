@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
@@ -73,6 +75,9 @@ def run(
     device: Annotated[
         DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
     ] = DeviceKind.VIRTUAL,
+    memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of the virtual device: 8G; half of the host's.")
+    ] = "",
     timeout: RunTimeoutOption = 0.0,
     strict: StrictOption = None,
     junit: JunitOption = None,
@@ -85,7 +90,12 @@ def run(
     """
     known = load_suppressions(suppressions) if suppressions else ()
     signatures = tuple(one.signature for one in known)
-    checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
+    checked = found_program(
+        tuple(program),
+        timeout_s=timeout,
+        suppressed=signatures,
+        memory_bytes=_bytes_of(memory, device),
+    )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
         verdicts = judge_under(
@@ -141,6 +151,18 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _bytes_of(size: str, device: DeviceKind) -> int:
+    """0 for none. Raises BadInput."""
+    if not size:
+        return 0
+    if device is not DeviceKind.VIRTUAL:
+        raise BadInput("--memory is of the virtual device: a real GPU has the memory that it has")
+    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
+    if found is None:
+        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
+    return int(found[1]) << (20 if found[2] == "M" else 30)
 
 
 def _write_page(verdicts: Verdicts, command: str, html: Path | None) -> None:

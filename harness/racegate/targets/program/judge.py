@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import msgspec
 
@@ -181,7 +182,7 @@ def judge_on(
     later = program
     if not program.timeout_s:
         limit_s = TIMES_MAX * (time.monotonic() - start_s) + MORE_S
-        later = Program(program.argv, limit_s, program.suppressed)
+        later = replace(program, timeout_s=limit_s)
     if outcome.ending is not Ending.FINISHED:
         return suppressing(Verdicts(outcome=outcome), suppressions)
     polled = None

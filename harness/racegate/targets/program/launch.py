@@ -37,15 +37,21 @@ class Program:
     """A script, or `-m` and a module, with its arguments.
 
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
+    memory_bytes: of the virtual device, 0 for half of the host's
     """
 
     argv: tuple[str, ...]
     timeout_s: float = 0.0
     suppressed: tuple[str, ...] = ()
+    memory_bytes: int = 0
 
 
 def checked_program(
-    argv: tuple[str, ...], *, timeout_s: float = 0.0, suppressed: tuple[str, ...] = ()
+    argv: tuple[str, ...],
+    *,
+    timeout_s: float = 0.0,
+    suppressed: tuple[str, ...] = (),
+    memory_bytes: int = 0,
 ) -> Program:
     """Raises BadInput if there is no such script or module, or the script is no Python."""
     if not argv or argv == ("-m",):
@@ -56,7 +62,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed)
+    return Program(argv, timeout_s, suppressed, memory_bytes)
 
 
 def _check_module(name: str) -> None:
@@ -107,6 +113,7 @@ class DeviceServer:
                 stacks=folder,
                 timeout_s=program.timeout_s,
                 suppressed=program.suppressed,
+                memory_bytes=program.memory_bytes,
                 is_quiet=is_quiet,
             )
             try:
