@@ -124,9 +124,7 @@ class DeviceServer:
                 self._interrupt(pid, is_quiet=is_quiet)
                 return _interrupted(result)
             if code is None:
-                where = where_it_stood(Path(folder))
-                text = f"the program did not end within {program.timeout_s:g} s{where}"
-                return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
+                return _ended(program, where_it_stood(Path(folder)))
             return result.read() or _lost(code)
 
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
@@ -153,6 +151,15 @@ def open_device(
             command, environment, what=f"the {kind} device", stdin=stdin.file, stdout=stdout
         ) as server:
             yield DeviceServer(server, kind)
+
+
+def _ended(program: Program, where: str) -> Outcome:
+    """It took too long, or hung."""
+    code, text = ExitCode.BAD_INPUT, f"the program did not end within {program.timeout_s:g} s"
+    if not program.timeout_s:
+        code = ExitCode.BROKEN_HARNESS
+        text = "the program hangs: all of its threads stand still, and nothing can wake them"
+    return Outcome(ending=Ending.TIMED_OUT, exit_code=code, message=text + where)
 
 
 def _lost(code: int) -> Outcome:
