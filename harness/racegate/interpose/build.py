@@ -19,15 +19,13 @@ from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
 
 NATIVE = Path(__file__).parent / "device" / "native"
-SHARED = (
-    "core.c",
-    "guard.c",
-    "transfers.c",
-)  # by the virtual runtime and what stands before a real one
-SOURCES = (*SHARED, "runtime.c", "driver.c")
+# Of the virtual runtime and of what stands in front of a real one; of the virtual one alone.
+SHARED = ("core.c", "guard.c", "transfers.c")
+SOURCES = (*SHARED, "runtime.c", "driver.c", "vmm.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
+NVML = "libnvidia-ml.so.1"  # likewise
 # Entry points of the runtime that touch no memory of the program and order nothing.
 _ASKS = re.compile(
     r"(__cuda|cuda(Get|Peek|Driver|Runtime|Choose|InitDevice|SetDevice|SetValid|Func|Occupancy|Pointer"
@@ -89,6 +87,11 @@ def build_library(toolkit: Toolkit) -> Path:
     _build_recording()
     sources = tuple(NATIVE / name for name in SOURCES)
     return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
+
+
+def build_nvml(toolkit: Toolkit) -> Path:
+    """Path of the library that says which GPUs there are, likewise; it asks the virtual runtime."""
+    return _built(toolkit, NVML, (NATIVE / "nvml.c",), "")
 
 
 def build_forward(toolkit: Toolkit) -> Path:

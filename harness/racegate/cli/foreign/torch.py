@@ -44,6 +44,28 @@ from racegate.targets.program.workflow.witness import save_witnesses
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
 
+def _bytes_of(size: str | int) -> int:
+    """Of `512M` or `8G`; the default is a number. Raises BadInput."""
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
+    if found is None:
+        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
+    return int(found[1]) << (20 if found[2] == "M" else 30)
+
+
+DeviceKindOption = Annotated[DeviceKind, typer.Option(help="The virtual device, or a real GPU.")]
+MemoryOption = Annotated[
+    int,
+    typer.Option(
+        metavar="SIZE",
+        parser=_bytes_of,
+        show_default=False,
+        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+    ),
+]
+
+
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def run(
     program: Annotated[
@@ -72,12 +94,8 @@ def run(
     not_ready: Annotated[
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
     ] = 0,
-    device: Annotated[
-        DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
-    ] = DeviceKind.VIRTUAL,
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of the virtual device: 8G; half of the host's.")
-    ] = "",
+    device: DeviceKindOption = DeviceKind.VIRTUAL,
+    memory: MemoryOption = 0,
     timeout: RunTimeoutOption = 0.0,
     strict: StrictOption = None,
     junit: JunitOption = None,
@@ -91,10 +109,7 @@ def run(
     known = load_suppressions(suppressions) if suppressions else ()
     signatures = tuple(one.signature for one in known)
     checked = found_program(
-        tuple(program),
-        timeout_s=timeout,
-        suppressed=signatures,
-        memory_bytes=_bytes_of(memory, device),
+        tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     if hold:
@@ -151,18 +166,6 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
-
-
-def _bytes_of(size: str, device: DeviceKind) -> int:
-    """0 for none. Raises BadInput."""
-    if not size:
-        return 0
-    if device is not DeviceKind.VIRTUAL:
-        raise BadInput("--memory is of the virtual device: a real GPU has the memory that it has")
-    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
-    if found is None:
-        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
-    return int(found[1]) << (20 if found[2] == "M" else 30)
 
 
 def _write_page(verdicts: Verdicts, command: str, html: Path | None) -> None:

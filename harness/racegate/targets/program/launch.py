@@ -103,8 +103,11 @@ class DeviceServer:
         """One run under one plan. is_quiet: the program's own output is not shown.
 
         Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
-        is ended at once, and KeyboardInterrupt goes on.
+        is ended at once, and KeyboardInterrupt goes on. Raises BadInput: memory is asked for that
+        a real GPU cannot be given.
         """
+        if program.memory_bytes and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput("--memory is of the virtual device: a GPU has the memory that it has")
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
             job = Job(
                 argv=program.argv,

@@ -46,6 +46,13 @@ __attribute__((constructor)) static void measure_host(void) {
     memory_total = host >> 30 ? host >> 30 << 30 : host;
 }
 void vg_limit_memory(uint64_t bytes) { memory_total = (size_t)bytes; }
+int vg_take_memory(size_t n) {
+    if (atomic_fetch_add(&memory_used, n) + n <= memory_total) return 1;
+    memory_used -= n;
+    vg_log(LOG_FULL, n, 0, 0, 0);
+    return 0;
+}
+void vg_give_memory(size_t n) { memory_used -= n; }
 cudaError_t cudaGetDeviceCount(int *n) { *n = 1; OK; }
 cudaError_t cudaGetDevice(int *d) { *d = 0; OK; }
 cudaError_t cudaSetDevice(int d) {
@@ -110,13 +117,9 @@ static void *map(size_t n) {
     return p == MAP_FAILED ? NULL : p;
 }
 static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
-    if (kind == DEVICE && atomic_fetch_add(&memory_used, n) + n > memory_total) {
-        memory_used -= n;
-        vg_log(LOG_FULL, n, 0, 0, 0);
-        return fail(cudaErrorMemoryAllocation);
-    }
+    if (kind == DEVICE && !vg_take_memory(n)) return fail(cudaErrorMemoryAllocation);
     if (!(*p = map(n))) {
-        if (kind == DEVICE) memory_used -= n;
+        if (kind == DEVICE) vg_give_memory(n);
         return fail(cudaErrorMemoryAllocation);
     }
     vg_span_add(*p, n, kind);
@@ -129,7 +132,7 @@ static cudaError_t release(void *p, enum log_kind log) {
     if (!p) OK;
     size_t n = vg_span_remove(p);
     if (!n) return fail(cudaErrorInvalidValue);
-    if (log == LOG_FREE) memory_used -= n;
+    if (log == LOG_FREE) vg_give_memory(n);
     vg_log(log, N(p), n, 0, 0);
     OK;
 }

@@ -30,6 +30,8 @@ uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64
 int vg_unmodelled(const char *name);
 int vg_unmodelled_for(const char *name, const void *caller); /* caller: an address in the library that asked */
 const char *vg_kernel_name(const void *function);
+int vg_take_memory(size_t n); /* 0: the device has not so much left */
+void vg_give_memory(size_t n);
 int vg_has_guards(void);
 void vg_open_range(const void *data, size_t size);
 void vg_note_range(const void *data, size_t size, int is_write);
