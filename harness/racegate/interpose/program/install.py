@@ -84,6 +84,7 @@ def install(
         {
             "triton.runtime.interpreter": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,
+            "triton.experimental.gluon._runtime": triton.refuse_gluon,
         }
     ).install()
     _count_devices()

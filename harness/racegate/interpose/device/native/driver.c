@@ -27,11 +27,14 @@ int cuGetErrorString(int error, const char **text) { (void)error; *text = "an er
 int cuGetErrorName(int error, const char **text) { return cuGetErrorString(error, text); }
 int cuLogsRegisterCallback(void *function, void *data, void **handle) { (void)function; (void)data; if (handle) *handle = NULL; return 0; }
 int cuLogsUnregisterCallback(void *handle) { (void)handle; return 0; }
+static int is_from(const void *caller, const char *library) {
+    Dl_info found;
+    return dladdr(caller, &found) && found.dli_fname && strstr(found.dli_fname, library);
+}
 /* Entry points by name: those of this library, its stubs included, which end the run when they are called. */
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *status) {
     (void)version; (void)flags;
-    Dl_info library;
-    if (dladdr(__builtin_return_address(0), &library) && library.dli_fname && strstr(library.dli_fname, "libnccl"))
+    if (is_from(__builtin_return_address(0), "libnccl"))
         return vg_unmodelled("NCCL: collectives between GPUs (the backend gloo runs on the host, and works)");
     *function = dlsym(RTLD_DEFAULT, symbol);
     if (status) *status = *function ? 0 : 1;
@@ -40,5 +43,12 @@ int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64
 int cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
     return cuGetProcAddress_v2(symbol, function, version, flags, NULL);
 }
-/* Undocumented tables, which the profiler asks for: there are none, so that it profiles the host alone. */
-int cuGetExportTable(const void **table, const void *id) { (void)id; *table = NULL; return 500; }
+/* Undocumented tables. The profiler goes on without them and profiles the host alone; a runtime that a library has linked
+   into itself does not, and what it is asked for would be lost. */
+int cuGetExportTable(const void **table, const void *id) {
+    (void)id;
+    const void *caller = __builtin_return_address(0);
+    if (!is_from(caller, "libcupti")) return vg_unmodelled_for("cuGetExportTable (for a CUDA runtime of its own)", caller);
+    *table = NULL;
+    return 500;
+}
