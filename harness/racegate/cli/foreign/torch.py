@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.searching import minimised_file
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -28,14 +29,15 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.judge import ProgramVerdict, judge, judge_under
-from racegate.targets.program.launch import Program
+from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
+from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
@@ -112,35 +114,32 @@ def run(
         tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory
     )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    if hold:
-        verdicts = judge_under(
-            checked, tuple(hold), polls=not_ready, suppressions=known, stdout=stdout, kind=device
-        )
-    else:
-        with SearchProgress() as progress:
-            verdicts = judge(
+    holds = parse_holds(hold or ())
+    with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
+        if holds:
+            verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        else:
+            verdicts = judge_on(
+                opened,
                 checked,
                 explores=bool(explore) or witness is not None,
                 runs_max=runs,
                 suppressions=known,
-                stdout=stdout,
-                kind=device,
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
-    command = shlex.join([*where, *program])
-    text = printable_lines(render(verdicts, command))
+    command = shlex.join([*_told_again(device, memory=memory), *program])
     result = result_of_program(verdicts, command, device)
-    tell(json, result, lambda: print(text, file=sys.stderr))
+    tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
-        _save(verdicts, checked, witness, where)
+        _save(verdicts, checked, witness, _told_again(device, memory=0))
     raise typer.Exit(verdicts.exit_code)
 
 
 app.command()(replay)
+app.command("minimise")(minimised_file)
 
 
 @app.command()
@@ -167,6 +166,13 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _told_again(device: DeviceKind, *, memory: int) -> list[str]:
+    """The options of the device, as commands that are printed repeat them."""
+    if device is not DeviceKind.VIRTUAL:
+        return ["--device", device.value]
+    return ["--memory", f"{memory >> 20}M"] if memory else []
 
 
 def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:
