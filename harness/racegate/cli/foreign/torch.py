@@ -15,12 +15,13 @@ import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
-from racegate.cli.foreign.searching import minimised_file
+from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
     StrictOption,
     benign_of,
+    fail,
     place_to_write,
     progress_bar,
     say,
@@ -29,9 +30,12 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
+from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
+from racegate.jobs.foreign.draws import ScenarioDraw
+from racegate.jobs.foreign.opened import NUMBER, TargetOptions
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -41,7 +45,7 @@ from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
-from racegate.targets.program.workflow.witness import save_witnesses
+from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
 
@@ -136,6 +140,30 @@ def run(
     if witness is not None:
         _save(verdicts, checked, witness, _told_again(device, memory=0))
     raise typer.Exit(verdicts.exit_code)
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@with_set("options", campaign_options)
+def search(
+    options: CampaignOptions,
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="SCRIPT [ARGS]", help="{seed} among ARGS is the drawn number."),
+    ],
+    runs: Annotated[int, typer.Option(min=0, help="Runs under holds, of each number.")] = 64,
+    strict: StrictOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run a program with one drawn number after the other, each with the landings of what races;
+    keep a witness of each kind of finding.
+    """
+    found_program(tuple(program))
+    if not any(NUMBER in word for word in program):
+        fail(f"say where the drawn number goes: {NUMBER} among the arguments of the program")
+    how = TargetOptions(runs_max=runs, run_s=options.timeout_s or None)
+    subject = ProgramSubject(argv=tuple(program))
+    benign, draw = benign_of(strict), ScenarioDraw.NUMBERS
+    search_target(subject, how, options, benign=benign, json=json, draw=draw)
 
 
 app.command()(replay)
