@@ -9,10 +9,14 @@ from contextlib import ExitStack
 
 import msgspec
 
-from racegate.check.repro.minimise import smallest_scenario
+from racegate.check.repro.minimise import minimise, smallest_scenario
+from racegate.check.repro.minimise import witness_of as own_witness
 from racegate.check.selfcheck import SelfCheck
+from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Benign, counted_finding
-from racegate.history.witness import SealedWitness, sealed
+from racegate.history.schedule import parse_schedule
+from racegate.history.witness import SealedWitness, Witness, sealed
+from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.opened import (
     OpenTarget,
     Script,
@@ -30,9 +34,15 @@ from racegate.jobs.generated import (
     MinimisedFinding,
     Report,
 )
-from racegate.jobs.pools.pool import Worker
+from racegate.jobs.pools.pool import SayAlive, Worker
 from racegate.jobs.stores.witnesses import found_at, scenario_in
 from racegate.scenario.spec import OwnScenario, Scenario
+from racegate.targets.adapters.witness import AdapterWitness
+from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.program.launch import open_device
+from racegate.targets.program.result import ProgramResult
+from racegate.targets.program.workflow.replay import smaller_program
+from racegate.targets.program.workflow.witness import ProgramWitness
 
 # Scenarios that are tried to make one smaller: each takes all its landings again.
 TRIES_MAX = 40
@@ -60,9 +70,15 @@ class TargetWorker:
         self._unsaid = self._target.selfcheck
 
     def work(self, task: int | GeneratedFinding) -> Answer:
-        """One scenario, or the smallest that shows what one showed."""
+        """See `work_on`."""
+        return self.work_on(task, lambda: None)
+
+    def work_on(self, task: int | GeneratedFinding, say_alive: SayAlive) -> Answer:
+        """One scenario, or the smallest that shows what one showed; each that is tried is a sign of
+        life.
+        """
         if isinstance(task, GeneratedFinding):
-            small = smaller(self._target, task.witness)
+            small = smaller(self._target, task.witness, say_alive=say_alive)
             found = msgspec.structs.replace(task, **msgspec.structs.asdict(small))
             return MinimisedFinding(signature=task.signature, small=found)
         spec, scenario = self._spec, self._draw(self._spec.seed, task)
@@ -96,7 +112,8 @@ def report_of(
         counted = counted_finding(result.verdict, result.findings, benign=benign)
     signature = None if counted is None else counted.signature
     settings = (NOT_RUN,) if result.refused else ()
-    if not (result.refused or result.stats.delivered or signature):
+    is_served = not isinstance(result, ProgramResult)  # a program delivers no tokens
+    if is_served and not (result.refused or result.stats.delivered or signature):
         settings = (NOTHING_HAPPENED,)
     found = None
     if signature is not None and (seen or {}).get(signature, index) >= index:
@@ -117,15 +134,18 @@ def report_of(
 
 def _found(
     seed: int, index: int, signature: str, witnesses: Collection[SealedWitness]
-) -> GeneratedFinding:
-    (witness,) = [one for one in witnesses if one.known_as == signature][:1]
-    return GeneratedFinding(
-        signature=signature,
-        index=index,
-        witness=found_at(witness, seed, index),
-        runs=0,
-        is_minimal=False,
-    )
+) -> GeneratedFinding | None:
+    """None for what no witness can show again: a race of a program that no landing has shown."""
+    for witness in witnesses:
+        if witness.known_as == signature:
+            return GeneratedFinding(
+                signature=signature,
+                index=index,
+                witness=found_at(witness, seed, index),
+                runs=0,
+                is_minimal=False,
+            )
+    return None
 
 
 class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,15 +159,20 @@ class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def smaller(
-    target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX
+    target: OpenTarget,
+    witness: SealedWitness,
+    *,
+    tries_max: int = TRIES_MAX,
+    say_alive: SayAlive = lambda: None,
 ) -> ShrunkWitness:
     """Leaves out of a scenario what its finding does not need. tries_max: scenarios tried at most,
-    each with its landings
+    each with its landings; say_alive: is called before each
     """
     small = witness
 
     def still_fails(script: Script) -> bool:
         nonlocal small
+        say_alive()
         shown = target.shows(small, script)
         small = shown or small
         return shown is not None
@@ -162,6 +187,32 @@ def smaller(
             runs, is_minimal = done.runs, done.is_minimal
     drawn = sealed(msgspec.structs.replace(small, drawn=witness.drawn))
     return ShrunkWitness(witness=drawn, runs=runs, is_minimal=is_minimal)
+
+
+def smaller_of_any(
+    witness: SealedWitness, options: TargetOptions, *, tries_max: int
+) -> ShrunkWitness:
+    """The same of a witness of any subject, which is opened for it. Of a program the holds alone
+    can be fewer. Raises BadInput if nothing is found any more, or the subject cannot be opened.
+    """
+    if isinstance(witness, Witness):
+        fault = None if witness.fault is None else find_fault(witness.fault)
+        schedule = parse_schedule(witness.holds)
+        try:
+            small = minimise(witness.scenario, schedule, fault, runs_max=tries_max)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        found = own_witness(small, fault, title=witness.title, seed=witness.seed)
+        return ShrunkWitness(witness=found, runs=small.runs, is_minimal=small.is_minimal)
+    if isinstance(witness, ProgramWitness):
+        with open_device() as device:
+            fewer, runs, is_minimal = smaller_program(device, witness, runs_max=tries_max)
+        return ShrunkWitness(witness=fewer, runs=runs, is_minimal=is_minimal)
+    assert isinstance(witness, ReleaseWitness | AdapterWitness)
+    subject = witness.subject
+    assert isinstance(subject, Subject)
+    with open_target(subject, options) as target:
+        return smaller(target, witness, tries_max=tries_max)
 
 
 def make_target_worker(

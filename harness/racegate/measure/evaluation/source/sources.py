@@ -58,6 +58,7 @@ OF_ORACLES = (
     "ownership",
     "paths",
     "recall",
+    "retimed",
     "stepwise",
 )
 SOURCES = {
