@@ -195,7 +195,7 @@ def test_a_program_is_given_a_number_for_each_scenario_alone_and_in_a_fleet(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("program.py").write_text(PROGRAM)
-    words = ["torch", "search", "--out", "out", "--scenarios", "2", "--json", "-"]
+    words = ["torch", "search", "--out", "out", "--scenarios", "2", "--workers", "2", "--json", "-"]
     none = CliRunner().invoke(app, [*words, "program.py"])
     assert (none.exit_code, "where the drawn number goes" in none.output) == (2, True)
     done = CliRunner().invoke(app, [*words, "program.py", "{seed}"])
