@@ -33,6 +33,7 @@ from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchResult
+from racegate.measure.evaluation.cover_scripts import CoverObject
 from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
@@ -132,6 +133,7 @@ CONTRACT = (
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=Verdicts),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
+    Printed(what="scenarios cover", struct=CoverObject),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),
     Printed(what="report --site", struct=SiteObject),
