@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from racegate.history.finding import Race
+from racegate.history.schedule import Hold
 from racegate.interpose.child import Child
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
@@ -45,22 +46,17 @@ def renew(child: Child, plan: Plan) -> None:
         torch._C._host_emptyCache()
     session.drain()
     session.guards.open_all()
-    spans, drain, lock = session.spans, session.drain, session.lock
+    spans, graphs, lock = session.spans, session.graphs, session.lock
     child._named.clear()
-    Session.__init__(session, Queue())
-    session.spans, session.drain, session.lock = spans, drain, lock  # no tracked lock
-    session.settle = installed.library.settle_event
-    session.guards.set_pages = installed.calls._set_pages
-    session.recorder.on_conflict = child._name
-    session.touches.lands_at_once = False
-    session.touches.refuse_write = child._refuse_write
+    log = LoggedRuntime(installed.library)
+    Session.__init__(session, log, on_conflict=child._name, refuse_write=child._refuse_write)
+    session.spans, session.graphs, session.lock = spans, graphs, lock  # no tracked lock
     for span in list(spans._spans.values()):
         is_pinned = span.place is Place.PINNED
         session.recorder.memory.add(span.base, span.end - span.base, is_watched=is_pinned)
-    holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-    session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=plan.hold_limit_s)
-    session.polls_max = plan.polls
-    session.is_recording = plan.is_recording
+    holds, limit_s = plan.holds, plan.hold_limit_s
+    queue = installed.make_queue(holds, settles=plan.settles, limit_s=limit_s)
+    session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
     child.run.observations.clear()
 
 
@@ -104,7 +100,7 @@ def main() -> None:
             out.flush()
             start_s = time.perf_counter()
             plan = Plan(
-                holds=tuple((a, b) for a, b in job["holds"]),
+                holds=tuple(Hold(op=a, until=b) for a, b in job["holds"]),
                 polls=job["polls"],
                 is_recording=job["kind"] == "recorded",
                 settles=job["kind"] == "settled",

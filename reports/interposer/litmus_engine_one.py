@@ -1,6 +1,6 @@
 """Runs one of the engine's litmus programs as plain torch calls: the text is the argument.
 
-Each statement of `racegate.device.litmus` is the torch call that a program would make.
+Each statement of `litmus_run` is the torch call that a program would make.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from racegate.device.litmus import LitmusRun
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "helpers"))
+from litmus_run import LitmusRun
 from racegate.interpose import observe
 
 

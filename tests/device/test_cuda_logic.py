@@ -8,11 +8,11 @@ import pytest
 
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL
+from litmus_run import LITMUS_LANES
 from numpy_backend import numpy_backend
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.pacing import Pace, Pacing
-from racegate.device.litmus import LITMUS_LANES
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Hold, Schedule
 from racegate.history.trace import OpRecord

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from litmus_run import EDGE
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.latches import Latches
 from racegate.device.cuda.pacing import Pace, Pacing
-from racegate.device.litmus import EDGE
 from racegate.device.protocol import DeadlockError, Stream, writes
 from racegate.history.schedule import parse_schedule
 from racegate.history.trace import Queried

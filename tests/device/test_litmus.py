@@ -9,8 +9,8 @@ import pytest
 from conformance import allowed_outcomes
 from litmus_form import Litmus
 from litmus_programs import ALL
+from litmus_run import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.device.chooser import HoldChooser
-from racegate.device.litmus import LITMUS_LANES, LitmusError, LitmusRun, Outcome
 from racegate.device.protocol import DeadlockError
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import LATE, Schedule, lane_late

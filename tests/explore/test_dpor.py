@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from all_schedules import all_runs
 from racegate.device.recorder import Recorder
 from racegate.device.stepping import Stepper, Transition, conflict
 from racegate.explore.abstract import (
@@ -17,7 +18,6 @@ from racegate.explore.abstract import (
     run_program,
 )
 from racegate.explore.dpor import Progress, ScheduleDivergedError, explore
-from racegate.explore.exhaustive import all_runs
 from racegate.explore.ladder import Noting
 from racegate.faults.catalogue import find_fault
 from racegate.history.trace import Access

@@ -7,11 +7,11 @@ import pytest
 
 from conformance import RANDOM_PROGRAMS, SCHEDULES, check_inclusion, random_program, run_on
 from litmus_programs import ALL
+from litmus_run import EDGE, LITMUS_LANES
 from racegate.device.chooser import HoldChooser
 from racegate.device.cuda.device import CudaDevice
 from racegate.device.cuda.pacing import Pace, Pacing
 from racegate.device.cuda.torch import TorchDriver
-from racegate.device.litmus import EDGE, LITMUS_LANES
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import Schedule, parse_schedule
 

@@ -36,7 +36,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.edge import Edge
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary
-from racegate.history.schedule import pairs_of, parse_schedule
+from racegate.history.schedule import parse_holds, parse_schedule
 from racegate.history.witness import Operation, RecordedFinding, checksum_of, load_witness
 from racegate.interpose.outcome import Observation
 from racegate.jobs.campaign import Campaign
@@ -52,6 +52,7 @@ from racegate.scenario.spec import OwnScenario, ScenarioBase
 from racegate.scenario.untrusted.console import PrintableConsole, line
 from racegate.scenario.untrusted.files import json_text
 from racegate.scenario.untrusted.text import MESSAGE_LENGTH_MAX, message
+from racegate.targets.adapters.conformance import KIT
 from racegate.targets.adapters.reader import HistoryError, HistoryReader
 from racegate.targets.adapters.wire import (
     SCHEMA,
@@ -63,11 +64,11 @@ from racegate.targets.adapters.wire import (
 )
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
     ProgramSubject,
     ProgramWitness,
-    load_program_witness,
 )
-from racegate.targets.vllm.witness import read_witness
+from racegate.targets.vllm.witness import VLLM_WITNESSES
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 2.0  # of the processor
@@ -329,7 +330,7 @@ def _campaign(path: Path) -> object:
 
 
 def _lines(content: bytes, folder: Path) -> object:
-    reader = HistoryReader(HELLO)
+    reader = HistoryReader(HELLO, KIT)
     for text in content.split(b"\n"):
         said = decode_line(text)
         if not isinstance(said, Answer):
@@ -343,7 +344,7 @@ def _held(content: bytes, folder: Path) -> object:
     chooser = HoldChooser(schedule)
     chooser.ticket("output", "d2h:accepted_counts@3")
     chooser.reach("host:condense@4")
-    return schedule.texts(), pairs_of([text])
+    return schedule.texts(), parse_holds([text])
 
 
 def _selected(content: bytes, folder: Path) -> object:
@@ -391,8 +392,8 @@ LOADERS = tuple(
         ("scenario", _of(SCRIPTS, write_toml), partial(_file, load, "a.toml")),
         ("log", _of((LOG,), _joined), partial(_file, _log, "a.csv")),
         ("witness", _of(WITNESSES, _sealed), partial(_file, load_witness, "a.witness.json")),
-        ("program", _of((PROGRAM,), _sealed), partial(_file, load_program_witness, "a.json")),
-        ("vllm", _of((VLLM,), write_json), partial(_file, read_witness, "v.json")),
+        ("program", _of((PROGRAM,), _sealed), partial(_file, PROGRAM_WITNESSES.load, "a.json")),
+        ("vllm", _of((VLLM,), write_json), partial(_file, VLLM_WITNESSES.load, "v.json")),
         (
             "suppressions",
             _of((SUPPRESSIONS,), write_toml),

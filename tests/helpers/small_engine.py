@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
-from racegate.interpose.device.queue import Hold, Queue
+from bare_session import engine_session_under
+from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Observed, Told, Wrong
+from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
 
 HOST, DEVICE, ITEM = 0x10000, 0x20000, 4
 DEFAULT, SIDE = 0, 7
@@ -44,16 +45,17 @@ class SmallEngine:
         self.device = [last, true]
         self.on_session: Callable[[EngineSession], None] = lambda session: None
 
-    def run(self, plan: Plan) -> Told:
+    def run(self, plan: Plan) -> ReleaseRun:
         """As a real engine answers a task."""
-        session = EngineSession()
-        session.queue = Queue(tuple(Hold(op, until) for op, until in plan.holds))
-        session.is_recording = plan.is_recording
+        engine = engine_session_under(plan)
+        session = engine.session
         session.memory_added(HOST, 64, Place.PINNED, is_whole_pages=False)
         session.memory_added(DEVICE, 64, Place.DEVICE)
-        session.name_buffers([(HOST, HOST + 64, "counts.cpu"), (DEVICE, DEVICE + 64, "counts")])
+        engine.listener.name_buffers(
+            [(HOST, HOST + 64, "counts.cpu"), (DEVICE, DEVICE + 64, "counts")]
+        )
         self.host = [9, 9]
-        self.on_session(session)
+        self.on_session(engine)
         used = self._step(session)
         session.queue.force_all()
         wrong = (
@@ -64,23 +66,21 @@ class SmallEngine:
             race_of(conflict, recorder.lanes, buffer="counts.cpu")
             for conflict in recorder.conflicts.values()
         )
-        return Told(
-            outcome=Outcome(
-                ending=Ending.FINISHED,
-                findings=findings,
-                events=recorder.events,
-                observations=(Observation("used", str(used), str(used)),),
-                realised=session.queue.realised,
-            ),
+        return ReleaseRun(
+            ending=Ending.FINISHED,
+            findings=findings,
+            events=recorder.events,
+            observations=(Observation("used", str(used), str(used)),),
+            realised=session.queue.realised,
             steps=1,
             delivered={"A": (5,)},
             plain={"A": (5,)},
             wrong=wrong,
             counters={"reorder_moves": 1},
-            gaps={held: tuple(labels) for held, labels in session.gaps.items()},
+            gaps={held: tuple(labels) for held, labels in engine.listener.gaps.items()},
         )
 
-    def _step(self, session: EngineSession) -> int:
+    def _step(self, session: Session) -> int:
         cells = ((HOST, HOST + 2 * ITEM),)
 
         def land() -> None:
@@ -94,14 +94,14 @@ class SmallEngine:
         session.wait_event(EVENT)
         return self.true if self.wait is Wait.DEAD else self.take_count(session)
 
-    def move_row(self, session: EngineSession) -> None:
+    def move_row(self, session: Session) -> None:
         """Row 1 becomes row 0; row 0 gets the new request's 1."""
         session.host_access("host read", ((HOST + ITEM, HOST + 2 * ITEM),), ())
         count = self.host[1]
         session.host_access("host write", (), ((HOST, HOST + ITEM),))
         self.host[0] = count
 
-    def take_count(self, session: EngineSession) -> int:
+    def take_count(self, session: Session) -> int:
         session.host_access("host read", ((HOST, HOST + ITEM),), ())
         return self.host[0]
 
@@ -109,12 +109,12 @@ class SmallEngine:
 class Served:
     """A small engine as the judge sees a real one. told: what it answers whatever is asked"""
 
-    def __init__(self, engine: SmallEngine, told: Told | None = None) -> None:
+    def __init__(self, engine: SmallEngine, told: ReleaseRun | None = None) -> None:
         self.engine = engine
         self.told = told
         self.plans: list[Plan] = []
 
-    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> Told:
+    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """As `Engine.run` of the client. Nothing can be planted in it."""
         self.plans.append(plan)
         return self.told if self.told is not None else self.engine.run(plan)

@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.replayed import ReplayOutcome
+from racegate.history.schedule import Hold
 from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
-from racegate.targets.program.explore import Judged, Search
-from racegate.targets.program.judge import Suppression, Verdicts, suppressing
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.program.judge import ProgramVerdict, Suppression, suppressing
 from racegate.targets.program.launch import Program
 from racegate.targets.program.workflow.replay import render_replay, replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
     ProgramWitness,
-    load_program_witness,
     save_witnesses,
 )
 from support import SCENARIOS
@@ -58,22 +60,23 @@ def finding(signature: str = "0123456789ab") -> Race:
     )
 
 
-def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
-    judged = tuple(
-        Judged(
-            signature=one.signature,
-            verdict=verdict,
-            hold=((one.first.label, "forced"),) if verdict is Verdict.DIVERGENT else (),
-            expected=RIGHT,
-            actual=WRONG,
-        )
-        for one in findings
-    )
+def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> ProgramVerdict:
     outcome = Outcome(
         ending=Ending.FINISHED, findings=findings, observations=RIGHT, torch_version="2.14.1"
     )
-    search = Search(judged=judged, runs=2, is_complete=False)
-    return Verdicts(outcome=outcome, search=search)
+    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
+    is_shown = verdict is Verdict.DIVERGENT
+    landings = [
+        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
+        for one in findings
+    ]
+    effect = Effect.DIVERGENT if is_shown else Effect.UNKNOWN
+    races = tuple(
+        JudgedRace(race=one, effect=effect, landings=1, landing=run if is_shown else None)
+        for one, run in zip(findings, landings, strict=True)
+    )
+    search = LandingSearch(races=races, harms=tuple(landings) if is_shown else (), runs=2, left=1)
+    return ProgramVerdict(base=outcome, shown=outcome, search=search)
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def saved(tmp_path: Path, script: Program) -> Path:
 
 
 def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) -> None:
-    witness = load_program_witness(saved)
+    witness = PROGRAM_WITNESSES.load(saved)
     assert witness.argv == script.argv
     assert witness.holds == ("d2h@x.py:step#1 until forced",)
     assert (witness.expected, witness.actual) == (RIGHT, WRONG)
@@ -108,14 +111,14 @@ def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> N
         found(finding("0" * 12), finding("1" * 12)), script, tmp_path / "w.witness.json"
     )
     assert [path.name for path in paths] == ["w.witness.json", "w-2.witness.json"]
-    assert [load_program_witness(path).signature for path in paths] == ["0" * 12, "1" * 12]
+    assert [PROGRAM_WITNESSES.load(path).signature for path in paths] == ["0" * 12, "1" * 12]
     nothing = save_witnesses(found(finding(), verdict=Verdict.BENIGN), script, tmp_path / "no")
     assert (nothing, (tmp_path / "no").exists()) == ((), False)
 
 
 def test_whose_witness_it_is(saved: Path) -> None:
-    with pytest.raises(WitnessError, match="not a witness of a program"):
-        load_program_witness(ENGINES)
+    with pytest.raises(WitnessError, match="a witness of 'engine', not of a program"):
+        PROGRAM_WITNESSES.load(ENGINES)
     with pytest.raises(WitnessError, match=r"a witness of 'program', not of racegate's own engine"):
         load_witness(saved)
 
@@ -136,7 +139,7 @@ def test_a_damaged_witness_is_refused(saved: Path, change: dict[str, object], me
     fields = json.loads(saved.read_text())
     saved.write_text(json.dumps(fields | change))
     with pytest.raises(WitnessError) as caught:
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
     assert str(caught.value).startswith(f"{saved}: ")
     assert message in str(caught.value)
 
@@ -145,12 +148,12 @@ def test_a_witness_without_a_hold_is_refused(saved: Path) -> None:
     fields = json.loads(saved.read_text()) | {"holds": []}
     saved.write_text(json.dumps(fields | {"checksum": checksum_of(fields)}))
     with pytest.raises(WitnessError, match="a witness of a program has a hold"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     """As `racegate.program/1` had it: the finding among the other fields."""
-    new = load_program_witness(saved)
+    new = PROGRAM_WITNESSES.load(saved)
     fields = json.loads(saved.read_text())
     found = fields.pop("finding")
     del fields["verdict"]
@@ -166,13 +169,13 @@ def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     }
     del old["subject"]
     saved.write_text(json.dumps(old | {"checksum": checksum_of(old)}))
-    again = load_program_witness(saved)
+    again = PROGRAM_WITNESSES.load(saved)
     assert new.finding is not None and again.finding is not None
     plain = msgspec.structs.replace(new.finding, hazard=None)
     assert again == sealed(msgspec.structs.replace(new, finding=plain))
     saved.write_text(json.dumps(old | {"edge": "another", "checksum": checksum_of(old)}))
     with pytest.raises(WitnessError, match="altered since it was written"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 def test_a_field_that_is_missing_is_named(saved: Path) -> None:
@@ -180,7 +183,7 @@ def test_a_field_that_is_missing_is_named(saved: Path) -> None:
     del fields["holds"]
     saved.write_text(json.dumps(fields))
     with pytest.raises(WitnessError, match="missing required field `holds`"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 @given(cut=st.integers(0, 900))
@@ -190,7 +193,7 @@ def test_a_cut_witness_is_refused(cut: int, tmp_path_factory: pytest.TempPathFac
     whole = path.read_bytes()
     path.write_bytes(whole[: min(cut, len(whole) - 3)])
     with pytest.raises(WitnessError, match="truncated or not JSON"):
-        load_program_witness(path)
+        PROGRAM_WITNESSES.load(path)
 
 
 # ---- replay
@@ -236,7 +239,7 @@ OTHER = (RIGHT[0], Observation("name", "4" * 16, "y"))
 def test_what_a_replay_comes_to(
     saved: Path, base: Outcome, held: Outcome, outcome: ReplayOutcome
 ) -> None:
-    replay = replay_program(Device(base, held), load_program_witness(saved), times=2)
+    replay = replay_program(Device(base, held), PROGRAM_WITNESSES.load(saved), times=2)
     assert (replay.outcome, replay.outcomes) == (outcome, {str(outcome): 2})
     assert render_replay(replay).startswith(f"{outcome} 2 of 2: [0123456789ab] host (step)")
     assert replay.matches_record is ((base.observations, held.observations) == (RIGHT, WRONG))
@@ -249,7 +252,7 @@ def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved
             return ended(RIGHT) if plan.settles else outcome
 
     gpu = Gpu(ended(WRONG, finding()), ended(WRONG), DeviceKind.CUDA)
-    replay = replay_program(gpu, load_program_witness(saved), times=1)
+    replay = replay_program(gpu, PROGRAM_WITNESSES.load(saved), times=1)
     assert replay.outcome is ReplayOutcome.REPRODUCED
     assert (replay.expected, replay.actual) == (RIGHT, WRONG)
     kinds = [(plan.is_recording, plan.settles, bool(plan.holds)) for plan in gpu.plans]
@@ -259,20 +262,23 @@ def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved
 def test_a_replay_asks_with_the_answers_of_the_record(tmp_path: Path, script: Program) -> None:
     verdicts = found(finding())
     assert verdicts.search is not None
-    (judged,) = verdicts.search.judged
-    search = Search(judged=(msgspec.structs.replace(judged, polls=3),), runs=2, is_complete=False)
+    (judged,) = verdicts.judged
+    assert judged.landing is not None
+    landing = msgspec.structs.replace(judged.landing, polls=3)
+    polled = msgspec.structs.replace(judged, landing=landing)
+    search = msgspec.structs.replace(verdicts.search, races=(polled,))
     (path,) = save_witnesses(
         msgspec.structs.replace(verdicts, search=search), script, tmp_path / "w.json"
     )
     device = Device(ended(RIGHT, finding()), ended(WRONG))
-    replay_program(device, load_program_witness(path), times=1)
+    replay_program(device, PROGRAM_WITNESSES.load(path), times=1)
     assert [plan.polls for plan in device.plans] == [3, 3]
 
 
 def test_a_replay_without_its_script_says_where_it_looked(saved: Path, script: Program) -> None:
     Path(script.argv[0]).unlink()
     with pytest.raises(BadInput, match=r"x\.py does not exist"):
-        replay_program(Device(ended(RIGHT), ended(WRONG)), load_program_witness(saved), times=1)
+        replay_program(Device(ended(RIGHT), ended(WRONG)), PROGRAM_WITNESSES.load(saved), times=1)
 
 
 # ---- suppressions
@@ -308,8 +314,9 @@ def test_a_file_of_suppressions_that_is_not_there(tmp_path: Path) -> None:
         load_suppressions(tmp_path / "no.toml")
 
 
-def plain(*findings: Race, ending: Ending = Ending.FINISHED) -> Verdicts:
-    return Verdicts(outcome=Outcome(ending=ending, exit_code=9, findings=findings))
+def plain(*findings: Race, ending: Ending = Ending.FINISHED) -> ProgramVerdict:
+    outcome = Outcome(ending=ending, exit_code=9, findings=findings)
+    return ProgramVerdict(base=outcome, shown=outcome)
 
 
 KNOWN = Suppression(signature="0123456789ab", reason="known")

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import Phase, event, given, seed, settings, target
 from hypothesis.stateful import run_state_machine_as_test
 
+from engine_machine import EngineMachine
 from racegate.check.checker import Checker
 from racegate.check.repro.search import search
 from racegate.explore.strategies import held_scenarios, scenarios
 from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Verdict
 from racegate.history.schedule import Schedule
-from racegate.jobs.stateful import EngineMachine
 from racegate.scenario.settings import CacheMode
 from racegate.scenario.spec import OwnScenario
 from support import IS_NIGHTLY

@@ -5,8 +5,6 @@ form, valid, and harmless.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from pictured import judged as judged_run
 from racegate.cli.app import app
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.outcome import Checked, Failing, gated
+from racegate.history.schedule import Hold
 from racegate.history.verdict import Reach, Tried
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.report.ci.failing import checked_adapter
@@ -28,9 +27,11 @@ from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
-from racegate.targets.program.explore import Judged, Search
-from racegate.targets.program.judge import Suppression, Verdicts
-from small_engine import Served, SmallEngine, Wait
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.program.judge import ProgramVerdict, Suppression
+from small_engine import Wait
+from small_release import SmallReleases
 from support import SCENARIOS
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -65,22 +66,32 @@ def finding(signature: str, place: str = "x.py") -> Race:
     )
 
 
-def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> Verdicts:
-    judged = tuple(
-        Judged(
-            signature=one.signature,
-            verdict=verdict,
-            hold=((one.first.label, "forced"),),
-            expected=RIGHT,
-            actual=WRONG,
-        )
-        for one in findings
-    )
+def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> ProgramVerdict:
     outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
+    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
+    landings = [
+        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
+        for one in findings
+    ]
     is_all = verdict is Verdict.BENIGN
-    tried = Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1)
-    search = Search(judged=judged, runs=2, is_complete=is_all, tried=tried)
-    return msgspec.structs.replace(Verdicts(outcome=outcome, search=search), **fields)
+    races = tuple(
+        JudgedRace(
+            race=one,
+            effect=Effect.BENIGN if is_all else Effect.DIVERGENT,
+            landings=1,
+            landing=None if is_all else run,
+        )
+        for one, run in zip(findings, landings, strict=True)
+    )
+    search = LandingSearch(
+        races=races,
+        harms=() if is_all else tuple(landings),
+        runs=2,
+        left=int(not is_all),
+        tried=Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1),
+    )
+    found = ProgramVerdict(base=outcome, shown=outcome, search=search)
+    return msgspec.structs.replace(found, **fields)
 
 
 def forms(checked: Checked) -> tuple[str, list[dict[str, Any]]]:
@@ -116,7 +127,8 @@ def test_a_program_without_a_finding_passes_and_one_that_was_cut_off_does_not() 
     clean = checked_program(verdicts(finding("a"), verdict=Verdict.BENIGN), "x.py")
     assert forms(clean)[1] == []
     assert clean.exit_code == 0
-    cut = Verdicts(outcome=Outcome(ending=Ending.NOT_MODELLED, message="cudaFoo"))
+    ended = Outcome(ending=Ending.NOT_MODELLED, message="cudaFoo")
+    cut = ProgramVerdict(base=ended, shown=ended)
     (one,) = forms(checked_program(cut, "x.py"))[1]
     assert one["ruleId"] == "inconclusive"
 
@@ -134,7 +146,9 @@ def test_what_a_program_says_is_text() -> None:
 def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
     result = judged_run("accepted-copy-after-row-move").result
     other = msgspec.structs.replace(result, refused="no preemption")
-    checked = checked_adapter(gated([result, other]), {result.scenario: "s.toml"})
+    checked = checked_adapter(
+        gated([result, other], deciding=[result, other]), {result.scenario: "s.toml"}
+    )
     junit, results = forms(checked)
     (suite,) = JUnitXml.fromstring(junit)
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 1)
@@ -146,13 +160,8 @@ def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
 def engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small engine in the place of a release, and no installation."""
 
-    @contextmanager
-    def small(*given: object) -> Iterator[Served]:
-        yield Served(SmallEngine(Wait.BEHIND))
-
-    for module in ("vllm", "sglang"):
-        monkeypatch.setattr(f"racegate.cli.foreign.{module}.started", small)
-    monkeypatch.setattr("racegate.cli.foreign.vllm.sensitivity_of", lambda engine: {})
+    small = SmallReleases(Wait.BEHIND)
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", small)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

@@ -14,7 +14,7 @@ on, ``start of OP`` and ``rest of OP`` one half of its bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
@@ -69,7 +69,7 @@ class Half(Enum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """The operation `op` does not complete before the point `until`.
+    """An operation that does not complete before a point. op: its name; until: the point
 
     row_first: for a torn copy, the first row that is held; None holds the whole operation
     half: for a copy torn into two halves, the one that is held; None holds the whole operation
@@ -92,14 +92,17 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.operation}{_UNTIL}{self.until}"
 
 
+Holds = tuple[Hold, ...]
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Holds over the eager baseline, in which every operation completes when it is issued."""
 
-    holds: tuple[Hold, ...] = ()
+    holds: Holds = ()
 
     def texts(self) -> tuple[str, ...]:
         """The text forms of its holds, which `parse_schedule` reads back."""
-        return tuple(hold.text() for hold in self.holds)
+        return texts_of(self.holds)
 
 
 EAGER = Schedule()
@@ -126,21 +129,38 @@ def parse_hold(text: str) -> Hold:
     )
 
 
-def parse_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
+def parse_holds(texts: Sequence[str]) -> Holds:
     """The holds in their text form, of any target. Raises ScheduleError."""
     if len(texts) > HOLDS_MAX:
         raise ScheduleError(f"{len(texts)} holds, at most {HOLDS_MAX}")
     return tuple(parse_hold(text) for text in texts)
 
 
-def pairs_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The holds in their text form as pairs of what is held and the point. Raises ScheduleError."""
-    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))
+def texts_of(holds: Sequence[Hold]) -> tuple[str, ...]:
+    """The text forms of holds, which `parse_holds` reads back."""
+    return tuple(hold.text() for hold in holds)
 
 
-def texts_of(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The text forms of holds that are pairs of what is held and the point."""
-    return tuple(f"{operation}{_UNTIL}{until}" for operation, until in pairs)
+def fewest(holds: Holds, fails: Callable[[Holds], bool | None]) -> tuple[Holds, bool]:
+    """By delta debugging (Zeller and Hildebrandt 2002): as few of the holds as still fail, and
+    whether none of these can be left out. fails: whether so few do; None if no more may be tried
+    """
+    size = max(1, len(holds) // 2)
+    while holds:
+        start, before = 0, len(holds)
+        while start < len(holds):
+            fewer = holds[:start] + holds[start + size :]
+            is_failing = fails(fewer)
+            if is_failing is None:
+                return holds, False
+            if is_failing:
+                holds = fewer
+            else:
+                start += size
+        if size == 1 and len(holds) == before:
+            break
+        size = max(1, size // 2)
+    return holds, True
 
 
 def parse_schedule(texts: Sequence[str]) -> Schedule:

@@ -13,22 +13,16 @@ from dataclasses import dataclass, field
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
-from racegate.order.clocks import Clock, knows
+from racegate.order.clocks import Clock
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, MemoryShadow
+from racegate.order.remedies import TriedEdges
+from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
-
-
-@dataclass(slots=True)
-class Version:
-    """One record of an event."""
-
-    lane: int
-    clock: Clock
-    stack: Stack
+Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
 
 
 @dataclass(slots=True)
@@ -36,7 +30,7 @@ class Conflict:
     """Two places of a program that touch common bytes without an order; one example, and how often.
 
     early: where the event that the second lane waited for was recorded, if before the first access
-    late: where the second lane waited for the first access after all
+    remedies: what would order all its pairs
     """
 
     first: Access
@@ -46,7 +40,7 @@ class Conflict:
     low: int
     nbytes: int
     early: Stack = ()
-    late: Stack = ()
+    remedies: TriedEdges = field(default_factory=TriedEdges)
     count: int = 1
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
@@ -64,42 +58,12 @@ def place_of(label: str) -> str:
     return label.rpartition("#")[0]
 
 
-class Recorder:
-    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+class PlaceLabels:
+    """Names of operations by the place in the program that asks for them."""
 
-    order: what keeps them; in C, if nothing else is given
-    on_conflict: told of each new pair of places when it is found, while its variables live
-    is_watched: whether the last access touched memory that is watched
-    """
-
-    def __init__(self, order: Order | None = None) -> None:
-        self._order = compiled_order() if order is None else order
-        self.lanes = Lanes(self._order)
-        self.memory = MemoryShadow(self._order)
-        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
-        self.is_watched = self._order.is_watched
-        self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
+    def __init__(self) -> None:
         self._places: dict[tuple[str, Frame], _Place] = {}
         self._lines: Counter[str] = Counter()
-        self._versions: dict[int, Version] = {}
-        self._early: dict[tuple[int, int], Stack] = {}
-        self._open: dict[int, list[Conflict]] = {}
-
-    @property
-    def events(self) -> int:
-        """How many were recorded."""
-        return self._order.events()
-
-    def last_access(self) -> Access:
-        """What `issue` or `host` recorded last."""
-        return Access(*self._order.latest())
-
-    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
-        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
-        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
-
-    def add_thread(self, name: str) -> int:
-        return self.lanes.add(name, is_host=True)
 
     def label(self, kind: str, stack: Stack) -> str:
         """Kind, place and count: the name of an operation that another run has again, and that
@@ -120,6 +84,50 @@ class Recorder:
         place = f"{kind}@{file.rpartition('/')[2]}:{function}" if file else f"{kind}@?"
         self._lines[place] += 1
         return place if self._lines[place] == 1 else f"{place}[{self._lines[place]}]"
+
+
+class Recorder:
+    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+
+    order: what keeps them; in C, if nothing else is given
+    label: names operations; by `PlaceLabels`, if nothing else is given
+    on_conflict: told of each new pair of places when it is found, while its variables live
+    is_watched: whether the last access touched memory that is watched
+    """
+
+    def __init__(
+        self,
+        order: Order | None = None,
+        *,
+        label: Label | None = None,
+        on_conflict: Callable[[Conflict], None] | None = None,
+    ) -> None:
+        self._order = compiled_order() if order is None else order
+        self.lanes = Lanes(self._order)
+        self.memory = MemoryShadow(self._order)
+        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
+        self.is_watched = self._order.is_watched
+        self.label = PlaceLabels().label if label is None else label
+        self.on_conflict = on_conflict
+        self._versions: dict[int, Version] = {}
+        self._early: dict[tuple[int, int], Stack] = {}
+        self._open: dict[int, list[Conflict]] = {}
+
+    @property
+    def events(self) -> int:
+        """How many were recorded."""
+        return self._order.events()
+
+    def last_access(self) -> Access:
+        """What `issue` or `host` recorded last."""
+        return Access(*self._order.latest())
+
+    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
+        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
+        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
+
+    def add_thread(self, name: str) -> int:
+        return self.lanes.add(name, is_host=True)
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
@@ -149,18 +157,21 @@ class Recorder:
         """The latest record of an event, if there is one."""
         return self._versions.get(event)
 
-    def wait(self, lane: int, event: int, stack: Stack) -> Clock | None:
-        """A stream or a thread waits for the latest record; returns what it covers."""
+    def wait(self, lane: int, event: int, stack: Stack, *, by: str = "") -> Clock | None:
+        """A stream or a thread waits for the latest record; returns what it covers. by: what waits,
+        in words, if it is no wait of the program's own
+        """
         version = self._versions.get(event)
         if version is None:
             return None
-        self._join(lane, version, stack)
+        self._join(lane, version, stack, by)
         return version.clock
 
-    def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
-        """A thread waits for all that was put on a stream."""
+    def wait_stream(self, thread: int, stream: int, stack: Stack, *, by: str = "") -> Clock:
+        """A thread waits for all that was put on a stream. by: what waits, in words"""
         clock = self._order.stream_clock(stream)
-        self._join(thread, Version(stream, clock, stack), stack)
+        by = by or f"the wait for {self.lanes.names[stream]}"
+        self._join(thread, Version(stream, clock, stack), stack, by)
         return clock
 
     def streams(self) -> list[int]:
@@ -187,15 +198,17 @@ class Recorder:
                 known.early = self._early.get((access.lane, first.lane), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
-                self.on_conflict(known)
+                if self.on_conflict is not None:
+                    self.on_conflict(known)
             if (known.first.index, known.second.index) == (first.index, access.index):
                 known.nbytes += high - low
             pair = (first.label, access.label)
             if not known.pairs or known.pairs[-1] != pair:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
+                known.remedies.try_pair(first, self._versions.values())
 
-    def _join(self, lane: int, version: Version, stack: Stack) -> None:
+    def _join(self, lane: int, version: Version, stack: Stack, by: str) -> None:
         self._order.count_event()
         self._order.learn(lane, version.clock)
         self._early[lane, version.lane] = version.stack
@@ -204,6 +217,4 @@ class Recorder:
             return
         clock = self.lanes.clock(lane)
         for conflict in waiting:
-            if knows(clock, conflict.first.lane, conflict.first.number):
-                conflict.late = stack
-        self._open[lane] = [conflict for conflict in waiting if not conflict.late]
+            conflict.remedies.waited(clock, version, stack, by)

@@ -12,8 +12,8 @@ import pytest
 
 import racegate
 import racegate.strategies
+from api_page import classes, functions, page
 from racegate.check.repro import public
-from racegate.report.published.api import classes, functions, page
 from repository import ROOT
 
 
@@ -31,7 +31,7 @@ def test_every_example_is_true(tmp_path: Path) -> None:
 
 
 def test_the_page_is_not_stale() -> None:
-    stale = "make it again: python -m racegate.report.published.api racegate docs/api.md"
+    stale = "make it again: python tests/helpers/api_page.py docs/api.md"
     assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == page(racegate), stale
 
 

@@ -11,36 +11,37 @@ import pytest
 from test_vllm_convergence import BASE, CONVERGED, HELD, PLAN, TAKE, Asked
 from test_vllm_search import SCENARIO
 
-from racegate.interpose.device.queue import Hold, Queue
+from bare_session import engine_session
+from racegate.history.schedule import Hold
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.client import landings_beside
 from racegate.targets.common.inside.prefix_server import ForkedLandings
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Task, Told
+from racegate.targets.common.wire import ReleaseRun, Task
 from small_engine import SmallEngine, Wait
 
 SIDE = 7  # a stream
 
 
 def plan_of(held: str, until: str) -> Plan:
-    return Plan(holds=((held, until),), is_recording=False)
+    return Plan(holds=(Hold(op=held, until=until),), is_recording=False)
 
 
-def run_with_landings(engine: SmallEngine, plan: Plan, result: Path, *, code: int = 0) -> Told:
+def run_with_landings(small: SmallEngine, plan: Plan, result: Path, *, code: int = 0) -> ReleaseRun:
     """The run that holds longest; code: with which the forked processes end"""
     own: list[Path] = []
 
-    def watch(session: EngineSession) -> None:
+    def watch(engine: EngineSession) -> None:
         def land(label: str, path: Path) -> None:
-            session.on_gap = None
-            session.queue.land_at(label)
+            engine.listener.tell_gaps(None)
+            engine.session.queue.land_at(label)
             own.append(path)
 
-        session.on_gap = ForkedLandings(result, land).at
+        engine.listener.tell_gaps(ForkedLandings(result, land).at)
 
-    engine.on_session = watch
+    small.on_session = watch
     try:
-        told = engine.run(plan)
+        told = small.run(plan)
         if own:
             own[0].write_bytes(msgspec.json.encode(told))
     finally:
@@ -55,7 +56,7 @@ def test_landings_of_one_run_are_those_that_are_run_alone(
 ) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     base = SmallEngine(wait).run(Plan())
-    held = base.outcome.findings[0].pairs[0][0]
+    held = base.findings[0].pairs[0][0]
     result = tmp_path / "result"
     told = run_with_landings(SmallEngine(wait), plan_of(held, "forced"), result)
     assert told == SmallEngine(wait).run(plan_of(held, "forced")), "it goes on as if nobody forked"
@@ -71,26 +72,25 @@ def test_what_was_not_forked_or_did_not_end_well_has_no_result(
 ) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: threads)
     base = SmallEngine(Wait.BEHIND).run(Plan())
-    held = base.outcome.findings[0].pairs[0][0]
+    held = base.findings[0].pairs[0][0]
     plan = plan_of(held, "forced")
     run_with_landings(SmallEngine(Wait.BEHIND), plan, tmp_path / "result", code=code)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_ordered_behind_the_held_operation_is_no_gap() -> None:
-    session = EngineSession()
-    session.queue = Queue((Hold(HELD),))
-    session.is_recording = False
-    session.name_buffers([(0, 64, "counts")])
+    engine = engine_session(Hold(op=HELD), is_recording=False)
+    session = engine.session
+    engine.listener.name_buffers([(0, 64, "counts")])
     cells = ((0, 4),)
     session.issue("d2h", 0, (), cells, lambda: None, stack=TAKE)
     asked: list[str] = []
-    session.on_gap = asked.append
+    engine.listener.tell_gaps(asked.append)
     for stream in (SIDE, 0, SIDE, SIDE):
         session.issue("read", stream, cells, (), lambda: None, stack=TAKE)
     session.host_access("host read", cells, ())
     session.host_access("host read", ((32, 36),), ())
-    gaps = session.gaps[HELD]
+    gaps = engine.listener.gaps[HELD]
     assert len(gaps) == 4, "of three operations of another stream, and of the host"
     assert asked == gaps[1:]
 
@@ -98,7 +98,7 @@ def test_what_is_ordered_behind_the_held_operation_is_no_gap() -> None:
 class Landed(Asked):
     """A client's engine whose first run under a hold has a landing beside it."""
 
-    def _ask(self, task: Task, timeout_s: float) -> Told:
+    def _ask(self, task: Task, timeout_s: float) -> ReleaseRun:
         told = super()._ask(task, timeout_s)
         if task.lands:
             self._landed = {f"{HELD} until gap": LANDED}
@@ -123,8 +123,7 @@ def test_a_landing_that_was_made_is_not_asked_for() -> None:
 
 
 def test_a_run_that_was_lost_with_its_landings_is_made_without_them() -> None:
-    outcome = msgspec.structs.replace(CONVERGED.outcome, ending=Ending.LOST)
-    lost = msgspec.structs.replace(CONVERGED, outcome=outcome)
+    lost = msgspec.structs.replace(CONVERGED, ending=Ending.LOST)
     engine = Asked(BASE, BASE, lost)
     engine.run(SCENARIO, Plan())
     engine.run(SCENARIO, PLAN)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,16 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay
-from racegate.cli.foreign import vllm as commands
+from racegate.cli.foreign import releases as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import Hold, parse_holds
 from racegate.history.witness import SCHEMA
 from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
+from racegate.targets.common.result import wrong_lines
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witnesses.witness import (
@@ -30,11 +29,11 @@ from racegate.targets.common.witnesses.witness import (
     witnesses_of,
     write_witnesses,
 )
-from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from racegate.targets.vllm.witness import EngineWitness, read_witness
+from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
 from small_engine import Served, SmallEngine, Wait
+from small_release import SmallReleases
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "scenarios" / "vllm" / "witnesses").glob("*.json"))
@@ -48,7 +47,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait) -> EngineVerdict:
+def judged(wait: Wait) -> ReleaseVerdict:
     return judge(Served(SmallEngine(wait)), SCENARIO, CELL)
 
 
@@ -56,7 +55,7 @@ def test_a_witness_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO)
     paths = write_witnesses(tmp_path / "new", found)
     assert [path.name for path in paths] == ["1.0-v2-align-small-1.json"]
-    assert [read_witness(path) for path in paths] == found
+    assert [VLLM_WITNESSES.load(path) for path in paths] == found
     assert (found[0].effect, found[0].subject) == (Effect.WRONG, CELL)
     assert found[0].wrong == WRONG
     assert found[0].finding is not None and found[0].finding.buffer == "counts.cpu"
@@ -76,7 +75,7 @@ def test_a_replay_is_held_against_what_was_wrong(
 ) -> None:
     found = witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO)[0]
     witness = msgspec.structs.replace(found, wrong=wrong)
-    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.pairs)
+    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.landing)
     assert outcome_of(again, witness) is outcome
 
 
@@ -85,12 +84,7 @@ def test_the_general_replay_hands_on_to_vllm(
 ) -> None:
     path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
 
-    @contextmanager
-    def opened(*args: object, **kwargs: object) -> Iterator[Served]:
-        yield Served(SmallEngine(Wait.BEHIND))
-
-    monkeypatch.setattr(replays, "open_cell", opened)
-    monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
+    monkeypatch.setattr(replays, "open_release", SmallReleases(Wait.BEHIND))
     result = CliRunner().invoke(replay.app, [str(path)])
     assert result.exit_code == 1
     assert "step 1: count: 4 used, 1 true" in result.output
@@ -121,14 +115,14 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
     path = tmp_path / "old.json"
     old = json.loads(COMMITTED[0].read_text())
     path.write_text(json.dumps(old | {"wrong": lines}))
-    witness = read_witness(path)
+    witness = VLLM_WITNESSES.load(path)
     assert witness.wrong == (
         Wrong(step=5, what="accepted count of request B in row 0", used=4, true=1),
         Wrong(step=1, what="blocks to zero", used=[11, 12], true=[5, 6]),
     )
     assert witness.losses == (TokenLoss(request="A", tokens=(5, 6), plain=(5, 7)),)
     told = msgspec.structs.replace(
-        judged(Wait.BEHIND).told,
+        judged(Wait.BEHIND).shown,
         wrong=witness.wrong,
         delivered={"A": (5, 6), "B": (1,)},
         plain={"A": (5, 7), "B": (1,)},
@@ -136,7 +130,7 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
     assert wrong_lines(told) == lines, "as reports say it still"
     path.write_text(json.dumps(old | {"wrong": ["nobody knows"]}))
     with pytest.raises(BadInputError, match="cannot read what was wrong: 'nobody knows'"):
-        read_witness(path)
+        VLLM_WITNESSES.load(path)
 
 
 def test_what_is_benign_has_no_witness() -> None:
@@ -149,7 +143,7 @@ def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path
     path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
     stored = msgspec.json.decode(path.read_bytes())
     assert stored["subject"]["mode"] and not {"model", "engine"} & stored["scenario"].keys()
-    assert read_witness(path).scenario == SCENARIO
+    assert VLLM_WITNESSES.load(path).scenario == SCENARIO
 
 
 @pytest.mark.parametrize(("blocks", "free"), [(128, None), (14, 14)])
@@ -163,7 +157,7 @@ def test_an_earlier_witness_reads_without_the_settings_that_it_stored(
     stored["scenario"] = scenario | {"model": {"numerics": "exact"}, "engine": engine}
     path = tmp_path / "earlier.json"
     path.write_bytes(msgspec.json.encode(stored))
-    assert read_witness(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
+    assert VLLM_WITNESSES.load(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
 
 
 @pytest.mark.parametrize(
@@ -182,22 +176,22 @@ def test_a_witness_that_is_not_understood_is_refused(
     assert fields["schema"] == SCHEMA
     path.write_bytes(msgspec.json.encode(fields | change))
     with pytest.raises(BadInputError, match=says):
-        read_witness(path)
+        VLLM_WITNESSES.load(path)
 
 
 def test_a_missing_witness_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="No such file"):
-        read_witness(tmp_path / "none.json")
+        VLLM_WITNESSES.load(tmp_path / "none.json")
 
 
 def test_holds_are_read_as_they_are_written() -> None:
     text = "d2h counts@step#1 until host read counts@move#2"
-    assert pairs_of([text, "d2h counts@step#2"]) == (
-        ("d2h counts@step#1", "host read counts@move#2"),
-        ("d2h counts@step#2", "forced"),
+    assert parse_holds([text, "d2h counts@step#2"]) == (
+        Hold(op="d2h counts@step#1", until="host read counts@move#2"),
+        Hold(op="d2h counts@step#2"),
     )
     with pytest.raises(BadInputError, match="OP until POINT"):
-        pairs_of([" until forced"])
+        parse_holds([" until forced"])
 
 
 def test_a_release_that_is_not_set_up_says_how(
@@ -205,7 +199,7 @@ def test_a_release_that_is_not_set_up_says_how(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     scenario = str(next((ROOT / "scenarios" / "vllm").glob("*.toml")))
-    result = CliRunner().invoke(commands.app, ["run", scenario, "--release", "0.0.1"])
+    result = CliRunner().invoke(commands.vllm, ["run", scenario, "--release", "0.0.1"])
     assert isinstance(result.exception, BadInputError)
     assert "racegate vllm setup --release 0.0.1" in str(result.exception)
 
@@ -242,7 +236,7 @@ def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: 
 def test_committed_witnesses_are_of_committed_scenarios() -> None:
     folder = ROOT / "scenarios" / "vllm"
     scenarios = [scenario for _, scenario in load_all_for("vLLM", scenario_paths(folder))]
-    found = [read_witness(path) for path in COMMITTED]
+    found = [VLLM_WITNESSES.load(path) for path in COMMITTED]
     assert {witness.subject.release for witness in found} >= {"0.22.1", "0.24.0"}
     for witness in found:
         assert witness.scenario in scenarios and witness.wrong and witness.effect is Effect.WRONG

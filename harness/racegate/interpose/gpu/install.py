@@ -5,20 +5,18 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from racegate.interpose.device.graphs import Graphs
-from racegate.interpose.device.queue import Hold, WorkQueue
+from racegate.history.schedule import Holds
+from racegate.interpose.device.queue import WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.kernels import GpuKernels
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.gpu.triton_kernels import CompiledKernels
-from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.install import track_backward, track_events
@@ -35,13 +33,14 @@ class GpuDevice:
     computes = False
     tears_copies = False
 
-    def __init__(self, path: Path, session: Session, refuse: Callable[[str], None]) -> None:
-        """path: the preloaded library; refuse: called with the name of what nobody modelled."""
+    def __init__(
+        self, library: ForwardLibrary, session: Session, refuse: Callable[[str], None]
+    ) -> None:
+        """library: in front of the runtime; refuse: called with what nobody modelled."""
         self.session = session
-        session.touches.lands_at_once = False
-        self.library = ForwardLibrary(path)
-        self.graphs = Graphs(session)
-        self.calls = GpuCalls(self.library, session, self.graphs, refuse)
+        self.library = library
+        self.graphs = session.graphs
+        self.calls = GpuCalls(library, session, refuse)
         self.kernels = self.make_kernels()
         self.kernels.register()
         triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_waited)
@@ -59,9 +58,6 @@ class GpuDevice:
         """Not registered yet."""
         return GpuKernels(self.session, self.library, self.graphs, self.calls)
 
-    def remember(self, memo: Memo) -> None:
-        """Nothing: the GPU runs every launch."""
-
     def dump_shapes(self) -> bytes:
         """Empty: the GPU makes the results."""
         return b""
@@ -75,7 +71,7 @@ class GpuDevice:
         return read_value(self.session, self.kernels.fetch(value) if is_there else value)
 
     def make_queue(
-        self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
+        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
     ) -> WorkQueue:
         """In the process of the run, before CUDA begins.
 

@@ -8,9 +8,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -19,15 +17,20 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
-from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, first_line
+from racegate.jobs.foreign.releases import OpenedEngine, open_release
+from racegate.jobs.versions.cells import (
+    CellConflict,
+    CellReport,
+    ScenarioReport,
+    first_line,
+    pairs_of,
+)
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.environment import Say, cache_folder
-from racegate.targets.common.judge import EngineVerdict, judge
-from racegate.targets.common.search import RUNS_MAX
-from racegate.targets.common.sensitivity import Sensitivity
-from racegate.targets.common.words import change_lines, wrong_lines
+from racegate.targets.common.cell import EngineCell
+from racegate.targets.common.environment import EnginePackage, Say, cache_folder
+from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge
+from racegate.targets.common.result import change_lines, wrong_lines
 
 _COUNT = re.compile(r"#\d+$")
 _ABOVE = "message is above"  # of an engine that printed why it did not start
@@ -40,37 +43,20 @@ class Environments(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEngine:
-    """An engine that is started. cell: which one; runs: what is judged
-    cpu_s: of all its runs so far, in seconds
-    sensitivity: whether a planted wrong value changes each observation, measured when it is asked
-    """
-
-    cell: EngineCell
-    runs: Runs
-    cpu_s: Callable[[], float]
-    sensitivity: Callable[[], Sensitivity]
-
-
 class EngineKind(Protocol):
     """vLLM or SGLang, as far as a history has to know them."""
 
     @property
-    def name(self) -> str:
-        """Of its folder in the user's cache directory."""
+    def packaging(self) -> EnginePackage:
+        """How a release is set up."""
         ...
 
     def cells(self, release: str) -> Sequence[CellReport]:
         """The ways to run a release, with nothing in them yet."""
         ...
 
-    def set_up(self, release: str, say: Say) -> None:
-        """Installs what is missing of a release. Raises BadInput."""
-        ...
-
-    def opened(self, cell: CellReport, log: Path) -> AbstractContextManager[OpenedEngine]:
-        """The engine of a cell. log: where what it prints goes. Raises BadInput."""
+    def cell(self, report: CellReport) -> EngineCell:
+        """Which engine a report is of."""
         ...
 
 
@@ -101,20 +87,20 @@ class EngineHistory:
     def set_up(self, version: str, say: Say) -> None:
         if not self._folder(version).exists():
             self._made.add(version)
-        self._kind.set_up(version, say)
+        self._kind.packaging.set_up(version, say)
 
     def remove(self, version: str) -> None:
         if self._afterwards is Environments.REMOVED and version in self._made:
             shutil.rmtree(self._folder(version), ignore_errors=True)
 
     def _folder(self, version: str) -> Path:
-        return cache_folder(self._kind.name) / version
+        return cache_folder(self._kind.packaging.name) / version
 
     def judge(self, cell: CellReport, names: Sequence[str], keep: Keep) -> None:
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "engine.log"
             try:
-                with self._kind.opened(cell, log) as opened:
+                with open_release(self._kind.cell(cell), log=log) as opened:
                     self._judge_all(opened, cell, names, keep)
             except BadInput as error:
                 raise BadInput(_with_end_of(log, str(error))) from error
@@ -128,7 +114,7 @@ class EngineHistory:
             sensitivity=cell.sensitivity or opened.sensitivity(),
         )
         for name in names:
-            before = opened.cpu_s()
+            before = opened.engine.cpu_s
             judged = judge(
                 opened.runs,
                 self._scenarios[name],
@@ -136,10 +122,10 @@ class EngineHistory:
                 sensitivity=now.sensitivity,
                 runs_max=self._runs_max,
             )
-            one = scenario_report(judged, opened.cpu_s() - before)
+            one = scenario_report(judged, opened.engine.cpu_s - before)
             now = msgspec.structs.replace(
                 now,
-                torch=judged.told.outcome.torch_version or now.torch,
+                torch=judged.shown.torch_version or now.torch,
                 scenarios=now.scenarios | {name: one},
             )
             keep(now)
@@ -152,7 +138,7 @@ def _with_end_of(log: Path, text: str) -> str:
     return f"{text}: {end}"
 
 
-def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
+def scenario_report(judged: ReleaseVerdict, cpu_s: float) -> ScenarioReport:
     """What is kept of one verdict: operations by place, without the run's counts.
 
     cpu_s: of the processes of all its runs, in seconds
@@ -160,27 +146,27 @@ def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
     search = judged.search
     return ScenarioReport(
         verdict=judged.verdict,
-        steps=judged.told.steps,
-        events=judged.told.outcome.events,
+        steps=judged.shown.steps,
+        events=judged.shown.events,
         runs=0 if search is None else search.runs,
         is_complete=search is not None and search.is_complete,
         cpu_s=round(cpu_s, 1),
         commit=commit_here(),
         unmet=judged.unmet,
-        wrong=tuple(wrong_lines(judged.told)),
+        wrong=tuple(wrong_lines(judged.shown)),
         message=first_line(judged.message),
         not_seen=judged.not_seen,
         conflicts=_conflicts(judged),
     )
 
 
-def _conflicts(judged: EngineVerdict) -> tuple[CellConflict, ...]:
+def _conflicts(judged: ReleaseVerdict) -> tuple[CellConflict, ...]:
     """One for each pair of places with one effect."""
     found: dict[tuple[str, str, bool, str], CellConflict] = {}
-    for one in judged.search.conflicts if judged.search is not None else ():
-        first, second = one.finding.first, one.finding.second
+    for one in judged.judged:
+        first, second = one.race.first, one.race.second
         names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
-        lines = change_lines(judged.told, one.landing) if one.landing is not None else []
+        lines = change_lines(one.landing) if one.landing is not None else []
         key = (*names, second.is_write, one.effect)
         known = found.get(key)
         found[key] = CellConflict(
@@ -188,9 +174,9 @@ def _conflicts(judged: EngineVerdict) -> tuple[CellConflict, ...]:
             second=names[1],
             is_write=second.is_write,
             effect=one.effect,
-            pairs=one.finding.count + (known.pairs if known is not None else 0),
+            pairs=one.race.count + (known.pairs if known is not None else 0),
             landings=one.landings,
             does=known.does if known is not None else tuple(lines),
-            holds=known.holds if known is not None else one.landing.holds if one.landing else (),
+            holds=known.holds if known is not None else pairs_of(one.holds),
         )
     return tuple(found.values())

@@ -4,38 +4,37 @@ shows it and the edge that is missing. What else the program did is not in a fin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from racegate.history.finding import Race, Side, Verdict
+from racegate.history.schedule import Holds
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
-from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.words import difference, replay_of
+from racegate.targets.common.search import VERDICTS
+from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.words import difference_in, replay_of
 
 _FRAMES_MAX = 4
 
-Holds = Sequence[tuple[str, str]]
 
-
-def program_page(verdicts: Verdicts, command: str) -> str:
+def program_page(verdicts: ProgramVerdict, command: str) -> str:
     """All findings of a program, as HTML. command: the script with its arguments"""
-    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    judged = {one.race.signature: one for one in verdicts.judged}
     shown = []
-    for finding in verdicts.outcome.findings:
-        one = judged.get(finding.signature)
-        seen = [] if one is None else difference(one.expected, one.actual, "with the hold")
+    for race in verdicts.races:
+        one = judged.get(race.signature)
+        landing = None if one is None else one.landing
+        seen = [] if landing is None else difference_in(landing)
         shown.append(
             pictured_conflict(
-                finding,
-                () if one is None else one.hold,
-                name=finding.signature,
-                outcome=Verdict.CONFLICT if one is None else one.verdict,
+                race,
+                () if landing is None else landing.holds,
+                name=race.signature,
+                outcome=Verdict.CONFLICT if one is None else VERDICTS[one.effect],
                 impact=" ".join(line.strip().removeprefix("value").strip() for line in seen),
-                replay="" if one is None else replay_of(one, command),
+                replay="" if landing is None else replay_of(landing, command),
             )
         )
     return findings_page(f"Findings of {command}", shown)
@@ -50,7 +49,7 @@ def pictured_conflict(
         for side in (finding.first, finding.second)
     ]
     facts.append(Fact(term="edge", text=finding.edge))
-    facts += [Fact(term="hold", text=f"{op} until {end}", is_code=True) for op, end in holds]
+    facts += [Fact(term="hold", text=hold.text(), is_code=True) for hold in holds]
     facts += [Fact(term="again", text=replay, is_code=True)] if replay else []
     return PicturedFinding(
         name=name,
@@ -90,7 +89,7 @@ def conflict_timeline(finding: Race, holds: Holds = ()) -> Timeline:
 
 def _bar(side: Side, role: Role, at: int, lane: int, holds: Holds) -> Bar:
     """A half of a copy is held by the copy's name with a word before it."""
-    until = next((until for name, until in holds if name.endswith(side.label)), "")
+    until = next((hold.until for hold in holds if hold.op == side.label), "")
     return Bar(
         name=side.operation,
         step=0,

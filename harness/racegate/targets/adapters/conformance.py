@@ -17,13 +17,16 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import OwnScenario, Request
-from racegate.targets.adapters.client import Adapter, Told
+from racegate.targets.adapters.answers import wrong_ends
+from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
-from racegate.targets.adapters.landings import can_hold, first_change
+from racegate.targets.adapters.landings import can_hold
+from racegate.targets.adapters.target import first_change
 from racegate.targets.adapters.wire import (
     DropEdge,
     Offer,
+    OwnPlant,
     Plant,
     RefusedAnswer,
     StaleValue,
@@ -100,6 +103,7 @@ def conform(adapter: Adapter, *, scenario: OwnScenario = KIT) -> Iterator[Confor
     yield _passed("introduces itself", f"{hello.engine} {hello.version}, offers {offers}")
     first = _told(adapter, scenario)
     yield from _deterministic(adapter, scenario, first)
+    yield _another(adapter, scenario, first)
     judge = AdapterJudge(adapter, scenario)
     yield _silent(adapter, judge.judge(), first)
     if Offer.OBSERVATIONS in hello.offers:
@@ -119,14 +123,33 @@ def demand_conformance(adapter: Adapter) -> None:
 
 
 def _deterministic(
-    adapter: Adapter, scenario: OwnScenario, first: Told
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     yield _same("tells the same history twice", _told(adapter, scenario), first)
     adapter.restart()
     yield _same("tells it in a new process too", _told(adapter, scenario), first)
 
 
-def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
+def _another(adapter: Adapter, scenario: OwnScenario, first: AdapterRun) -> ConformanceCheck:
+    """A history that was recorded once would be told of everything."""
+    name = "tells another history of another scenario"
+    requests = [
+        msgspec.structs.replace(request, max_tokens=max(1, request.max_tokens // 2))
+        for request in scenario.requests
+    ]
+    other = msgspec.structs.replace(
+        scenario, name=f"{scenario.name}-shorter", requests=tuple(requests)
+    )
+    told = _told(adapter, other)
+    seen = told.run.trace.events, told.run.observations
+    if seen == (first.run.trace.events, first.run.observations):
+        return _failed(name, "its requests want half the tokens, and the history is the same")
+    if told.run.result is not None and (wrong := wrong_ends(other, told.run.result)):
+        return _failed(name, wrong[0].message)
+    return _passed(name, f"{len(told.run.trace.events)} events")
+
+
+def _same(name: str, told: AdapterRun, first: AdapterRun) -> ConformanceCheck:
     if told.digest == first.digest:
         return _passed(name, f"{len(first.run.trace.events)} events")
     mine, its = first.run.trace.events, told.run.trace.events
@@ -137,7 +160,7 @@ def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
     return _failed(name, f"{what} differs: seed what is random")
 
 
-def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceCheck:
+def _silent(adapter: Adapter, result: RunResult, first: AdapterRun) -> ConformanceCheck:
     name = "nothing is found where nothing is planted"
     if result.findings:
         found = result.findings[0]
@@ -149,16 +172,20 @@ def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceChec
     return _passed(name, str(result.verdict))
 
 
-def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
+def _observes(adapter: Adapter, first: AdapterRun) -> ConformanceCheck:
     name = "observes at every boundary that it introduces"
-    seen = {observation.boundary for observation in first.run.observations}
-    lacking = sorted(set(adapter.hello.boundaries) - seen)
-    if lacking:
-        return _failed(name, f"nothing was observed at: {', '.join(lacking)}")
+    for boundary in adapter.hello.boundaries:
+        steps = [seen.step for seen in first.run.observations if seen.boundary == boundary]
+        if not steps:
+            return _failed(name, f"nothing was observed at: {boundary}")
+        if gaps := set(range(steps[0], steps[-1])).difference(steps):
+            return _failed(name, f"nothing was observed at {boundary} of step {min(gaps)}")
     return _passed(name, f"{len(first.run.observations)} observations")
 
 
-def _holds(adapter: Adapter, scenario: OwnScenario, first: Told) -> Iterator[ConformanceCheck]:
+def _holds(
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
+) -> Iterator[ConformanceCheck]:
     name = "realises a hold"
     pair = _waited_pair(adapter, first.run.trace)
     if pair is None:
@@ -177,14 +204,11 @@ def _holds(adapter: Adapter, scenario: OwnScenario, first: Told) -> Iterator[Con
     else:
         yield _passed(name, outcome.hold)
     late = Schedule(holds=(Hold(op=op, until=behind),))
-    yield _unrealisable("does not hold an operation past a wait for it", adapter, scenario, late)
-    none = Schedule(holds=(Hold(op="d2h:no-such-operation@0", until=FORCED),))
-    yield _unrealisable("does not claim a hold of what there is not", adapter, scenario, none)
+    yield _unrealisable(adapter, scenario, late)
 
 
-def _unrealisable(
-    name: str, adapter: Adapter, scenario: OwnScenario, schedule: Schedule
-) -> ConformanceCheck:
+def _unrealisable(adapter: Adapter, scenario: OwnScenario, schedule: Schedule) -> ConformanceCheck:
+    name = "does not hold an operation past a wait for it"
     held = _told(adapter, scenario, schedule)
     if any(hold.realised for hold in held.run.trace.holds):
         return _failed(
@@ -221,13 +245,16 @@ def _lacking_plants(adapter: Adapter) -> Iterator[ConformanceCheck]:
 
 
 def _planted(
-    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: Told
+    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     judged = judge.judge(plant=plant)
     if isinstance(plant, DropEdge):
         yield from _dropped(adapter, scenario, plant, judged)
         return
     name = f"{plant_text(plant)} is found"
+    if isinstance(plant, OwnPlant):
+        yield _demanded(name, bool(judged.findings), judged)
+        return
     offers = set(adapter.hello.offers)
     if not offers & {Offer.PLAIN, Offer.OWNERS, Offer.OBSERVATIONS}:
         yield _skipped(name, "it takes plain, owners or observations to see a wrong value")
@@ -261,7 +288,7 @@ def _dropped(
         yield _demanded(f"{plant_text(plant)} does harm under a landing", is_harm, judged)
 
 
-def _sensitive(plant: Plant, first: Told, told: Told) -> ConformanceCheck:
+def _sensitive(plant: Plant, first: AdapterRun, told: AdapterRun) -> ConformanceCheck:
     """An observation that a wrong count does not change would show no wrong count."""
     name = f"{plant_text(plant)} changes an observation"
     for found in first_change(first.run, told.run, EAGER):
@@ -283,7 +310,7 @@ def _told(
     schedule: Schedule = EAGER,
     *,
     plant: Plant | None = None,
-) -> Told:
+) -> AdapterRun:
     """A run that comes to its end. Raises AdapterError if it does not."""
     told = adapter.run(scenario, schedule=schedule, plant=plant)
     if isinstance(told, RefusedAnswer):

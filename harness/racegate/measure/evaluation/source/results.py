@@ -1,5 +1,5 @@
-"""Mutants of the source and what became of them, as data; and those that are known to change
-nothing, with the reason.
+"""Edits of the source, the mutants that they make, and what became of them, as data; and those
+that are known to change nothing, with the reason.
 """
 
 from __future__ import annotations
@@ -12,12 +12,65 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
 
 EQUIVALENTS_BYTES_MAX = 1 << 20
+
+
+class SourceOperator(StrEnum):
+    """What is done to the source."""
+
+    COMPARISON = "comparison"
+    ARITHMETIC = "arithmetic"
+    BOOLEAN = "boolean"
+    CONSTANT = "constant off by one"
+    CONDITION = "negated condition"
+    STATEMENT = "removed statement"
+    ARGUMENTS = "swapped arguments"
+    LOOP = "break and continue"
+    SLICE = "slice bound"
+    CHOICE = "min and max"
+    WRAPPER = "removed wrapper"
+    STEP = "wrong step"
+    ROW = "wrong row"
+    FIELD = "forgotten field"
+    STALE = "stale for fresh"
+    CLAMP = "clamp"
+    BRANCH = "one branch of two"
+    RESET = "missing reset"
+
+
+class Edit(StrictStruct, frozen=True):
+    """One mutant of a file.
+
+    scope: the class and function that it is in; lines: from the first one of its statement to its
+        own last one, from 1; start, end: the bytes that are replaced; text: by what
+    """
+
+    operator: SourceOperator
+    scope: str
+    lines: tuple[int, int]
+    start: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        """The mutated file."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def shown(self, source: bytes) -> tuple[str, str]:
+        """The lines that differ, before and after, without indentation."""
+        first = source.rfind(b"\n", 0, self.start) + 1
+        last = source.find(b"\n", self.end)
+        before = source[first:last].decode()
+        after = source[first : self.start].decode() + self.text + source[self.end : last].decode()
+        return _joined(before), _joined(after)
+
+
+def _joined(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines())
 
 
 class SourceFate(StrEnum):
@@ -66,6 +119,7 @@ class SourceResult(StrictStruct, frozen=True):
     before, after: the lines that differ; fate: what became of it
     by: the scenario, witness or test that killed it; how: what that said, or how it ended
     reason: why it changes nothing; cpu_s: seconds of computing
+    feature: of the engine that the line belongs to, where mutants are drawn by feature
     """
 
     key: str
@@ -80,6 +134,7 @@ class SourceResult(StrictStruct, frozen=True):
     how: str = ""
     reason: str = ""
     cpu_s: float = 0.0
+    feature: str = ""
 
 
 class EquivalentEntry(StrictStruct, frozen=True):
@@ -199,11 +254,13 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
 class SourceSpec(StrictStruct, frozen=True):
     """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
 
+    per_feature: so many of each feature of the engine, in the place of a sample of all
     keep: a file to go on with; equivalent: that of mutants known to change nothing
     """
 
     source: str
     sample: int | None = None
+    per_feature: int | None = None
     seed: int = 0
     keep: Path | None = None
     equivalent: Path | None = None
@@ -214,6 +271,7 @@ class SourceReport(StrictStruct, frozen=True):
 
     source: a room, or the engine with its kernels; total: mutants that there are
     sample: how many of them were drawn, null for all; results: of those that were tried
+    per_feature: how many were drawn of each feature, null where they were drawn of all
     """
 
     source: str
@@ -221,3 +279,4 @@ class SourceReport(StrictStruct, frozen=True):
     sample: int | None
     seed: int
     results: tuple[SourceResult, ...]
+    per_feature: int | None = None

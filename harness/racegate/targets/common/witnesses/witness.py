@@ -7,34 +7,21 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import pairs_of, texts_of
-from racegate.history.witness import (
-    Raw,
-    SealedWitness,
-    WitnessError,
-    read_object,
-    recorded_race,
-    save,
-    sealed,
-    subject_of,
-    versions,
-    witness_of_kind,
-)
-from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.history.schedule import Holds, parse_holds, texts_of
+from racegate.history.witness import SealedWitness, recorded_race, save, sealed, versions
+from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
-from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict
-from racegate.targets.common.wire import Told, Wrong
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.search import VERDICTS, WRONG_SHOWN, Effect, JudgedRace, known_as
+from racegate.targets.common.wire import ReleaseRun, Wrong
 
 
 class TokenLoss(StrictStruct, frozen=True, kw_only=True):
@@ -57,15 +44,22 @@ class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
     losses: tuple[TokenLoss, ...] = ()
 
     @property
-    def pairs(self) -> Holds:
-        """The holds as pairs of operation and point."""
-        return pairs_of(self.holds)
+    def known_as(self) -> str:
+        """With what its landing does: the hash alone would tell a reader nothing."""
+        if self.finding is None:
+            return self.signature
+        return known_as(self.effect, self.finding.buffer, self.signature)
+
+    @property
+    def landing(self) -> Holds:
+        """The holds as a run is asked for them."""
+        return parse_holds(self.holds)
 
 
 Released = TypeVar("Released", bound=ReleaseWitness)
 
 
-def losses_of(told: Told) -> tuple[TokenLoss, ...]:
+def losses_of(told: ReleaseRun) -> tuple[TokenLoss, ...]:
     """Of a run, those that plain decoding does not give."""
     return tuple(
         TokenLoss(request=name, tokens=tokens, plain=told.plain.get(name, ()))
@@ -74,37 +68,56 @@ def losses_of(told: Told) -> tuple[TokenLoss, ...]:
     )
 
 
-def witnesses_of(kind: type[Released], judged: EngineVerdict, scenario: Scenario) -> list[Released]:
+def witnesses_of(
+    kind: type[Released], judged: ReleaseVerdict, scenario: Scenario
+) -> list[Released]:
     """One per landing that does harm; conflicts that the same landing shows share theirs. kind: of
     the engine that was judged
     """
-    if judged.search is None:
-        return []
-    found: dict[Holds, Released] = {}
-    for conflict in judged.search.conflicts:
-        if conflict.landing is not None and conflict.landing.holds not in found:
-            found[conflict.landing.holds] = _witness(kind, judged, scenario, conflict)
-    return list(found.values())
+    found: dict[Holds, JudgedRace[ReleaseRun]] = {}
+    for one in judged.judged:
+        if one.landing is not None:
+            found.setdefault(one.holds, one)
+    return [_witness(kind, judged, scenario, one) for one in found.values()]
+
+
+def every_witness_of(
+    kind: type[Released], judged: ReleaseVerdict, scenario: Scenario
+) -> list[Released]:
+    """Of all that a campaign may count: one per conflict, whatever its landings do, and one of what
+    is wrong in the run that is shown.
+    """
+    found = [_witness(kind, judged, scenario, one) for one in judged.judged]
+    if judged.verdict is Verdict.DIVERGENT and judged.shown.is_wrong:
+        found.append(_witness(kind, judged, scenario, None))
+    return found
 
 
 def _witness(
-    kind: type[Released], judged: EngineVerdict, scenario: Scenario, conflict: JudgedConflict
+    kind: type[Released],
+    judged: ReleaseVerdict,
+    scenario: Scenario,
+    one: JudgedRace[ReleaseRun] | None,
 ) -> Released:
-    assert conflict.landing is not None
-    told, race = conflict.landing.told, conflict.finding
+    """Of a landing that does harm; where none does, of the conflict in the recorded run; of no
+    conflict, of what is wrong in the run that is shown.
+    """
+    landing = None if one is None else one.landing
+    run = judged.shown if landing is None else landing.what
+    effect = Effect.WRONG if one is None else one.effect
     return sealed(
         kind(
             title=scenario.title or scenario.name,
             subject=judged.cell,
             scenario=scenario,
-            holds=texts_of(conflict.landing.holds),
-            signature=race.signature,
-            finding=recorded_race(race),
-            verdict=Verdict.DIVERGENT,
-            effect=conflict.effect,
-            wrong=told.wrong,
-            losses=losses_of(told),
-            versions={**versions(), "torch": told.outcome.torch_version},
+            holds=texts_of(judged.holds if one is None else one.holds),
+            signature=WRONG_SHOWN if one is None else one.race.signature,
+            finding=None if one is None else recorded_race(one.race),
+            verdict=VERDICTS[effect],
+            effect=effect,
+            wrong=run.wrong,
+            losses=losses_of(run),
+            versions={**versions(), "torch": run.torch_version},
         )
     )
 
@@ -121,32 +134,27 @@ def write_witnesses(folder: Path, witnesses: Sequence[ReleaseWitness]) -> list[P
     return paths
 
 
-def read_release_witness(
-    path: Path, kind: type[Released], of: str, converted: Callable[[Raw], Raw] = dict
-) -> Released:
-    """The witness in a file. Raises WitnessError with the reason.
-
-    of: the subject that is expected; converted: an older file's fields as the schema has them
-    """
-    raw = read_object(path)
-    if (found := subject_of(raw, source=str(path))) != of:
-        raise WitnessError(f"{path}: a witness of {quoted(found)}, not of {of}")
-    witness = witness_of_kind(raw, kind, converted, source=str(path))
-    try:
-        validate(witness.scenario, source=str(path))
-    except ScenarioError as error:
-        raise WitnessError(f"{path}: {error}") from error
-    return witness
+def check_release(witness: ReleaseWitness) -> None:
+    """Whether its scenario is one. Raises ScenarioError."""
+    validate(witness.scenario)
 
 
-def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
+def outcome_of(judged: ReleaseVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
-    if judged.verdict is not Verdict.DIVERGENT:
-        return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
-    return ReplayOutcome.REPRODUCED if is_as_recorded(judged, witness) else ReplayOutcome.OTHER
+    if is_as_recorded(judged, witness):
+        return ReplayOutcome.REPRODUCED
+    if judged.verdict in (Verdict.DIVERGENT, witness.verdict):
+        return ReplayOutcome.OTHER
+    is_tried = judged.tried.number or not witness.holds
+    return ReplayOutcome.NOTHING if is_tried else ReplayOutcome.NOT_REALISED
 
 
-def is_as_recorded(judged: EngineVerdict, witness: ReleaseWitness) -> bool:
-    """Whether the same values and losses are wrong."""
-    told = judged.told
-    return (told.wrong, losses_of(told)) == (witness.wrong, witness.losses)
+def is_as_recorded(judged: ReleaseVerdict, witness: ReleaseWitness) -> bool:
+    """Whether the same values and losses are wrong; of a conflict whose landings do no harm that
+    is known, whether it is there.
+    """
+    if witness.verdict is not Verdict.DIVERGENT:
+        return any(race.signature == witness.signature for race in judged.races)
+    told = judged.shown
+    shown = (judged.verdict, told.wrong, losses_of(told))
+    return shown == (witness.verdict, witness.wrong, witness.losses)

@@ -14,20 +14,19 @@ from racegate.history.witness import (
     Raw,
     SealedWitness,
     WitnessError,
+    WitnessReader,
     moved,
-    read_object,
     recorded_race,
     save_all,
     sealed,
-    subject_of,
     versions,
-    witness_of_kind,
 )
-from racegate.interpose.outcome import Observation
+from racegate.interpose.outcome import Observation, Outcome
 from racegate.scenario.strict import StrictStruct
-from racegate.targets.program.explore import Judged
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.program.judge import ProgramVerdict
 from racegate.targets.program.launch import Program
+from racegate.targets.program.words import ending_of
 
 
 class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
@@ -54,43 +53,37 @@ class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
         return self.subject.argv
 
 
-def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Path, ...]:
+def save_witnesses(verdicts: ProgramVerdict, program: Program, path: Path) -> tuple[Path, ...]:
     """One file for each DIVERGENT finding: path, then path with a number. Returns the files."""
-    races = {race.signature: race for race in verdicts.outcome.findings}
-    judged = [one for one in verdicts.search.judged if one.hold] if verdicts.search else []
-    torch = verdicts.outcome.torch_version
-    witnesses = [witness_of(races[one.signature], one, program, torch=torch) for one in judged]
-    return save_all(witnesses, path)
+    shown = [(one.race, one.landing) for one in verdicts.judged]
+    found = [witness_of(race, run, program) for race, run in shown if run is not None]
+    return save_all(found, path)
 
 
-def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
-    """torch: version of the torch it was found with."""
+def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> ProgramWitness:
+    """The witness of a race that a run under holds shows."""
+    base, held = landing.base, landing.what
     return sealed(
         ProgramWitness(
             title=_title(race),
             subject=ProgramSubject(argv=program.argv),
-            holds=texts_of(judged.hold),
-            polls=judged.polls,
+            holds=texts_of(landing.holds),
+            polls=landing.polls,
             signature=race.signature,
             finding=recorded_race(race),
-            verdict=judged.verdict,
-            expected=judged.expected,
-            actual=judged.actual,
-            ending=judged.ending,
-            versions={**versions(), "torch": torch},
+            verdict=Verdict.DIVERGENT,
+            expected=base.observations,
+            actual=held.observations,
+            ending=ending_of(landing),
+            versions={**versions(), "torch": base.torch_version},
         )
     )
 
 
-def load_program_witness(path: Path) -> ProgramWitness:
-    """The witness in a file. Raises WitnessError with the reason."""
-    raw = read_object(path)
-    if subject_of(raw, source=str(path)) != "program":
-        raise WitnessError(f"{path}: not a witness of a program")
-    witness = witness_of_kind(raw, ProgramWitness, _from_first, source=str(path))
+def check_program(witness: ProgramWitness) -> None:
+    """Whether there is something to be held. Raises WitnessError."""
     if not witness.holds:
-        raise WitnessError(f"{path}: a witness of a program has a hold")
-    return witness
+        raise WitnessError("a witness of a program has a hold")
 
 
 def _from_first(raw: Raw) -> Raw:
@@ -101,6 +94,15 @@ def _from_first(raw: Raw) -> Raw:
     finding = {"kind": FindingKind.CONFLICT.value, "operations": operations, **found}
     fields = {**raw, "schema": SCHEMA, "checksum": "", "finding": finding}
     return {**moved(fields, "subject", "program", ("argv",)), "verdict": Verdict.DIVERGENT.value}
+
+
+PROGRAM_WITNESSES = WitnessReader(
+    of="program",
+    title="a program",
+    kind=ProgramWitness,
+    check=check_program,
+    converted=_from_first,
+)
 
 
 def _title(race: Race) -> str:

@@ -1,6 +1,4 @@
-"""The Python API as a page, from docstrings: `python -m racegate.report.published.api racegate
-docs/api.md` writes that of the package `racegate`.
-"""
+"""The Python API as a page, from docstrings; writes it to the file that is named (docs/api.md)."""
 
 from __future__ import annotations
 
@@ -9,10 +7,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import racegate
 from racegate.report.templating import render
 from racegate.scenario.untrusted.text import printable_lines
 
@@ -74,10 +72,5 @@ def page(package: ModuleType) -> str:
     return render("api.md.j2", functions=functions(package), classes=classes(package))
 
 
-def main(package: str, target: Path) -> None:
-    """Writes the page of the package of that name."""
-    target.write_text(printable_lines(page(import_module(package))), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    Path(sys.argv[1]).write_text(printable_lines(page(racegate)), encoding="utf-8")
