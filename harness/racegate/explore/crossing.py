@@ -5,6 +5,7 @@ it is possible. By it a scenario is led to features that few of thousands of dra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 import msgspec
@@ -25,7 +26,7 @@ def crossed(first: OwnScenario, second: OwnScenario, random: Random) -> OwnScena
     child = first
     for change in taken:
         child = change(child)
-    return validate(_fitted(child))
+    return fitted(child)
 
 
 def in_numerics(scenario: OwnScenario, numerics: Numerics) -> OwnScenario:
@@ -43,13 +44,21 @@ def _changes(first: OwnScenario, second: OwnScenario, random: Random) -> Iterato
             value = getattr(getattr(second, table), name)
             if value != getattr(getattr(first, table), name):
                 yield _setting(table, name, value)
-    yield lambda one: msgspec.structs.replace(one, requests=second.requests, events=second.events)
+    yield partial(_replaced, requests=second.requests, events=second.events)
     for _ in range(PARTS_MAX):
-        request = random.choice(second.requests)
-        yield lambda one, request=request: _with_request(one, request, second.events)
+        yield partial(_with_request, request=random.choice(second.requests), events=second.events)
         if second.events:
-            event = random.choice(second.events)
-            yield lambda one, event=event: msgspec.structs.replace(one, events=(*one.events, event))
+            yield partial(_with_event, event=random.choice(second.events))
+
+
+def _replaced(
+    one: OwnScenario, *, requests: tuple[Request, ...], events: tuple[Event, ...]
+) -> OwnScenario:
+    return msgspec.structs.replace(one, requests=requests, events=events)
+
+
+def _with_event(one: OwnScenario, *, event: Event) -> OwnScenario:
+    return msgspec.structs.replace(one, events=(*one.events, event))
 
 
 def _setting(table: str, name: str, value: object) -> Change:
@@ -60,7 +69,7 @@ def _setting(table: str, name: str, value: object) -> Change:
     return change
 
 
-def _with_request(one: OwnScenario, request: Request, events: tuple[Event, ...]) -> OwnScenario:
+def _with_request(one: OwnScenario, *, request: Request, events: tuple[Event, ...]) -> OwnScenario:
     """One more request, with what happens to it; in the place of the last one of many."""
     name = f"R{len(one.requests)}"
     if len(one.requests) >= REQUESTS_MAX:
@@ -75,8 +84,10 @@ def _with_request(one: OwnScenario, request: Request, events: tuple[Event, ...])
     return msgspec.structs.replace(one, requests=(*kept, added), events=(*one.events, *own))
 
 
-def _fitted(one: OwnScenario) -> OwnScenario:
-    """Settings that agree, requests for which there is room, and events of requests that exist."""
+def fitted(one: OwnScenario) -> OwnScenario:
+    """Settings that agree, requests for which there is room, events of requests that exist. Raises
+    ScenarioError if the scenario is not possible even so.
+    """
     engine = _agreeing(one.engine)
     one = msgspec.structs.replace(one, engine=engine)
     requests = tuple(_fitting(request, one) for request in one.requests)
@@ -87,7 +98,7 @@ def _fitted(one: OwnScenario) -> OwnScenario:
         if named <= names and not (isinstance(event, Rotate) and engine.layout == "slots"):
             key = (type(event), event.step, getattr(event, "request", None))
             events.setdefault(key, _bounded(event, engine))
-    return msgspec.structs.replace(one, requests=requests, events=tuple(events.values()))
+    return validate(msgspec.structs.replace(one, requests=requests, events=tuple(events.values())))
 
 
 def _agreeing(engine: EngineSpec) -> EngineSpec:

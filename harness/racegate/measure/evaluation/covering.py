@@ -9,15 +9,16 @@ have what it lacks. Then each row is made as small as the pairs allow that only 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
 
 import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
-from racegate.explore.crossing import crossed, in_numerics
+from racegate.explore.crossing import crossed, fitted, in_numerics
 from racegate.explore.features.apart import pairs_of
 from racegate.explore.features.table import POSSIBLE, Pair, features_in
 from racegate.explore.generate import generate, seeded
@@ -29,6 +30,7 @@ from racegate.scenario.spec import OwnScenario, ScenarioError
 
 # What a scenario costs beside its operations: the engine is built, graphs are captured.
 OPS_FIXED = 150
+LARGE_STEPS = 9  # of a row, at most, before one makes it smaller
 STEPS_MAX = 200  # as in a script that does not say
 POSSIBLE_PAIRS = frozenset(POSSIBLE)
 
@@ -44,7 +46,7 @@ class CoverSpec(msgspec.Struct, frozen=True, kw_only=True):
     shrinks: int = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoverRow:
     """A scenario with what an eager run of it had. ops: operations of that run; counters: the
     engine's
@@ -58,15 +60,15 @@ class CoverRow:
 
 
 def row_of(scenario: OwnScenario) -> CoverRow | None:
-    """A scenario that has been run; None if it cannot be judged, does not end or has a pair that is
-    declared impossible.
+    """A scenario that has been run; None if it cannot be judged, does not end, delivers nothing or
+    has a pair that is declared impossible.
     """
     try:
         checker = Checker(scenario)
     except CheckError:
         return None
     run = checker.execute()
-    if run.result is None or "unfinished" in run.result.finished.values():
+    if run.result is None or not any(run.result.delivered.values()):
         return None
     features = features_in(checker.scenario, run)
     pairs = pairs_of(features)
@@ -159,7 +161,7 @@ def minimised(rows: Sequence[CoverRow], missing: frozenset[Pair], runs_max: int)
     kept = sorted(rows, key=lambda row: row.ops, reverse=True)
     for row in tuple(kept):
         if not own_pairs(row, kept, missing):
-            kept.remove(row)
+            kept = [other for other in kept if other is not row]
     for place, row in enumerate(kept):
         kept[place] = _shrunk(row, own_pairs(row, kept, missing), runs_max)
     return [row for row in kept if own_pairs(row, kept, missing)]
@@ -172,17 +174,44 @@ def own_pairs(row: CoverRow, rows: Iterable[CoverRow], missing: frozenset[Pair])
 
 
 def _shrunk(row: CoverRow, needed: frozenset[Pair], runs_max: int) -> CoverRow:
+    """The row without most of what it is not needed for: large steps, then those of shrinking."""
     best = row
 
-    def is_enough(case: Case[OwnScenario]) -> bool:
+    def is_enough(scenario: OwnScenario) -> bool:
         nonlocal best
-        if case.scenario.steps_max != row.scenario.steps_max:
+        if scenario.steps_max != row.scenario.steps_max:
             return False  # a limit that nothing comes near makes no run shorter
-        found = row_of(case.scenario)
-        if found is None or not needed <= found.pairs:
+        found = row_of(scenario)
+        if found is None or not needed <= found.pairs or found.ops >= best.ops:
             return False
         best = found
         return True
 
-    shrink(Case(scenario=row.scenario, schedule=EAGER), is_enough, runs_max=runs_max)
+    left = runs_max
+    while left > 0 and any(is_enough(one) for one in islice(_much_smaller(best.scenario), left)):
+        left -= LARGE_STEPS
+    case = Case(scenario=best.scenario, schedule=EAGER)
+    shrink(case, lambda one: is_enough(one.scenario), runs_max=max(left, 0))
     return best
+
+
+def _much_smaller(scenario: OwnScenario) -> Iterator[OwnScenario]:
+    """Possible ones with half of the requests or of their tokens, a layer less, or no events."""
+    requests, layers, half = scenario.requests, scenario.model.layers, len(scenario.requests) // 2
+    changes: list[dict[str, object]] = [
+        {"requests": part} for part in (requests[:half], requests[half:], requests[1:-1]) if part
+    ]
+    changes += [{"events": ()}, {"events": scenario.events[::2]}]
+    halved = (msgspec.structs.replace(one, max_tokens=-(-one.max_tokens // 2)) for one in requests)
+    changes += [{"requests": tuple(halved)}]
+    for place in range(len(layers) if len(layers) > 1 else 0):
+        model = msgspec.structs.replace(
+            scenario.model, layers=(*layers[:place], *layers[place + 1 :])
+        )
+        changes += [{"model": model}]
+    for change in changes:
+        smaller = msgspec.structs.replace(scenario, **change)
+        try:
+            yield fitted(smaller)
+        except ScenarioError:
+            continue
