@@ -16,11 +16,10 @@ from racegate.cli.options import (
     WorkersOption,
     folder_of_scripts,
     loaded_scripts,
+    named,
     place_to_write,
-    progress_bar,
     stdout_console,
     tell,
-    write_json,
     write_text,
 )
 from racegate.history.finding import Verdict, exit_code
@@ -46,13 +45,10 @@ def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> 
         ScenarioEntry(file=str(path), name=s.name, title=s.title, origin=s.origin)
         for path, s in loaded
     ]
-    if json is not None:
-        write_json(json, rows)
-        return
     table = Table("name", "title", "origin")
     for row in rows:
         table.add_row(row.name, row.title, row.origin)
-    stdout_console().print(table)
+    tell(json, rows, lambda: stdout_console().print(table))
 
 
 @app.command("cover")
@@ -76,9 +72,8 @@ def scenarios_cover(
     that are possible none has; with --out a covering array of those.
     """
     loaded = loaded_scripts(folder_of_scripts(scenarios))
-    with progress_bar() as progress:
-        task = progress.add_task("scripts", total=len(loaded))
-        found = covered_by((one for _, one in loaded), lambda name: progress.advance(task))
+    with named("scripts", total=len(loaded)) as on_script:
+        found = covered_by((one for _, one in loaded), on_script)
     if out is not None:
         spec = CoverSpec(seed=seed, draws=draws, tries=tries, shrinks=shrinks)
         found = _with_array(found, spec, out)
@@ -91,10 +86,9 @@ def _with_array(found: CoverObject, spec: CoverSpec, out: Path) -> CoverObject:
     """Writes the scripts that have what is missing."""
     names = []
     out.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as progress:
-        task = progress.add_task("array", total=sum(map(len, found.missing.values())))
+    with named("array") as on_row:
         for script in covering_scripts(
-            found.missing, spec, lambda row, left: progress.update(task, description=f"{left} left")
+            found.missing, spec, lambda row, left: on_row(f"{left} pairs left")
         ):
             write_text(out / f"{script.name.replace('-', '_')}.toml", script.text)
             names.append(script.name)
@@ -115,16 +109,10 @@ def scenarios_features(
     json: JsonOption = None,
 ) -> None:
     """What generated scenarios reach: features, and pairs of features. All have to be PROVED."""
-    with progress_bar() as progress:
-        task = progress.add_task("scenarios", total=count)
-        coverage = measure_coverage(
-            seed, count, workers=workers, on_scenario=lambda name: progress.advance(task)
-        )
-    if json is not None:
-        write_json(json, coverage)
+    with named("scenarios", total=count) as on_scenario:
+        coverage = measure_coverage(seed, count, workers=workers, on_scenario=on_scenario)
+    tell(json, coverage, lambda: print_coverage(stdout_console(), coverage))
     if markdown is not None:
         command = f"racegate scenarios features --seed {seed} --count {count} --markdown {markdown}"
         write_text(markdown, render_features(coverage, command=command))
-    if json != "-":
-        print_coverage(stdout_console(), coverage)
     raise SystemExit(exit_code([Verdict.PROVED, *(item.verdict for item in coverage.not_proved)]))
