@@ -13,6 +13,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.order.ranges import Ranges
 
+FULL = "allocations that the virtual device had no room for (`--memory SIZE` gives it more)"
 _BLOCKING = 1 << 63
 _COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.EVENT_SYNC)
 # (to the device, from the device): kind
@@ -28,6 +29,7 @@ class LoggedRuntime:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._news = library.news
+        self._is_taking = False
         self.guard = library.guard
         self.settle_event = library.settle_event
 
@@ -37,21 +39,28 @@ class LoggedRuntime:
         return self._library.lands_at_once
 
     def take_in(self, session: Session) -> None:
-        """Tells the session what was logged since."""
-        if not self._news[0]:
+        """Tells the session what was logged; what another thread is taking in is waited for."""
+        if not self._news[0] and not self._is_taking:
             return
-        library = self._library
         with session.lock:
-            library.take_news()
-            if self._news[1]:
-                for touch in library.touches():
-                    session.touches.touched(touch)
-            for entry in library.drain():
-                if entry.kind in (Logged.FREE, Logged.HOST_FREE):
-                    _freed(session, entry)
-                    library.release(entry.a, entry.b)
-                else:
-                    _TAKING[entry.kind](session, entry)
+            was_taking, self._is_taking = self._is_taking, True
+            try:
+                self._take_in(session)
+            finally:
+                self._is_taking = was_taking
+
+    def _take_in(self, session: Session) -> None:
+        library = self._library
+        library.take_news()
+        if self._news[1]:
+            for touch in library.touches():
+                session.touches.touched(touch)
+        for entry in library.drain():
+            if entry.kind in (Logged.FREE, Logged.HOST_FREE):
+                _freed(session, entry)
+                library.release(entry.a, entry.b)
+            else:
+                _TAKING[entry.kind](session, entry)
 
 
 def _freed(session: Session, entry: LogEntry) -> None:
@@ -92,6 +101,7 @@ _TAKING: dict[int, Callable[[Session, LogEntry], None]] = {
     Logged.STREAM_WAIT: _waited,
     Logged.EVENT_DESTROY: lambda session, e: session.event_destroyed(e.a),
     Logged.QUERY_TRUE: lambda session, e: session.found_complete(e.a, e.thread),
+    Logged.FULL: lambda session, e: session.not_seen.update((FULL,)),
     Logged.CAPTURE_BEGIN: lambda session, e: session.graphs.begin(e.b),
     Logged.CAPTURE_END: lambda session, e: session.graphs.end(e.b),
 }
