@@ -25,7 +25,7 @@ from racegate.check.selfcheck import (
     plant_canaries,
     together,
 )
-from racegate.explore.features.apart import PairsCovered, covered_apart
+from racegate.explore.features.apart import PairCoverage, covered_apart
 from racegate.explore.features.table import features_in
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
@@ -99,7 +99,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     breakages: tuple[Breakage, ...] = ()
     benign: Benign = Benign.PASS
     baseline: Ratchet | None = None
-    pairs: tuple[PairsCovered, ...] = ()
+    pairs: tuple[PairCoverage, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -122,7 +122,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         return verdicts + ([Verdict.INCONCLUSIVE] if self.unmet else [])
 
 
-class GateLook(Protocol):
+class ScenarioJudge(Protocol):
     """How a gate looks at a scenario. on_eager: is given the eager run"""
 
     def __call__(
@@ -237,7 +237,7 @@ class GateWorker:
     something.
     """
 
-    def __init__(self, look: GateLook, fault: Fault | None) -> None:
+    def __init__(self, look: ScenarioJudge, fault: Fault | None) -> None:
         self._look = look
         self._fault = fault
         self._checkers = Checkers()
@@ -278,7 +278,7 @@ class GateWorker:
         return plant_canaries(self._look)
 
 
-def make_worker(look: GateLook, fault: str | None, number: int) -> GateWorker:
+def make_worker(look: ScenarioJudge, fault: str | None, number: int) -> GateWorker:
     """In a worker process; every worker is like the other. Raises FaultError."""
     return GateWorker(look, None if fault is None else find_fault(fault))
 
@@ -286,7 +286,7 @@ def make_worker(look: GateLook, fault: str | None, number: int) -> GateWorker:
 def run_gate(
     given: GateSpec,
     *,
-    look: GateLook,
+    look: ScenarioJudge,
     fault: str | None = None,
     seed: int = 0,
     workers: int = 1,
@@ -332,7 +332,7 @@ def _cut_short(result: GateResult, stop: KeyboardInterrupt, left: Sequence[str])
 
 
 def _tasks(
-    given: GateSpec, look: GateLook, fault: str | None, seed: int
+    given: GateSpec, look: ScenarioJudge, fault: str | None, seed: int
 ) -> Iterable[Task[_GateTask]]:
     twice = chosen_twice([scenario.name for _, scenario in given.scenarios], seed=seed)
     for path, scenario in given.scenarios:

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
-from racegate.explore.features.apart import PairsCovered
+from racegate.explore.features.apart import PairCoverage
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
@@ -104,7 +104,7 @@ def print_gate(
         _print_assumptions(console)
 
 
-def pairs_text(pairs: Iterable[PairsCovered]) -> str:
+def pairs_text(pairs: Iterable[PairCoverage]) -> str:
     """How many occurred, by numerics."""
     return ", ".join(f"{one.covered} of {one.possible} {one.numerics}" for one in pairs)
 

@@ -30,9 +30,9 @@ POSSIBLE_APART: dict[Numerics, frozenset[Pair]] = {
 }
 
 
-class PairsCovered(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs with one kind of numerics covered. possible: pairs that they can have; covered:
-    those that at least one had
+class PairCoverage(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs with one kind of numerics covered. numerics: that kind; possible: pairs that they
+    can have; covered: those that at least one had
     """
 
     numerics: Numerics
@@ -55,10 +55,10 @@ def missing_apart(runs: Iterable[frozenset[str]]) -> dict[Numerics, frozenset[Pa
     return {numerics: frozenset(left) for numerics, left in missing.items()}
 
 
-def covered_apart(runs: Iterable[frozenset[str]]) -> tuple[PairsCovered, ...]:
+def covered_apart(runs: Iterable[frozenset[str]]) -> tuple[PairCoverage, ...]:
     """How many pairs these runs had."""
     return tuple(
-        PairsCovered(
+        PairCoverage(
             numerics=numerics,
             possible=len(POSSIBLE_APART[numerics]),
             covered=len(POSSIBLE_APART[numerics]) - len(left),

@@ -12,7 +12,7 @@ from textwrap import wrap
 import msgspec
 
 from racegate.check.checker import Checkers
-from racegate.explore.features.apart import JUDGED, PairsCovered, covered_apart, missing_apart
+from racegate.explore.features.apart import JUDGED, PairCoverage, covered_apart, missing_apart
 from racegate.explore.features.table import PLACE, Pair, features_in
 from racegate.history.outcome import SCHEMA
 from racegate.measure.evaluation.covering import (
@@ -32,14 +32,14 @@ _LIST = re.compile(r"\[\n([^\[\]{}]*?),?\n\s*\]")
 
 
 class CoverObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scripts of a folder cover. pairs: how many, by numerics
+    """What the scripts of a folder cover. scripts: how many there are; pairs: covered, by numerics
     missing: possible pairs that no script has, by numerics; written: names of new scripts
     """
 
     schema: str
     scripts: int
-    pairs: tuple[PairsCovered, ...]
-    missing: dict[str, tuple[Pair, ...]]
+    pairs: tuple[PairCoverage, ...]
+    missing: dict[str, tuple[tuple[str, ...], ...]]
     written: tuple[str, ...] = ()
 
 
@@ -62,13 +62,13 @@ def covered_by(
 
 
 def covering_scripts(
-    missing: Mapping[str, Iterable[Pair]],
+    missing: Mapping[str, Iterable[tuple[str, ...]]],
     spec: CoverSpec,
     on_row: Callable[[CoverRow, int], None] = lambda row, left: None,
 ) -> Iterator[CoverScript]:
     """Scripts with all that is missing, by numerics, as far as it is reached."""
     for numerics in JUDGED:
-        wanted = frozenset(missing[str(numerics)])
+        wanted = frozenset((first, second) for first, second in missing[str(numerics)])
         rows = cover(wanted, numerics, spec, on_row=on_row)
         yield from scripts_of(minimised(rows, wanted, spec.shrinks), wanted)
 
@@ -93,7 +93,7 @@ def scripts_of(rows: Sequence[CoverRow], missing: frozenset[Pair]) -> Iterator[C
             row.scenario,
             name=name,
             title=f"{len(own)} pairs of features in {row.scenario.model.numerics}",
-            origin="covering array of strength two",
+            origin="reports/search/features.md",
             expect=_expect(row),
         )
         text = _comment(row, own) + _LIST.sub(_in_a_line, toml_of(script))
