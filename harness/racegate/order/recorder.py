@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
-from racegate.order.clocks import Clock, knows
+from racegate.order.clocks import Clock, join, knows
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
@@ -84,6 +84,7 @@ class Recorder:
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
+        self._asked: Clock = []  # what allocators have found complete
 
     @property
     def events(self) -> int:
@@ -123,11 +124,15 @@ class Recorder:
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
-    ) -> None:
-        """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
-        raced = self._order.issue(thread, stream, label, stack, reads, writes)
+    ) -> int:
+        """A thread puts an operation on a stream. reads, writes: the bytes it touches. Returns the
+        lane of what this thread gives this stream.
+        """
+        lane = self.lanes.of(thread, stream)
+        raced = self._order.issue(thread, lane, label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
+        return lane
 
     def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
@@ -149,23 +154,52 @@ class Recorder:
         """The latest record of an event, if there is one."""
         return self._versions.get(event)
 
-    def wait(self, lane: int, event: int, stack: Stack) -> Clock | None:
-        """A stream or a thread waits for the latest record; returns what it covers."""
+    def wait(self, thread: int, event: int, stack: Stack) -> Clock | None:
+        """A thread waits for the latest record; returns what it covers."""
         version = self._versions.get(event)
         if version is None:
             return None
-        self._join(lane, version, stack)
+        self._join(thread, version, stack)
         return version.clock
 
+    def make_wait(self, thread: int, stream: int, event: int, stack: Stack) -> None:
+        """A thread makes a stream wait for the latest record of an event."""
+        version = self._versions.get(event)
+        if version is not None:
+            lane = self.lanes.of(thread, stream)
+            self._order.make_wait(thread, lane, version.clock)
+            self._joined(lane, version, stack)
+
     def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
-        """A thread waits for all that was put on a stream."""
-        clock = self._order.stream_clock(stream)
+        """A thread waits for all that it put on a stream, or knows to be there."""
+        clock = self.given(thread, stream)
         self._join(thread, Version(stream, clock, stack), stack)
         return clock
 
-    def streams(self) -> list[int]:
-        """Lanes of all streams."""
-        return [lane for lane in range(len(self.lanes.names)) if not self.lanes.is_host(lane)]
+    def given(self, thread: int, stream: int) -> Clock:
+        """What a stream was given, as far as the thread knows: all that a wait for it covers."""
+        return self._order.stream_clock(thread, stream)
+
+    def handed_out(self, thread: int, low: int, high: int, *, stream: int | None = None) -> None:
+        """An allocator gives bytes to a thread that others have given back to it.
+
+        What was done with them before is over for who comes behind the thread: of the device's
+        memory on the stream that it belongs to, as far as that stream has waited; of pinned memory
+        (no stream) as far as any thread knows, or the allocator has asked.
+        """
+        lanes = self.lanes
+        own = thread if stream is None else lanes.of(thread, stream)
+        others = lanes.threads() if stream is None else lanes.given(stream)
+        if len(others) < 2:
+            return
+        clock = list(self._asked) if stream is None else []
+        for lane in others:
+            join(clock, lanes.clock(lane))
+        self._order.adopt(thread, own, clock, low, high)
+
+    def found_complete(self, thread: int, event: int, stack: Stack) -> None:
+        """An allocator asked for an event, and it was complete."""
+        join(self._asked, self.wait(thread, event, stack) or ())
 
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
@@ -184,7 +218,7 @@ class Recorder:
             known = self.conflicts.get(key)
             if known is None:
                 known = Conflict(first, earlier_writes, access, is_write, low, 0)
-                known.early = self._early.get((access.lane, first.lane), ())
+                known.early = self._early.get((access.lane, self.lanes.stream_of(first.lane)), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
                 self.on_conflict(known)
@@ -195,9 +229,13 @@ class Recorder:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
 
-    def _join(self, lane: int, version: Version, stack: Stack) -> None:
+    def _join(self, thread: int, version: Version, stack: Stack) -> None:
+        self._order.learn(thread, version.clock)
+        self._joined(thread, version, stack)
+
+    def _joined(self, lane: int, version: Version, stack: Stack) -> None:
+        """What a wait of this lane says of its conflicts. version: what was waited for"""
         self._order.count_event()
-        self._order.learn(lane, version.clock)
         self._early[lane, version.lane] = version.stack
         waiting = self._open.get(lane)
         if not waiting:
