@@ -14,12 +14,13 @@ import os
 import sys
 from pathlib import Path
 
+from racegate.history.schedule import Hold
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.program.launch import DeviceServer, Program, checked_program, open_device
 
 PLANS = {
     "nothing_held": Plan(is_recording=False),
-    "everything_held": Plan(holds=(("everything", "forced"),), is_recording=False),
+    "everything_held": Plan(holds=(Hold(op="everything"),), is_recording=False),
     "recorded": Plan(),
 }
 

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from racegate.history.finding import Race
+from racegate.history.schedule import Hold
 from racegate.interpose.child import Child
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
@@ -57,8 +58,8 @@ def renew(child: Child, plan: Plan) -> None:
     for span in list(spans._spans.values()):
         is_pinned = span.place is Place.PINNED
         session.recorder.memory.add(span.base, span.end - span.base, is_watched=is_pinned)
-    holds = tuple(Hold(operation, until) for operation, until in plan.holds)
-    session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=plan.hold_limit_s)
+    holds, limit_s = plan.holds, plan.hold_limit_s
+    session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=limit_s)
     session.polls_max = plan.polls
     session.is_recording = plan.is_recording
     child.run.observations.clear()
@@ -104,7 +105,7 @@ def main() -> None:
             out.flush()
             start_s = time.perf_counter()
             plan = Plan(
-                holds=tuple((a, b) for a, b in job["holds"]),
+                holds=tuple(Hold(op=a, until=b) for a, b in job["holds"]),
                 polls=job["polls"],
                 is_recording=job["kind"] == "recorded",
                 settles=job["kind"] == "settled",

@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from racegate.history.schedule import Hold, Holds
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.explore import POLLS, QUERIES
@@ -42,7 +43,7 @@ class Collecting:
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         outcome = self._device.run(program, plan, is_quiet=is_quiet)
-        self.seen.append({"holds": plan.holds, "values": values_of(outcome)})
+        self.seen.append({"holds": as_pairs(plan.holds), "values": values_of(outcome)})
         return outcome
 
 
@@ -50,6 +51,11 @@ def values_of(outcome: Outcome) -> Values:
     """What a run observed, and its end if it failed."""
     seen = [[item.name, item.preview] for item in outcome.observations]
     return seen if outcome.ending is Ending.FINISHED else [*seen, ["ended", outcome.message]]
+
+
+def as_pairs(holds: Holds) -> tuple[tuple[str, str], ...]:
+    """Holds as they stand in the file: what is held, and until when."""
+    return tuple((hold.operation, hold.until) for hold in holds)
 
 
 def pairs_of(outcome: Outcome) -> list[str]:
@@ -61,7 +67,7 @@ def pairs_of(outcome: Outcome) -> list[str]:
     return sorted({f"{first} / {second}" for first, second in sides})
 
 
-def combinations(outcome: Outcome) -> Iterator[tuple[tuple[str, str], ...]]:
+def combinations(outcome: Outcome) -> Iterator[Holds]:
     """Every operation that can be held, until each access that may come before it.
 
     An access of a later round may too, though only the last one of a stream is remembered.
@@ -73,7 +79,10 @@ def combinations(outcome: Outcome) -> Iterator[tuple[tuple[str, str], ...]]:
             for first, second in finding.pairs:
                 landings.setdefault(first, ["forced"]).extend(seconds[seconds.index(second) :])
     unique = {first: list(dict.fromkeys(untils)) for first, untils in landings.items()}
-    choices = [[None, *((first, until) for until in untils)] for first, untils in unique.items()]
+    choices = [
+        [None, *(Hold(op=first, until=until) for until in untils)]
+        for first, untils in unique.items()
+    ]
     for chosen in product(*choices):
         yield tuple(hold for hold in chosen if hold is not None)
 
@@ -85,7 +94,8 @@ def outcomes_of(device: DeviceServer, theme: str, name: str, *, more: int) -> di
     judged = judge_on(collecting, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
     search = judged.search
     tried = {run["holds"] for run in collecting.seen}
-    for holds in islice((h for h in combinations(judged.outcome) if h not in tried), more):
+    left = (h for h in combinations(judged.outcome) if as_pairs(h) not in tried)
+    for holds in islice(left, more):
         collecting.run(program, Plan(holds=holds, is_recording=False), is_quiet=True)
     return {
         "ending": judged.outcome.ending.value,
@@ -93,7 +103,7 @@ def outcomes_of(device: DeviceServer, theme: str, name: str, *, more: int) -> di
         "torch": judged.outcome.torch_version,
         "findings": pairs_of(judged.outcome),
         "runs": collecting.seen,
-        "divergent": [j.hold for j in search.judged if j.hold] if search is not None else [],
+        "divergent": [as_pairs(j.holds) for j in (search.judged if search else ()) if j.holds],
         "polls": POLLS if QUERIES in judged.outcome.not_seen else 0,
     }
 

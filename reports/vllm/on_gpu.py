@@ -22,7 +22,7 @@ from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.judge import judge_under
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import FreshEngines
@@ -54,9 +54,9 @@ class Kept:
 
     def __init__(self, engines: FreshEngines) -> None:
         self._engines = engines
-        self.told: list[Told] = []
+        self.told: list[ReleaseRun] = []
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         self.told.append(self._engines.run(scenario, plan))
         return self.told[-1]
 
@@ -70,12 +70,12 @@ def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
         **msgspec.structs.asdict(one),
         "runner": cell.runner,
         "mode": cell.mode,
-        "hold": witness.pairs,
+        "hold": witness.landing,
     }
     try:
         environment = environment_of(one.release)
         engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
-        judged = judge_under(engines, witness.scenario, cell, witness.pairs, kind=DeviceKind.CUDA)
+        judged = judge_under(engines, witness.scenario, cell, witness.landing, kind=DeviceKind.CUDA)
     except BadInput as error:
         return {**known, "error": str(error), "log": _end_of(log)}
     base, held = engines.told
@@ -86,18 +86,18 @@ def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
         "message": judged.message,
         "nothing held": wrong_lines(base),
         "held": wrong_lines(held),
-        "realised": held.outcome.realised,
+        "realised": held.realised,
         "tokens are those of plain decoding": held.delivered == held.plain,
-        "not seen": held.outcome.not_seen,
+        "not seen": held.not_seen,
         "counters": held.counters,
-        "torch": held.outcome.torch_version,
+        "torch": held.torch_version,
         "log": _end_of(log) if judged.verdict is Verdict.INCONCLUSIVE else "",
         "observed": {"nothing held": _observed(base), "held": _observed(held)},
     }
 
 
-def _observed(told: Told) -> list[str]:
-    return [f"{one.name}: {one.preview}" for one in told.outcome.observations]
+def _observed(told: ReleaseRun) -> list[str]:
+    return [f"{one.name}: {one.preview}" for one in told.observations]
 
 
 def _end_of(log: Path) -> str:

@@ -36,7 +36,7 @@ from racegate.faults.catalogue import find_fault
 from racegate.history.edge import Edge
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.observe import Boundary
-from racegate.history.schedule import pairs_of, parse_schedule
+from racegate.history.schedule import parse_holds, parse_schedule
 from racegate.history.witness import Operation, RecordedFinding, checksum_of, load_witness
 from racegate.interpose.outcome import Observation
 from racegate.jobs.campaign import Campaign
@@ -343,7 +343,7 @@ def _held(content: bytes, folder: Path) -> object:
     chooser = HoldChooser(schedule)
     chooser.ticket("output", "d2h:accepted_counts@3")
     chooser.reach("host:condense@4")
-    return schedule.texts(), pairs_of([text])
+    return schedule.texts(), parse_holds([text])
 
 
 def _selected(content: bytes, folder: Path) -> object:

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.spans import Place
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Observed, Told, Wrong
+from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
 
 HOST, DEVICE, ITEM = 0x10000, 0x20000, 4
 DEFAULT, SIDE = 0, 7
@@ -44,10 +44,10 @@ class SmallEngine:
         self.device = [last, true]
         self.on_session: Callable[[EngineSession], None] = lambda session: None
 
-    def run(self, plan: Plan) -> Told:
+    def run(self, plan: Plan) -> ReleaseRun:
         """As a real engine answers a task."""
         session = EngineSession()
-        session.queue = Queue(tuple(Hold(op, until) for op, until in plan.holds))
+        session.queue = Queue(plan.holds)
         session.is_recording = plan.is_recording
         session.memory_added(HOST, 64, Place.PINNED, is_whole_pages=False)
         session.memory_added(DEVICE, 64, Place.DEVICE)
@@ -64,14 +64,12 @@ class SmallEngine:
             race_of(conflict, recorder.lanes, buffer="counts.cpu")
             for conflict in recorder.conflicts.values()
         )
-        return Told(
-            outcome=Outcome(
-                ending=Ending.FINISHED,
-                findings=findings,
-                events=recorder.events,
-                observations=(Observation("used", str(used), str(used)),),
-                realised=session.queue.realised,
-            ),
+        return ReleaseRun(
+            ending=Ending.FINISHED,
+            findings=findings,
+            events=recorder.events,
+            observations=(Observation("used", str(used), str(used)),),
+            realised=session.queue.realised,
             steps=1,
             delivered={"A": (5,)},
             plain={"A": (5,)},
@@ -109,12 +107,12 @@ class SmallEngine:
 class Served:
     """A small engine as the judge sees a real one. told: what it answers whatever is asked"""
 
-    def __init__(self, engine: SmallEngine, told: Told | None = None) -> None:
+    def __init__(self, engine: SmallEngine, told: ReleaseRun | None = None) -> None:
         self.engine = engine
         self.told = told
         self.plans: list[Plan] = []
 
-    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> Told:
+    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """As `Engine.run` of the client. Nothing can be planted in it."""
         self.plans.append(plan)
         return self.told if self.told is not None else self.engine.run(plan)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 from enum import StrEnum
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.spans import Place
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 
 STATE, CACHED = 0x10000, 0x20000
 SCHEDULE, FORWARD = 7, 8
@@ -41,12 +41,12 @@ class SmallScheduler:
         self.state = self.cached = 0
         self.runs = 0
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As `Engine.run` of the client."""
         self.runs += 1
         self.state = self.cached = 0
         session = EngineSession()
-        session.queue = Queue(tuple(Hold(op, until) for op, until in plan.holds))
+        session.queue = Queue(plan.holds)
         session.is_recording = plan.is_recording
         for base in (STATE, CACHED):
             session.memory_added(base, NBYTES, Place.DEVICE)
@@ -57,14 +57,12 @@ class SmallScheduler:
             race_of(conflict, recorder.lanes, buffer="state")
             for conflict in recorder.conflicts.values()
         )
-        return Told(
-            outcome=Outcome(
-                ending=Ending.FINISHED,
-                findings=findings,
-                events=recorder.events,
-                observations=(Observation("kept", str(self.cached), str(self.cached)),),
-                realised=session.queue.realised,
-            ),
+        return ReleaseRun(
+            ending=Ending.FINISHED,
+            findings=findings,
+            events=recorder.events,
+            observations=(Observation("kept", str(self.cached), str(self.cached)),),
+            realised=session.queue.realised,
             steps=1,
             delivered={request.name: (token,) for request in scenario.requests},
             gaps={held: tuple(labels) for held, labels in session.gaps.items()},

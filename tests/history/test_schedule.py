@@ -15,8 +15,8 @@ from racegate.history.schedule import (
     Hold,
     Schedule,
     ScheduleError,
-    pairs_of,
     parse_hold,
+    parse_holds,
     parse_schedule,
     texts_of,
 )
@@ -77,7 +77,7 @@ ODD = (
 @pytest.mark.parametrize("text", ODD)
 def test_an_odd_hold_is_refused_in_the_same_words_by_every_target(text: str) -> None:
     said = set()
-    for read in (parse_hold, lambda text: pairs_of([text])):
+    for read in (parse_hold, lambda text: parse_holds([text])):
         with pytest.raises(ScheduleError) as caught:
             read(text)
         said.add(str(caught.value))
@@ -104,9 +104,8 @@ def test_an_odd_hold_is_refused_in_the_same_words_by_every_target(text: str) -> 
 )
 def test_one_grammar_reads_the_holds_of_every_target(text: str, hold: Hold) -> None:
     assert parse_hold(text) == hold == parse_hold(hold.text())
-    pairs = pairs_of([text])
-    assert pairs == ((hold.operation, hold.until),)
-    assert texts_of(pairs) == (hold.text(),)
+    holds = parse_holds([text])
+    assert (holds, texts_of(holds)) == ((hold,), (hold.text(),))
 
 
 def test_forced_is_written_in_one_place() -> None:

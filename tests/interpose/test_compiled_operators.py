@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from cuda_torch import needs_cuda_torch
+from racegate.history.schedule import Hold
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.program.launch import DeviceServer, Program
 
@@ -58,7 +59,7 @@ def test_both_ways_give_the_values_of_the_host_and_the_same_events(
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     nothing_held = device.run(Program((str(script),)), Plan())
-    other_way = device.run(Program((str(script),)), Plan(holds=(("never@x.py:f#1", "forced"),)))
+    other_way = device.run(Program((str(script),)), Plan(holds=(Hold(op="never@x.py:f#1"),)))
     unrecorded = device.run(Program((str(script),)), Plan(is_recording=False))
     for outcome in (nothing_held, other_way, unrecorded):
         assert (outcome.ending, outcome.message) == (Ending.FINISHED, "")

@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
+from racegate.history.schedule import Hold
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.held_threads import HeldThreads
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 
 MAIN, SIDE, OTHER, EVENT = 0, 5, 6, 9
@@ -37,8 +38,8 @@ class Captured:
     def _add(self, name: str, stream: int) -> None:
         assert self.graphs.add(1, name, stream, (), (), lambda: self.ran.append(name))
 
-    def replay(self, *holds: tuple[str, str]) -> list[str]:
-        self.session.queue = Queue(tuple(Hold(*hold) for hold in holds))
+    def replay(self, *holds: Hold) -> list[str]:
+        self.session.queue = Queue(holds)
         self.graphs.launch(1, MAIN)
         return self.ran
 
@@ -49,21 +50,21 @@ def test_without_a_hold_parts_run_as_captured() -> None:
 
 def test_a_held_part_runs_behind_a_branch_that_does_not_wait_for_it() -> None:
     captured = Captured(forked_after=False)
-    assert captured.replay((captured.fill, "forced")) == ["copy"]
+    assert captured.replay(Hold(op=captured.fill)) == ["copy"]
     captured.session.wait_stream(MAIN)
     assert captured.ran == ["copy", "fill"]
 
 
 def test_what_the_graph_orders_stays_ordered() -> None:
     captured = Captured(forked_after=True)
-    assert captured.replay((captured.fill, "forced")) == []
+    assert captured.replay(Hold(op=captured.fill)) == []
     captured.session.wait_device()
     assert captured.ran == ["fill", "copy"]
 
 
 def test_a_hold_ends_at_a_part() -> None:
     captured = Captured(forked_after=False)
-    assert captured.replay((captured.fill, captured.copy)) == ["fill", "copy"]
+    assert captured.replay(Hold(op=captured.fill, until=captured.copy)) == ["fill", "copy"]
     assert captured.session.queue.realised == {f"{captured.fill} until {captured.copy}": 1}
 
 
@@ -73,7 +74,7 @@ def test_what_comes_behind_the_replay_waits_for_all_of_it(
     waits: bool,  # noqa: FBT001
 ) -> None:
     captured = Captured(forked_after=False)
-    captured.replay((captured.fill, "forced"))
+    captured.replay(Hold(op=captured.fill))
     captured.session.issue("next", stream, (), (), lambda: captured.ran.append("next"))
     assert captured.ran == (["copy"] if waits else ["copy", "next"])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.history.schedule import Hold
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.order.lanes import Lanes
 from racegate.order.python import python_order
@@ -139,8 +140,8 @@ actions = st.one_of(
 held = st.lists(
     st.builds(
         Hold,
-        st.integers(1, 8).map(lambda i: f"op@x:{i}#1"),
-        st.one_of(st.just("forced"), st.integers(1, 12).map(lambda i: f"op@x:{i}#1")),
+        op=st.integers(1, 8).map(lambda i: f"op@x:{i}#1"),
+        until=st.one_of(st.just("forced"), st.integers(1, 12).map(lambda i: f"op@x:{i}#1")),
     ),
     max_size=3,
     unique_by=lambda hold: hold.operation,
@@ -170,7 +171,7 @@ def test_a_gpu_with_latches_runs_what_the_virtual_device_runs_and_nothing_hangs(
 
 
 def test_a_held_operation_lands_before_the_access_that_ends_its_hold() -> None:
-    program = Program(Hold("op@x:1#1", "host read@x:9#1"))
+    program = Program(Hold(op="op@x:1#1", until="host read@x:9#1"))
     program.issue(0)
     program.issue(0)
     assert program.ran == []
@@ -180,7 +181,7 @@ def test_a_held_operation_lands_before_the_access_that_ends_its_hold() -> None:
 
 
 def test_a_latch_that_stood_too_long_does_not_count() -> None:
-    program = Program(Hold("op@x:1#1"))
+    program = Program(Hold(op="op@x:1#1"))
     program.issue(0)
     program.gpu.expire()
     assert program.ran == ["op@x:1#1"]
@@ -194,7 +195,7 @@ def test_a_latch_that_could_not_be_put_does_not_count() -> None:
         def put(self, stream: int) -> None:  # type: ignore[override]
             return None
 
-    program = Program(Hold("op@x:1#1"))
+    program = Program(Hold(op="op@x:1#1"))
     program.gpu.__class__ = Without
     program.issue(0)
     program.queue.force_all()
@@ -213,7 +214,7 @@ def test_without_holds_nothing_is_waited_for() -> None:
 
 
 def test_a_part_of_a_graph_is_not_held_on_a_gpu() -> None:
-    hold = Hold("mul@x:1#1")
+    hold = Hold(op="mul@x:1#1")
     assert Queue((hold,)).is_held("mul@x:1#1")
     queue = LatchQueue(PlayedGpu(), lambda lane: 0, holds=(hold,))
     assert not queue.is_held("mul@x:1#1")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.schedule import Hold, parse_hold, texts_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
 from racegate.targets.common.landings import combined
@@ -66,7 +67,7 @@ class Answers:
         return Outcome(
             ending=Ending.FINISHED,
             observations=observed(value="wrong" if is_wrong else "right"),
-            realised={f"{operation} until {until}": 1 for operation, until in plan.holds},
+            realised=dict.fromkeys(texts_of(plan.holds), 1),
         )
 
 
@@ -88,9 +89,9 @@ def verdicts(found: Search) -> list[Verdict]:
 
 def test_a_hold_that_changes_a_value_makes_the_finding_divergent() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
-    found = search(Answers(("d2h@x:1#1", "forced")), PROGRAM, base, runs_max=8)
+    found = search(Answers(Hold(op="d2h@x:1#1")), PROGRAM, base, runs_max=8)
     assert verdicts(found) == [Verdict.DIVERGENT]
-    assert found.judged[0].hold == (("d2h@x:1#1", "forced"),)
+    assert found.judged[0].holds == (Hold(op="d2h@x:1#1"),)
     assert (found.judged[0].expected, found.judged[0].actual) == (
         observed(value="right"),
         observed(value="wrong"),
@@ -99,8 +100,8 @@ def test_a_hold_that_changes_a_value_makes_the_finding_divergent() -> None:
 
 def test_a_landing_between_two_reads_is_tried() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", "host@x:3#1"))
-    found = search(Answers(("d2h@x:1#1", "host@x:3#1")), PROGRAM, base, runs_max=8)
-    assert found.judged[0].hold == (("d2h@x:1#1", "host@x:3#1"),)
+    found = search(Answers(Hold(op="d2h@x:1#1", until="host@x:3#1")), PROGRAM, base, runs_max=8)
+    assert found.judged[0].holds == (Hold(op="d2h@x:1#1", until="host@x:3#1"),)
 
 
 def test_benign_only_if_every_landing_was_tried() -> None:
@@ -117,17 +118,17 @@ def test_benign_only_if_every_landing_was_tried() -> None:
 
 def test_a_copy_of_more_than_a_word_is_torn_when_no_whole_landing_shows_anything() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", nbytes=64))
-    torn = ("start of d2h@x:1#1", "forced")
+    torn = parse_hold("start of d2h@x:1#1")
     found = search(Answers(torn), PROGRAM, base, runs_max=8)
-    assert (verdicts(found), found.judged[0].hold) == ([Verdict.DIVERGENT], (torn,))
+    assert (verdicts(found), found.judged[0].holds) == ([Verdict.DIVERGENT], (torn,))
     device = Answers()
     benign = search(device, PROGRAM, base, runs_max=8)
     assert (verdicts(benign), benign.is_complete) == ([Verdict.BENIGN], True)
     assert [plan.holds for plan in device.plans] == [
         (),
-        (("d2h@x:1#1", "forced"),),
-        (("start of d2h@x:1#1", "forced"),),
-        (("rest of d2h@x:1#1", "forced"),),
+        (Hold(op="d2h@x:1#1"),),
+        (parse_hold("start of d2h@x:1#1"),),
+        (parse_hold("rest of d2h@x:1#1"),),
     ]
     short = search(Answers(), PROGRAM, base, runs_max=3)
     assert (verdicts(short), short.left) == ([Verdict.CONFLICT], 1)
@@ -147,17 +148,21 @@ def test_neither_a_word_nor_a_kernel_nor_a_copy_of_a_gpu_is_torn() -> None:
 def test_what_only_shows_together_is_made_small() -> None:
     names = [f"d2h@x:{number}#1" for number in range(12)]
     base = outcome("right", *(finding(name, f"host@y:{name}#1") for name in names))
-    pair = frozenset([(names[3], "forced"), (names[7], "forced")])
+    pair = frozenset([Hold(op=names[3]), Hold(op=names[7])])
     found = search(Answers(pair), PROGRAM, base, runs_max=64)
-    shown = {judged.signature: judged for judged in found.judged if judged.hold}
+    shown = {judged.signature: judged for judged in found.judged if judged.holds}
     assert set(shown) == {names[3], names[7]}
     for judged in shown.values():
-        assert (set(judged.hold), judged.is_smallest) == (set(pair), True)
+        assert (set(judged.holds), judged.is_smallest) == (set(pair), True)
 
 
 def test_what_does_not_show_beside_a_divergent_finding_is_not_called_benign() -> None:
-    base = outcome("right", finding("a@x:1#1", "host@x:2#1"), finding("b@x:1#1", "host@x:3#1"))
-    found = search(Answers(("a@x:1#1", "forced")), PROGRAM, base, runs_max=8)
+    base = outcome(
+        "right",
+        finding("a@x:1#1", "host@x:2#1"),
+        finding("b@x:1#1", "host@x:3#1"),
+    )
+    found = search(Answers(Hold(op="a@x:1#1")), PROGRAM, base, runs_max=8)
     assert verdicts(found) == [Verdict.DIVERGENT, Verdict.CONFLICT]
 
 
@@ -173,13 +178,8 @@ def test_a_search_of_very_many_landings_ends_and_says_what_is_left() -> None:
 
 def test_every_combination_comes_once_and_few_holds_first() -> None:
     landings = {"a": ("1", "2"), "b": ("3",)}
-    assert list(combined(landings)) == [
-        (("a", "1"),),
-        (("a", "2"),),
-        (("b", "3"),),
-        (("a", "1"), ("b", "3")),
-        (("a", "2"), ("b", "3")),
-    ]
+    a1, a2, b3 = (Hold(op=op, until=until) for op, until in ("a1", "a2", "b3"))
+    assert list(combined(landings)) == [(a1,), (a2,), (b3,), (a1, b3), (a2, b3)]
 
 
 def test_what_differs_without_any_hold_is_not_compared() -> None:
@@ -228,7 +228,7 @@ def test_a_hold_that_kept_nothing_back_tried_nothing() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
 
     def answer(plan: Plan) -> Outcome:
-        realised = {f"{operation} until {until}": 0 for operation, until in plan.holds}
+        realised = dict.fromkeys(texts_of(plan.holds), 0)
         return Outcome(
             ending=Ending.FINISHED, observations=observed(value="right"), realised=realised
         )
@@ -284,19 +284,19 @@ def test_answers_to_queries_that_change_a_value_are_a_finding_of_their_own() -> 
     assert (same.polls_matter, same.exit_code) == ((), 0)
 
 
-def held(device: Answers, hold: tuple[str, str]) -> Verdicts:
+def held(device: Answers, hold: Hold) -> Verdicts:
     return under(device, PROGRAM, (hold,))
 
 
 def test_a_hold_by_hand_is_judged_beside_the_recorded_run() -> None:
     """What it changes is a finding; a race that it does not show is still one."""
     race = finding("d2h@x:1#1", "host@x:2#1")
-    hold = ("d2h@x:1#1", "forced")
+    hold = Hold(op="d2h@x:1#1")
 
     def answer(plan: Plan) -> Outcome:
         found = (race,) if plan.is_recording and is_racy else ()
         value = "wrong" if plan.holds and is_wrong else "right"
-        realised = {f"{operation} until {until}": kept for operation, until in plan.holds}
+        realised = dict.fromkeys(texts_of(plan.holds), kept)
         return msgspec.structs.replace(outcome(value, *found), realised=realised)
 
     is_racy, is_wrong, kept = True, True, 1
@@ -314,7 +314,7 @@ def test_a_hold_by_hand_is_judged_beside_the_recorded_run() -> None:
 def test_a_hold_by_hand_is_not_blamed_for_what_differs_without_it() -> None:
     ticks = itertools.count()
     answers = Scripted(lambda plan: outcome(f"at {next(ticks)} ns"))
-    found = held(answers, ("d2h@x:1#1", "forced"))
+    found = held(answers, Hold(op="d2h@x:1#1"))
     assert (found.changes, found.exit_code, len(answers.plans)) == ((), 0, 3)
 
 
@@ -322,7 +322,7 @@ def test_an_interrupted_search_keeps_what_it_has() -> None:
     base = outcome("right", *(finding(f"{name}@x:1#1", "host@x:2#1") for name in "abc"))
 
     def answer(plan: Plan) -> Outcome:
-        if plan.holds and plan.holds[0][0] == "b@x:1#1":
+        if plan.holds and plan.holds[0].op == "b@x:1#1":
             raise KeyboardInterrupt
         return outcome("wrong" if plan.holds else "right")
 
@@ -334,5 +334,5 @@ def test_an_interrupted_search_keeps_what_it_has() -> None:
 def test_the_search_tells_how_far_it_is() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
     told: list[tuple[int, int]] = []
-    search(Answers(), PROGRAM, base, runs_max=8, told=lambda *made: told.append(made))
+    search(Answers(), PROGRAM, base, runs_max=8, on_run=lambda *made: told.append(made))
     assert told == [(1, 8), (2, 8)]

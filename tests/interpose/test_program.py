@@ -15,6 +15,7 @@ import pytest
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Verdict
+from racegate.history.schedule import Hold
 from racegate.targets.program.judge import Verdicts
 from warmed import Warmth, run_command
 
@@ -86,9 +87,9 @@ def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:
     assert json.loads(msgspec.json.encode(verdicts)) == json.loads(done.stdout)
     assert verdicts.search is not None
     (judged,) = verdicts.search.judged
-    assert (judged.verdict, judged.hold) == (
+    assert (judged.verdict, judged.holds) == (
         "DIVERGENT",
-        (("d2h@script.py:step#1", "forced"),),
+        (Hold(op="d2h@script.py:step#1"),),
     )
     again = start(tmp_path, RACY.format(wait="pass"), "--hold", "d2h@script.py:step#1")
     assert "observed sum = 0.0" in again.stderr

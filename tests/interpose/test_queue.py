@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.history.schedule import Hold
+from racegate.interpose.device.queue import Queue, covers
 from racegate.order.lanes import Lanes
 from racegate.order.python import python_order
 
@@ -55,7 +56,7 @@ class Device:
 def test_every_operation_runs_once_after_all_that_is_before_it(
     steps: list[tuple[object, ...]], held: set[int]
 ) -> None:
-    device = Device(tuple(Hold(f"op@x:{number}#1") for number in sorted(held)))
+    device = Device(tuple(Hold(op=f"op@x:{number}#1") for number in sorted(held)))
     for name, *rest in steps:
         getattr(device, str(name))(*rest)
     device.queue.force_all()
@@ -72,7 +73,7 @@ def test_nothing_held_runs_at_once() -> None:
 
 
 def test_a_held_operation_keeps_what_is_behind_it_and_nothing_else() -> None:
-    device = Device((Hold("op@x:0#1"),))
+    device = Device((Hold(op="op@x:0#1"),))
     device.issue(0)
     device.issue(0)
     device.issue(1)
@@ -83,7 +84,7 @@ def test_a_held_operation_keeps_what_is_behind_it_and_nothing_else() -> None:
 
 
 def test_a_hold_ends_where_it_says_and_what_was_behind_it_follows() -> None:
-    device = Device((Hold("op@x:0#1", "host read@x:7#1"),))
+    device = Device((Hold(op="op@x:0#1", until="host read@x:7#1"),))
     device.issue(0)
     device.issue(0)
     device.queue.reach("host read@x:6#1")
@@ -93,14 +94,14 @@ def test_a_hold_ends_where_it_says_and_what_was_behind_it_follows() -> None:
 
 
 def test_a_star_holds_a_kind() -> None:
-    assert Hold("d2h*").matches("d2h@x:1#1")
-    assert not Hold("d2h*").matches("h2d@x:1#1")
-    assert Hold("everything").matches("h2d@x:1#1")
+    assert covers(Hold(op="d2h*"), "d2h@x:1#1")
+    assert not covers(Hold(op="d2h*"), "h2d@x:1#1")
+    assert covers(Hold(op="everything"), "h2d@x:1#1")
 
 
 def test_a_hold_of_one_operation_is_done_with_when_it_ran() -> None:
     """From then on nothing needs a name."""
-    device = Device((Hold("op@x:0#1"),))
+    device = Device((Hold(op="op@x:0#1"),))
     assert device.queue.runs_now("other") and not device.queue.runs_now("op")
     device.issue(0)
     assert not device.queue.runs_now("other")
@@ -109,7 +110,7 @@ def test_a_hold_of_one_operation_is_done_with_when_it_ran() -> None:
 
 
 def test_a_hold_of_many_operations_is_never_done_with() -> None:
-    device = Device((Hold("op@*"),))
+    device = Device((Hold(op="op@*"),))
     for _ in range(2):
         device.issue(0)
         device.wait(0)

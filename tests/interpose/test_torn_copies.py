@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuda_torch import needs_cuda_torch
-from racegate.history.schedule import Half
+from racegate.history.schedule import Half, Hold, parse_hold
 from racegate.interpose.device.copies import WORD, Copy, whole
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue, covers
 from warmed import Warmth, run_command
 
 LABEL = "d2h@x.py:f#1"
@@ -42,18 +42,18 @@ def test_a_hold_of_a_half_lands_the_other_and_waits_with_the_rest(
     half: Half, early: tuple[int, int]
 ) -> None:
     data, to = bytearray(b"\1" * 32), bytearray(32)
-    hold = Hold(f"{half.value}{LABEL}")
+    hold = parse_hold(f"{half.value}{LABEL}")
     queue = Queue((hold,))
     queue.submit(LABEL, 1, 1, [0, 1], Copy(address_of(to), address_of(data), 32))
     assert (to[0], to[-1]) == early
-    assert queue.realised == {str(hold): 1}
+    assert queue.realised == {hold.text(): 1}
     queue.force([0, 1])
     assert to == data
 
 
 def test_behind_another_operation_nothing_lands_early() -> None:
     data, to = bytearray(b"\1" * 32), bytearray(32)
-    queue = Queue((Hold("mul@x.py:f#1"), Hold(f"start of {LABEL}")))
+    queue = Queue((Hold(op="mul@x.py:f#1"), parse_hold(f"start of {LABEL}")))
     queue.submit("mul@x.py:f#1", 1, 1, [0, 1], lambda: None)
     queue.submit(LABEL, 1, 2, [0, 2], Copy(address_of(to), address_of(data), 32))
     assert to == bytearray(32)
@@ -63,8 +63,8 @@ def test_behind_another_operation_nothing_lands_early() -> None:
 
 def test_what_a_hold_of_a_half_names() -> None:
     assert whole(f"start of {LABEL}") == whole(f"rest of {LABEL}") == whole(LABEL) == LABEL
-    assert Hold("rest of d2h*").matches(LABEL)
-    assert (Hold(LABEL).half, Hold("rest of d2h*").half) == (None, Half.REST)
+    assert covers(parse_hold("rest of d2h*"), LABEL)
+    assert (Hold(op=LABEL).half, parse_hold("rest of d2h*").half) == (None, Half.REST)
 
 
 # ---- a whole program

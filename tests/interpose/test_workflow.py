@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.replayed import ReplayOutcome
+from racegate.history.schedule import Hold
 from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
@@ -54,7 +55,7 @@ def finding(signature: str = "0123456789ab") -> Race:
         first=side("d2h@x.py:step#1", is_write=True),
         second=side("host read (sum)@x.py:step#1", is_write=False),
         edge="wait",
-        pairs=(("d2h@x.py:step#1", "host read (sum)@x.py:step#1"),),
+        pairs=(Hold(op="d2h@x.py:step#1", until="host read (sum)@x.py:step#1"),),
     )
 
 
@@ -63,7 +64,7 @@ def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
         Judged(
             signature=one.signature,
             verdict=verdict,
-            hold=((one.first.label, "forced"),) if verdict is Verdict.DIVERGENT else (),
+            holds=(Hold(op=one.first.label),) if verdict is Verdict.DIVERGENT else (),
             expected=RIGHT,
             actual=WRONG,
         )

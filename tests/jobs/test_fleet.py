@@ -18,15 +18,17 @@ from racegate.cli.app import app
 from racegate.cli.look.fleet import drawn_requests
 from racegate.history.finding import Hazard, Race, Side, Verdict, finding_of
 from racegate.history.outcome import GatedResults, RunResult, gated
+from racegate.history.schedule import Hold
 from racegate.history.stats import Stats
-from racegate.interpose.outcome import Ending, Outcome
+from racegate.interpose.outcome import Ending
 from racegate.jobs.fleet.process import run_commands
 from racegate.jobs.fleet.shown import Shown, shown_of
 from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
-from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import Effect, JudgedConflict, Landing, Search
-from racegate.targets.common.wire import Told
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -157,27 +159,33 @@ def race(buffer: str) -> Race:
 
 def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
     tokens = {"A": (1, 2)}
-    told = Told(outcome=Outcome(ending=Ending.FINISHED), delivered=tokens, plain=tokens)
+    told = ReleaseRun(ending=Ending.FINISHED, delivered=tokens, plain=tokens)
 
-    def conflict(effect: Effect, buffer: str) -> JudgedConflict:
-        landing = Landing(holds=((f"d2h {buffer}#1", "host read"),), told=told)
+    def conflict(effect: Effect, buffer: str) -> JudgedRace:
+        landing = LandingRun(
+            holds=(Hold(op=f"d2h {buffer}#1", until="host read"),),
+            what=told,
+            is_decided=True,
+            is_realised=True,
+            is_harmful=True,
+        )
         found = None if effect is Effect.BENIGN else landing
-        return JudgedConflict(finding=race(buffer), effect=effect, landings=1, landing=found)
+        return JudgedRace(race=race(buffer), effect=effect, landings=1, landing=found)
 
     conflicts = [
         conflict(Effect.BENIGN, "a"),
         conflict(Effect.DIVERGENT, "b"),
         conflict(Effect.WRONG, "c"),
     ]
-    judged = EngineVerdict(
+    judged = TargetVerdict(
         cell=Cell(release="0.0.0", runner=ModelRunner.V1, mode=StateMode.NONE),
         scenario="requests-0-9",
         verdict=Verdict.DIVERGENT,
-        told=told,
-        search=Search(conflicts=tuple(conflicts), runs=7, is_complete=True),
+        shown=told,
+        search=LandingSearch(conflicts=tuple(conflicts), runs=7, is_complete=True),
     )
 
-    def written(judged: EngineVerdict) -> RunResult:
+    def written(judged: TargetVerdict) -> RunResult:
         """As a gate writes it and the fleet reads it."""
         text = msgspec.json.encode(gated([result_of(judged, "requests-0-9.toml")]))
         return msgspec.json.decode(text, type=GatedResults).results[0]
@@ -186,8 +194,8 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
     assert (shows.signature, shows.holds) == ("wrong/c/abc", ("d2h c#1 until host read",))
     assert (shows.schedules, shows.delivered) == (8, 2)
     assert not written(judged).is_lost
-    late = msgspec.structs.replace(told, outcome=Outcome(ending=Ending.TIMED_OUT))
-    assert written(msgspec.structs.replace(judged, told=late)).is_lost
+    late = msgspec.structs.replace(told, ending=Ending.TIMED_OUT)
+    assert written(msgspec.structs.replace(judged, shown=late)).is_lost
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PROVED, Verdict.BENIGN, Verdict.INCONCLUSIVE])

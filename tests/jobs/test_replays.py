@@ -31,7 +31,7 @@ from racegate.jobs.triage.replays import REPLAY_KINDS, ReplaySettings, replay_fi
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import judge
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.wire import ModelKind, Repair
@@ -62,7 +62,7 @@ class Small:
     def __init__(self, wait: Wait) -> None:
         self.engine = SmallEngine(wait)
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         return self.engine.run(plan)
 
 

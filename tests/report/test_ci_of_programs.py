@@ -21,6 +21,7 @@ from pictured import judged as judged_run
 from racegate.cli.app import app
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.outcome import Checked, Failing, gated
+from racegate.history.schedule import Hold
 from racegate.history.verdict import Reach, Tried
 from racegate.interpose.outcome import Ending, Observation, Outcome
 from racegate.report.ci.failing import checked_adapter
@@ -70,7 +71,7 @@ def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> Verdicts:
         Judged(
             signature=one.signature,
             verdict=verdict,
-            hold=((one.first.label, "forced"),),
+            holds=(Hold(op=one.first.label),),
             expected=RIGHT,
             actual=WRONG,
         )

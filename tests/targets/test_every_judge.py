@@ -18,18 +18,18 @@ from racegate.history.finding import ALL_ORACLES, FindingKind, Hazard, Oracle, R
 from racegate.history.observe import Boundary
 from racegate.history.observe import Observation as Seen
 from racegate.history.run import EngineResult, Run
-from racegate.history.schedule import Schedule, parse_schedule
+from racegate.history.schedule import Hold, Schedule, parse_schedule, texts_of
 from racegate.history.trace import Access, HoldOutcome, HostAccess, OpRecord, Trace
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.files import load
 from racegate.scenario.spec import OwnScenario, Request, Scenario
-from racegate.targets.adapters.client import Told as AdapterTold
+from racegate.targets.adapters.client import AdapterRun
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.wire import HelloAnswer, Offer, Plant
 from racegate.targets.common.judge import judge, judge_under
 from racegate.targets.common.sensitivity import Pulse
-from racegate.targets.common.wire import Observed, Told, Wrong
+from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
 from racegate.targets.program.explore import search
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
@@ -146,23 +146,18 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     def pulses(self) -> dict[Observed, Pulse]:
         return {Observed.ACCEPTED: Pulse.DEAD if self.is_dead else Pulse.ALIVE}
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As an engine answers."""
         is_held = bool(plan.holds)
         ending = self.held if is_held else self.base
         value = "other" if is_held and self.is_changed else "same"
         races = tuple(race(i, is_host=is_host) for i, is_host in enumerate(self.hosts))
-        return Told(
-            outcome=Outcome(
-                ending=ending,
-                exit_code=int(ending is Ending.FAILED),
-                findings=() if is_held else races,
-                observations=(Observation("x", value, value),) if self.is_observed else (),
-                realised={
-                    f"{operation} until {until}": int(self.is_realised)
-                    for operation, until in plan.holds
-                },
-            ),
+        return ReleaseRun(
+            ending=ending,
+            exit_code=int(ending is Ending.FAILED),
+            findings=() if is_held else races,
+            observations=(Observation("x", value, value),) if self.is_observed else (),
+            realised=dict.fromkeys(texts_of(plan.holds), int(self.is_realised)),
             delivered=TOKENS,
             plain=TOKENS,
             wrong=(Wrong(step=1, what="x", used=2, true=1),) if self.is_wrong else (),
@@ -223,7 +218,7 @@ def test_a_release_that_is_searched(engine: Release, runs_max: int) -> None:
 @given(engine=releases)
 def test_a_release_under_one_hold(engine: Release) -> None:
     """The engine's own hold is never each landing, and all else is asked as in a search."""
-    holds = (("d2h@0#1", "forced"),)
+    holds = (Hold(op="d2h@0#1"),)
     found = judge_under(engine, engine.scenario, CELL, holds, sensitivity=engine.pulses)
     is_held_decided = engine.held is not Ending.LOST
     is_held_wrong = is_held_decided and (engine.is_wrong or engine.held is Ending.FAILED)
@@ -253,7 +248,7 @@ class ProgramDevice:
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """As a device answers."""
-        return self._engine.run(self._engine.scenario, plan).outcome
+        return self._engine.run(self._engine.scenario, plan)
 
 
 @given(engine=releases, runs_max=st.sampled_from([1, 2, 9]))
@@ -261,7 +256,7 @@ def test_a_program_that_is_searched(engine: Release, runs_max: int) -> None:
     engine = msgspec.structs.replace(
         engine, base=Ending.FINISHED, held=Ending.FINISHED, hosts=(False,)
     )
-    base = engine.run(engine.scenario, Plan()).outcome
+    base = engine.run(engine.scenario, Plan())
     device = ProgramDevice(engine)
     found = search(device, Program(("x.py",)), base, runs_max=runs_max)  # type: ignore[arg-type]
     is_tried = runs_max > 1
@@ -295,7 +290,7 @@ class Engine:
 
     def run(
         self, scenario: OwnScenario, *, schedule: Schedule, plant: Plant | None, device: str
-    ) -> AdapterTold:
+    ) -> AdapterRun:
         """As an engine answers."""
         is_late = bool(schedule.holds) and self._engine.is_changed
         known = 0 if self._engine.hosts else 1
@@ -320,7 +315,7 @@ class Engine:
             stopped=None,
             seconds=0.0,
         )
-        return AdapterTold(run=run, owners_seen=0, digest="")
+        return AdapterRun(run=run, owners_seen=0, digest="")
 
 
 @given(
@@ -329,7 +324,7 @@ class Engine:
     is_held=YES,
 )
 def test_an_adapter(engine: Release, offers: frozenset[Offer], *, is_held: bool) -> None:
-    """Searched, or under a hold; one that offers no holds cannot be asked for one."""
+    """LandingSearch, or under a hold; one that offers no holds cannot be asked for one."""
     least = Expect() if engine.is_met else Expect(condense_moves=1)
     scenario = OwnScenario(name="small", title="one step", requests=(REQUEST,), expect=least)
     adapter = Engine(engine, offers)

@@ -92,14 +92,17 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.operation}{_UNTIL}{self.until}"
 
 
+Holds = tuple[Hold, ...]
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Holds over the eager baseline, in which every operation completes when it is issued."""
 
-    holds: tuple[Hold, ...] = ()
+    holds: Holds = ()
 
     def texts(self) -> tuple[str, ...]:
         """The text forms of its holds, which `parse_schedule` reads back."""
-        return tuple(hold.text() for hold in self.holds)
+        return texts_of(self.holds)
 
 
 EAGER = Schedule()
@@ -126,21 +129,16 @@ def parse_hold(text: str) -> Hold:
     )
 
 
-def parse_holds(texts: Sequence[str]) -> tuple[Hold, ...]:
+def parse_holds(texts: Sequence[str]) -> Holds:
     """The holds in their text form, of any target. Raises ScheduleError."""
     if len(texts) > HOLDS_MAX:
         raise ScheduleError(f"{len(texts)} holds, at most {HOLDS_MAX}")
     return tuple(parse_hold(text) for text in texts)
 
 
-def pairs_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The holds in their text form as pairs of what is held and the point. Raises ScheduleError."""
-    return tuple((hold.operation, hold.until) for hold in parse_holds(texts))
-
-
-def texts_of(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The text forms of holds that are pairs of what is held and the point."""
-    return tuple(f"{operation}{_UNTIL}{until}" for operation, until in pairs)
+def texts_of(holds: Sequence[Hold]) -> tuple[str, ...]:
+    """The text forms of holds, which `parse_holds` reads back."""
+    return tuple(hold.text() for hold in holds)
 
 
 def parse_schedule(texts: Sequence[str]) -> Schedule:

@@ -27,7 +27,7 @@ import torch
 from racegate.history.finding import Race
 from racegate.interpose.current import ProgramRun, set_run
 from racegate.interpose.device.copies import COPIES
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
@@ -94,7 +94,7 @@ class Child:
         self._result = result
         self._pid = os.getpid()
         self.session.queue = self.installed.make_queue(
-            tuple(Hold(operation, until) for operation, until in plan.holds),
+            plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
         )

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from racegate.history.finding import Race
+from racegate.history.schedule import Holds
 
 DEVICE = "RACEGATE_DEVICE"  # environment: which device the process stands up
 
@@ -45,13 +46,13 @@ class DeviceKind(StrEnum):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is made. holds: (operation, until) pairs; polls: queries answered "not ready".
+    """How a run is made. polls: how many queries are first answered "not ready".
 
     Of a real GPU: settles: what is not held runs at once, as on the virtual device (a run with
     holds always does); hold_limit_s: how long a latch may stand.
     """
 
-    holds: tuple[tuple[str, str], ...] = ()
+    holds: Holds = ()
     polls: int = 0
     is_recording: bool = True
     settles: bool = False

@@ -16,7 +16,7 @@ from racegate.history.trace import Misowned, Waited
 from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.files import load
 from racegate.scenario.spec import OwnScenario, Request
-from racegate.targets.adapters.client import Adapter, Told
+from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.conformance import CheckOutcome, ConformanceCheck, conform
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.wire import DropEdge, Offer, StaleValue, WrongRow, plant_text
@@ -335,4 +335,4 @@ def test_offers_are_known() -> None:
     with Adapter([*TOY, *EVERYTHING]) as adapter:
         told = adapter.run(SCENARIO)
         assert set(adapter.hello.offers) == set(Offer) - {Offer.CLOCKS, Offer.SETTINGS}
-    assert isinstance(told, Told) and told.owners_seen
+    assert isinstance(told, AdapterRun) and told.owners_seen

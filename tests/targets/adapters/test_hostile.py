@@ -16,7 +16,7 @@ import hostile_engine
 from racegate.history.finding import FindingKind, Verdict, exit_code
 from racegate.history.schedule import parse_schedule
 from racegate.scenario.spec import OwnScenario, Request
-from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
+from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, CommandError, EngineLostError, LossKind
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.process import EngineProcess, Limits, resident_bytes
@@ -39,7 +39,7 @@ def lost(how: str, limits: Limits) -> EngineLostError:
     """How the run of an engine that does not answer was lost."""
     with hostile(how, limits) as adapter:
         told = adapter.run(SCENARIO)
-    assert isinstance(told, Told)
+    assert isinstance(told, AdapterRun)
     assert isinstance(told.run.stopped, EngineLostError)
     return told.run.stopped
 
@@ -135,7 +135,7 @@ def test_closing_ends_an_engine_that_does_not_leave() -> None:
 def test_a_flood_of_standard_error_stops_nobody() -> None:
     with hostile("answer_then_flood") as adapter:
         told = adapter.run(SCENARIO)
-    assert isinstance(told, Told) and told.run.result is not None
+    assert isinstance(told, AdapterRun) and told.run.result is not None
 
 
 def test_speaking_unasked() -> None:
@@ -160,7 +160,7 @@ def test_a_lost_engine_is_started_again() -> None:
     with hostile("exit_midway") as adapter:
         for _ in range(2):
             told = adapter.run(SCENARIO)
-            assert isinstance(told, Told) and isinstance(told.run.stopped, EngineLostError)
+            assert isinstance(told, AdapterRun) and isinstance(told.run.stopped, EngineLostError)
 
 
 @pytest.mark.parametrize("command", [[], ["/no/such/engine"], [str(Path(__file__).parent)]])
@@ -172,7 +172,7 @@ def test_a_command_that_cannot_be_started(command: Sequence[str]) -> None:
 def test_a_stop_and_a_refusal() -> None:
     with hostile("stops") as adapter:
         told = adapter.run(SCENARIO)
-        assert isinstance(told, Told) and isinstance(told.run.stopped, EngineStoppedError)
+        assert isinstance(told, AdapterRun) and isinstance(told.run.stopped, EngineStoppedError)
     with hostile("refuses") as adapter:
         assert adapter.run(SCENARIO) == RefusedAnswer(to=2, reason="no prefix cache")
 

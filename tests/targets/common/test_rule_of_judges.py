@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
+from racegate.history.schedule import Hold
 from racegate.history.verdict import Reach, Tried, is_whole
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.sensitivity import Pulse
-from racegate.targets.common.wire import Observed, Told
+from racegate.targets.common.wire import Observed, ReleaseRun
 from racegate.targets.program.explore import Search, search
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
@@ -68,20 +69,18 @@ class Drawn:
         self.moves = int(draw.random() < 0.8)
         self.ending = draw.choice([Ending.FINISHED] * 9 + [draw.choice((*CUT, Ending.FAILED))])
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As an engine answers."""
-        held = {operation for operation, _ in plan.holds}
+        held = {hold.op for hold in plan.holds}
         value = "wrong" if held & self.harmful else "right"
         ending = Ending.TIMED_OUT if held & self.cut else self.ending
         races = [race(name, is_host=self.is_host) for name in self.racing]
         seen = (Observation("value", value, value),) if self.observes else ()
-        return Told(
-            outcome=Outcome(
-                ending=ending,
-                findings=tuple(races) if plan.is_recording else (),
-                observations=seen,
-                realised={f"{op} until {at}": int(op not in self.lost) for op, at in plan.holds},
-            ),
+        return ReleaseRun(
+            ending=ending,
+            findings=tuple(races) if plan.is_recording else (),
+            observations=seen,
+            realised={hold.text(): int(hold.op not in self.lost) for hold in plan.holds},
             counters={"reorder_moves": self.moves},
             gaps={operation: self.gaps[operation] for operation in held},
         )
@@ -104,7 +103,7 @@ def expected(engine: Drawn, *, is_dead: bool) -> Verdict:
     return Verdict.BENIGN if engine.racing else Verdict.PROVED
 
 
-def judged(seed: int, *, is_dead: bool) -> EngineVerdict:
+def judged(seed: int, *, is_dead: bool) -> TargetVerdict:
     dead = {Observed.TOKENS: Pulse.DEAD} if is_dead else {}
     return judge(Drawn(seed), SCENARIO, CELL, sensitivity=dead)
 
@@ -125,7 +124,7 @@ def test_a_release_is_judged_by_the_table(*, is_dead: bool) -> None:
 def test_one_hold_by_hand_is_never_benign() -> None:
     for seed in range(400):
         engine = Drawn(seed)
-        found = judge_under(engine, SCENARIO, CELL, ((OPERATIONS[0], "forced"),))
+        found = judge_under(engine, SCENARIO, CELL, (Hold(op=OPERATIONS[0]),))
         assert found.verdict is not Verdict.BENIGN
         is_open = engine.racing and engine.ending is Ending.FINISHED
         assert not is_open or found.verdict in (Verdict.CONFLICT, Verdict.DIVERGENT), seed
@@ -136,7 +135,7 @@ def test_a_program_is_benign_only_with_every_combination() -> None:
     said = set()
     for seed in range(200):
         engine = Drawn(seed)
-        base = engine.run(SCENARIO, Plan()).outcome
+        base = engine.run(SCENARIO, Plan())
         base = msgspec.structs.replace(base, ending=Ending.FINISHED)
         found = searched(engine, base)
         for one in found.judged:
@@ -158,7 +157,7 @@ class DrawnDevice:
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """As a device answers."""
-        found = self.engine.run(SCENARIO, plan).outcome
+        found = self.engine.run(SCENARIO, plan)
         is_cut = found.ending is Ending.TIMED_OUT and bool(plan.holds)
         return found if is_cut else msgspec.structs.replace(found, ending=Ending.FINISHED)
 

@@ -7,13 +7,14 @@ import pytest
 from rich.console import Console
 
 from racegate.history.finding import Verdict
-from racegate.interpose.outcome import Ending, Outcome, Plan
+from racegate.history.schedule import Hold
+from racegate.interpose.outcome import Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain
 from racegate.targets.sglang.wire import REQUESTS_MAX, TOKENS_MAX, ModelKind, Repair
@@ -22,10 +23,10 @@ from small_scheduler import TRUE, Copied, SmallScheduler
 CELL = SchedulerCell(release="1.0", model=ModelKind.HYBRID, without=(Repair.WAR_BARRIER,))
 REQUEST = Request(name="A", arrive=0, prompt=(1,), max_tokens=1)
 SCENARIO = Scenario(name="small", title="one chunk", requests=(REQUEST,))
-HOLD = ("kernel@write_state#1", "forced")
+HOLD = Hold(op="kernel@write_state#1")
 
 
-def judged(copied: Copied, scenario: Scenario = SCENARIO) -> EngineVerdict:
+def judged(copied: Copied, scenario: Scenario = SCENARIO) -> TargetVerdict:
     return judge(WithPlain(SmallScheduler(copied)), scenario, CELL)
 
 
@@ -43,8 +44,8 @@ def test_a_copy_of_a_state_in_flight_is_found_wrong() -> None:
     assert conflict.effect is Effect.WRONG
     assert conflict.landing is not None
     assert conflict.landing.holds == (HOLD,)
-    assert conflict.landing.told.delivered == {"A": (0,)}
-    assert conflict.landing.told.plain == {"A": (TRUE,)}
+    assert conflict.landing.what.delivered == {"A": (0,)}
+    assert conflict.landing.what.plain == {"A": (TRUE,)}
 
 
 def test_a_hold_is_judged_against_plain_decoding_too() -> None:
@@ -64,7 +65,7 @@ def test_a_request_that_is_given_up_is_the_beginning_of_plain_decoding() -> None
     class Cut(SmallScheduler):
         """Delivers nothing of a request that is given up."""
 
-        def run(self, scenario: Scenario, plan: Plan) -> Told:
+        def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
             told = super().run(scenario, plan)
             is_cut = bool(scenario.events)
             return msgspec.structs.replace(told, delivered={"A": ()}) if is_cut else told
@@ -78,8 +79,8 @@ def test_a_run_that_was_lost_has_no_plain_tokens() -> None:
     class Lost(SmallScheduler):
         """Ends without a word."""
 
-        def run(self, scenario: Scenario, plan: Plan) -> Told:
-            return Told(outcome=Outcome(ending=Ending.LOST))
+        def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
+            return ReleaseRun(ending=Ending.LOST)
 
     found = judge(WithPlain(Lost(Copied.AT_ONCE)), SCENARIO, CELL)
     assert found.verdict is Verdict.INCONCLUSIVE

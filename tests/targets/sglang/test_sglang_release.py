@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from racegate.history.schedule import Hold
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending, Plan
 from racegate.scenario.files import load_for
@@ -47,11 +48,11 @@ def test_a_state_is_kept_before_it_is_written(
     with open_scheduler(installed(release), cell, log=log) as engine:
         runs = WithPlain(engine)
         eager = runs.run(scenario, Plan())
-        assert eager.outcome.ending is Ending.FINISHED, log.read_text()[-2000:]
-        racing = [f for f in eager.outcome.findings if f.first.label.startswith(WRITE)]
+        assert eager.ending is Ending.FINISHED, log.read_text()[-2000:]
+        racing = [f for f in eager.findings if f.first.label.startswith(WRITE)]
         assert racing and all(f.second.label.startswith(KEPT) for f in racing)
         last = racing[0].pairs[-1][0]
-        held = runs.run(scenario, Plan(holds=((last, "forced"),), is_recording=False))
+        held = runs.run(scenario, Plan(holds=(Hold(op=last),), is_recording=False))
     assert eager.delivered == eager.plain
     assert unmet_expectations(scenario, eager) == ()
     assert held.delivered["M"] != held.plain["M"]
@@ -65,7 +66,7 @@ def test_the_repaired_release_is_silent(tmp_path: Path) -> None:
     cell = SchedulerCell(release="0.5.13", model=ModelKind.HYBRID)
     with open_scheduler(installed("0.5.13"), cell, log=log) as engine:
         eager = WithPlain(engine).run(scenario, Plan())
-    assert eager.outcome.ending is Ending.FINISHED, log.read_text()[-2000:]
+    assert eager.ending is Ending.FINISHED, log.read_text()[-2000:]
     assert eager.delivered == eager.plain
     assert unmet_expectations(scenario, eager) == ()
-    assert [f for f in eager.outcome.findings if f.first.label.startswith(WRITE)] == []
+    assert [f for f in eager.findings if f.first.label.startswith(WRITE)] == []

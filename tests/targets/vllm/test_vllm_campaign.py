@@ -13,7 +13,7 @@ from racegate.history.finding import Verdict
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.witnesses.witness import write_witnesses
 from racegate.targets.vllm.campaign import search_seeds
 from racegate.targets.vllm.campaign_report import print_campaign
@@ -34,7 +34,7 @@ class Costly:
         self.runs = 0
         self.cpu_s = 0.0
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """As `Engine.run` of the client."""
         self.runs += 1
         self.cpu_s += 1.0

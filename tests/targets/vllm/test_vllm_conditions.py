@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racegate.interpose.outcome import Ending, Outcome
+from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import DraftLimit, Request, Scenario
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.judge import unmet_expectations
-from racegate.targets.common.wire import PENALISED, Told
+from racegate.targets.common.wire import PENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.inside.conditions import (
     ModulusGrammars,
@@ -122,7 +122,7 @@ def test_a_request_with_a_temperature_must_have_been_penalised() -> None:
     warm = msgspec.structs.replace(
         SCENARIO, requests=(msgspec.structs.replace(ONE, temperature=0.05),)
     )
-    told = Told(outcome=Outcome(ending=Ending.FINISHED))
+    told = ReleaseRun(ending=Ending.FINISHED)
     assert unmet_expectations(SCENARIO, told) == ()
     assert PENALISED in unmet_expectations(warm, told)[0]
 

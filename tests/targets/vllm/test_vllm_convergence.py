@@ -13,15 +13,16 @@ import torch
 from test_vllm_search import SCENARIO
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from racegate.history.schedule import Hold
 from racegate.interpose.device.copies import Copy
 from racegate.interpose.device.library import Touch
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.spans import Place, Spans
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.targets.common.client import Engine
 from racegate.targets.common.inside.convergence import PIECE, Heard, Memory
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import NOTHING_HELD, RunMode, Task, Told
+from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, RunMode, Task
 
 SIZE = 64
 HELD = "d2h counts@take#1"
@@ -38,7 +39,7 @@ class Device:
         self.pinned = ctypes.create_string_buffer(SIZE)
         self.low, self.host = map(ctypes.addressof, (self.device, self.pinned))
         session = self.session = EngineSession()
-        session.queue = Queue((Hold(HELD),) if holds else (Hold("nothing"),))
+        session.queue = Queue((Hold(op=HELD),) if holds else (Hold(op="nothing"),))
         session.is_recording = False
         session.memory_added(self.low, SIZE, Place.DEVICE)
         session.memory_added(self.host, SIZE, Place.PINNED, is_whole_pages=whole_pages)
@@ -209,7 +210,7 @@ def test_a_stack_without_ours_is_the_same_each_time() -> None:
 class Asked(Engine):
     """The client's engine, whose answers are given. tasks: what it was asked"""
 
-    def __init__(self, base: Told, baseline: Told, held: Told) -> None:
+    def __init__(self, base: ReleaseRun, baseline: ReleaseRun, held: ReleaseRun) -> None:
         super().__init__(None)  # type: ignore[arg-type]  # nothing is sent
         self._answers_of = {
             RunMode.BASELINE: baseline,
@@ -219,26 +220,28 @@ class Asked(Engine):
         self._recorded = base
         self.tasks: list[Task] = []
 
-    def _ask(self, task: Task, timeout_s: float) -> Told:
+    def _ask(self, task: Task, timeout_s: float) -> ReleaseRun:
         self.tasks.append(task)
         return self._recorded if task.plan.is_recording else self._answers_of[task.run_mode]
 
 
-BASE = Told(
-    outcome=Outcome(
-        ending=Ending.FINISHED, observations=(Observation("used", "1", "1"),), events=30
-    ),
+BASE = ReleaseRun(
+    ending=Ending.FINISHED,
+    observations=(Observation("used", "1", "1"),),
+    events=30,
     steps=5,
     delivered={"A": (5,)},
     turns={HELD: 3, "other": 1},
 )
-CONVERGED = Told(
-    outcome=Outcome(ending=Ending.FINISHED, realised={f"{HELD} until forced": 1}, events=9),
+CONVERGED = ReleaseRun(
+    ending=Ending.FINISHED,
+    realised={f"{HELD} until forced": 1},
+    events=9,
     gaps={HELD: ("host read",)},
     has_converged=True,
     cpu_s=0.25,
 )
-PLAN = Plan(holds=((HELD, "forced"),), is_recording=False)
+PLAN = Plan(holds=(Hold(op=HELD),), is_recording=False)
 
 
 def test_a_baseline_run_is_made_once_per_recorded_run() -> None:
@@ -252,8 +255,8 @@ def test_a_baseline_run_is_made_once_per_recorded_run() -> None:
     assert [task.turn for task in engine.tasks] == [0, 0, 3, 3]
     assert engine.runs == 3, "the baseline is no schedule that was tried"
     assert (told.seen, told.steps) == (BASE.seen, 5)
-    assert (told.outcome.realised, told.gaps) == (CONVERGED.outcome.realised, CONVERGED.gaps)
-    assert (told.outcome.events, told.cpu_s) == (9, 0.25)
+    assert (told.realised, told.gaps) == (CONVERGED.realised, CONVERGED.gaps)
+    assert (told.events, told.cpu_s) == (9, 0.25)
 
 
 def test_no_run_joins_a_baseline_run_that_is_another_run() -> None:
@@ -263,12 +266,11 @@ def test_no_run_joins_a_baseline_run_that_is_another_run() -> None:
 
 def test_no_run_joins_where_the_host_reads_what_nobody_sees() -> None:
     unseen = {"pinned memory touched below Python": 1}
-    outcome = msgspec.structs.replace(BASE.outcome, not_seen=unseen)
-    base = msgspec.structs.replace(BASE, outcome=outcome)
+    base = msgspec.structs.replace(BASE, not_seen=unseen)
     assert _run_modes(base, base) == [RunMode.WHOLE, RunMode.WHOLE]
 
 
-def _run_modes(base: Told, baseline: Told) -> list[RunMode]:
+def _run_modes(base: ReleaseRun, baseline: ReleaseRun) -> list[RunMode]:
     held = msgspec.structs.replace(CONVERGED, has_converged=False)
     engine = Asked(base, baseline, held)
     engine.run(SCENARIO, Plan())

@@ -11,22 +11,25 @@ import pytest
 from test_vllm_convergence import BASE, CONVERGED, HELD, PLAN, TAKE, Asked
 from test_vllm_search import SCENARIO
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.history.schedule import Hold
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.client import landings_beside
 from racegate.targets.common.inside.prefix_server import ForkedLandings
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Task, Told
+from racegate.targets.common.wire import ReleaseRun, Task
 from small_engine import SmallEngine, Wait
 
 SIDE = 7  # a stream
 
 
 def plan_of(held: str, until: str) -> Plan:
-    return Plan(holds=((held, until),), is_recording=False)
+    return Plan(holds=(Hold(op=held, until=until),), is_recording=False)
 
 
-def run_with_landings(engine: SmallEngine, plan: Plan, result: Path, *, code: int = 0) -> Told:
+def run_with_landings(
+    engine: SmallEngine, plan: Plan, result: Path, *, code: int = 0
+) -> ReleaseRun:
     """The run that holds longest; code: with which the forked processes end"""
     own: list[Path] = []
 
@@ -55,7 +58,7 @@ def test_landings_of_one_run_are_those_that_are_run_alone(
 ) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     base = SmallEngine(wait).run(Plan())
-    held = base.outcome.findings[0].pairs[0][0]
+    held = base.findings[0].pairs[0][0]
     result = tmp_path / "result"
     told = run_with_landings(SmallEngine(wait), plan_of(held, "forced"), result)
     assert told == SmallEngine(wait).run(plan_of(held, "forced")), "it goes on as if nobody forked"
@@ -71,7 +74,7 @@ def test_what_was_not_forked_or_did_not_end_well_has_no_result(
 ) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: threads)
     base = SmallEngine(Wait.BEHIND).run(Plan())
-    held = base.outcome.findings[0].pairs[0][0]
+    held = base.findings[0].pairs[0][0]
     plan = plan_of(held, "forced")
     run_with_landings(SmallEngine(Wait.BEHIND), plan, tmp_path / "result", code=code)
     assert not list(tmp_path.iterdir())
@@ -79,7 +82,7 @@ def test_what_was_not_forked_or_did_not_end_well_has_no_result(
 
 def test_what_is_ordered_behind_the_held_operation_is_no_gap() -> None:
     session = EngineSession()
-    session.queue = Queue((Hold(HELD),))
+    session.queue = Queue((Hold(op=HELD),))
     session.is_recording = False
     session.name_buffers([(0, 64, "counts")])
     cells = ((0, 4),)
@@ -98,7 +101,7 @@ def test_what_is_ordered_behind_the_held_operation_is_no_gap() -> None:
 class Landed(Asked):
     """A client's engine whose first run under a hold has a landing beside it."""
 
-    def _ask(self, task: Task, timeout_s: float) -> Told:
+    def _ask(self, task: Task, timeout_s: float) -> ReleaseRun:
         told = super()._ask(task, timeout_s)
         if task.lands:
             self._landed = {f"{HELD} until gap": LANDED}
@@ -123,8 +126,7 @@ def test_a_landing_that_was_made_is_not_asked_for() -> None:
 
 
 def test_a_run_that_was_lost_with_its_landings_is_made_without_them() -> None:
-    outcome = msgspec.structs.replace(CONVERGED.outcome, ending=Ending.LOST)
-    lost = msgspec.structs.replace(CONVERGED, outcome=outcome)
+    lost = msgspec.structs.replace(CONVERGED, ending=Ending.LOST)
     engine = Asked(BASE, BASE, lost)
     engine.run(SCENARIO, Plan())
     engine.run(SCENARIO, PLAN)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from racegate.interpose.device.queue import Hold, Queue
+from racegate.history.schedule import Hold
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.outcome import Plan
 from racegate.interpose.program.hostmode import HostMode
 from racegate.interpose.program.install import watching
@@ -14,7 +15,7 @@ from small_engine import SmallEngine, Wait
 
 
 def test_a_name_has_no_line_and_no_file() -> None:
-    findings = SmallEngine(Wait.BEHIND).run(Plan()).outcome.findings
+    findings = SmallEngine(Wait.BEHIND).run(Plan()).findings
     assert {f.first.label for f in findings} == {"d2h counts.cpu@_step#1"}
     assert {f.second.label for f in findings} == {
         "host read counts.cpu@move_row#1",
@@ -24,7 +25,7 @@ def test_a_name_has_no_line_and_no_file() -> None:
 
 def test_names_are_the_same_in_the_next_run() -> None:
     engine = SmallEngine(Wait.BEHIND)
-    first, second = engine.run(Plan()).outcome, engine.run(Plan()).outcome
+    first, second = engine.run(Plan()), engine.run(Plan())
     assert [f.pairs for f in first.findings] == [f.pairs for f in second.findings]
 
 
@@ -61,5 +62,5 @@ def test_torch_on_pinned_memory_is_seen_in_a_run_that_is_recorded() -> None:
     assert isinstance(watching(installed), HostMode)
     session.is_recording = False
     assert not isinstance(watching(installed), HostMode)
-    session.queue = Queue((Hold("d2h*"),))
+    session.queue = Queue((Hold(op="d2h*"),))
     assert isinstance(watching(installed), HostMode)

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 from test_vllm_search import SCENARIO
 
-from racegate.interpose.outcome import Outcome, Plan
+from racegate.interpose.outcome import Plan
 from racegate.targets.common.inside.prefix_server import Pause, PrefixServer
 from racegate.targets.common.search import search
-from racegate.targets.common.wire import NOTHING_HELD, Task, Told
+from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, Task
 from small_engine import SmallEngine, Wait
 
 TURNS = 5
@@ -122,17 +122,16 @@ def test_the_beginning_counts_as_a_run_that_holds_something() -> None:
 
 def test_operations_are_tried_in_the_order_of_their_turns() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
-    (found,) = {found.first.label: found for found in base.outcome.findings}.values()
+    (found,) = {found.first.label: found for found in base.findings}.values()
     later = msgspec.structs.replace(found, pairs=(("d2h later#1", "x"), *found.pairs))
-    outcome: Outcome = msgspec.structs.replace(base.outcome, findings=(later,))
     turns = {"d2h later#1": 3, found.first.label: 1}
     tried: list[str] = []
 
-    def run(plan: Plan) -> Told:
-        tried.append(plan.holds[0][0])
+    def run(plan: Plan) -> ReleaseRun:
+        tried.append(plan.holds[0].op)
         return base
 
-    search(run, msgspec.structs.replace(base, outcome=outcome, turns=turns))
+    search(run, msgspec.structs.replace(base, findings=(later,), turns=turns))
     assert tried[:2] == [found.first.label, "d2h later#1"]
 
 

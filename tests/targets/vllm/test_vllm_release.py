@@ -42,13 +42,13 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
     scenario, log = load_for("vLLM", SCENARIO), tmp_path / "vllm.log"
     with open_engine(installed(), runner=CELL.runner, mode=CELL.mode, log=log) as engine:
         judged = judge(engine, scenario, CELL, sensitivity=sensitivity_of(engine))
-    told, search = judged.told, judged.search
-    assert told.outcome.ending is Ending.FINISHED, log.read_text()[-2000:]
+    told, search = judged.shown, judged.search
+    assert told.ending is Ending.FINISHED, log.read_text()[-2000:]
     assert told.delivered == told.plain and told.wrong == () and judged.unmet == ()
     assert set(judged.sensitivity.values()) == {Pulse.ALIVE}
     assert judged.verdict is Verdict.DIVERGENT and search is not None and search.is_complete
     harmful = [found for found in search.conflicts if found.effect is Effect.WRONG]
-    assert {found.finding.first.label.partition("#")[0] for found in harmful} == {COPY}
-    landed = [found.landing.told.wrong for found in harmful if found.landing is not None]
+    assert {found.race.first.label.partition("#")[0] for found in harmful} == {COPY}
+    landed = [found.landing.what.wrong for found in harmful if found.landing is not None]
     assert len(landed) == len(harmful)
     assert {(w.what, w.used, w.true) for wrong in landed for w in wrong} == {WRONG}

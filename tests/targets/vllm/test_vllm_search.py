@@ -9,14 +9,15 @@ import pytest
 from rich.console import Console
 
 from racegate.history.finding import Verdict
-from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.history.schedule import Hold
+from racegate.interpose.outcome import DeviceKind, Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import NOT_RECORDED, EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import NOT_RECORDED, TargetVerdict, judge, judge_under
 from racegate.targets.common.search import Effect, search
 from racegate.targets.common.sensitivity import Pulse
-from racegate.targets.common.wire import Observed, Told
+from racegate.targets.common.wire import Observed, ReleaseRun
 from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -31,7 +32,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait, scenario: Scenario = SCENARIO, *, runs_max: int = 100) -> EngineVerdict:
+def judged(wait: Wait, scenario: Scenario = SCENARIO, *, runs_max: int = 100) -> TargetVerdict:
     engine = Served(SmallEngine(wait))
     return judge(engine, scenario, CELL, runs_max=runs_max)
 
@@ -50,19 +51,19 @@ def test_a_wait_behind_the_move_is_found_wrong() -> None:
     wrong = [c for c in found.search.conflicts if c.effect is Effect.WRONG]
     assert wrong
     landing = wrong[0].landing
-    assert landing is not None and landing.told.wrong[0].true == 1
+    assert landing is not None and landing.what.wrong[0].true == 1
 
 
 def test_a_landing_is_tried_in_every_gap() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
     tried: list[Plan] = []
 
-    def run(plan: Plan) -> Told:
+    def run(plan: Plan) -> ReleaseRun:
         tried.append(plan)
         return SmallEngine(Wait.BEHIND).run(plan)
 
     search(run, base)
-    untils = [until.partition("@")[0] for plan in tried for _, until in plan.holds]
+    untils = [hold.until.partition("@")[0] for plan in tried for hold in plan.holds]
     assert untils == ["forced", "host write counts.cpu"]
 
 
@@ -87,16 +88,14 @@ def test_too_few_runs_are_no_proof() -> None:
 def test_accesses_that_nobody_places_leave_landings_untried() -> None:
     base = SmallEngine(Wait.DEAD).run(Plan())
     kind = "pinned memory touched below Python (the first byte of each touch)"
-    raw = msgspec.structs.replace(
-        base, outcome=msgspec.structs.replace(base.outcome, not_seen={kind: 1})
-    )
+    raw = msgspec.structs.replace(base, not_seen={kind: 1})
     found = search(SmallEngine(Wait.DEAD).run, raw)
     assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
 
 
 def test_a_run_that_was_cut_off_says_nothing_of_its_landing() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
-    cut = Told(outcome=Outcome(ending=Ending.LOST, message="ended with exit code -11"))
+    cut = ReleaseRun(ending=Ending.LOST, message="ended with exit code -11")
     found = search(lambda plan: cut, base)
     assert not found.is_complete
     assert found.untried == "ended with exit code -11"
@@ -116,16 +115,16 @@ def test_a_found_landing_runs_again() -> None:
     landing = next(c.landing for c in found.search.conflicts if c.landing is not None)
     again = judge_under(Served(SmallEngine(Wait.BEHIND)), SCENARIO, CELL, landing.holds)
     assert again.verdict is Verdict.DIVERGENT
-    assert again.told.wrong == landing.told.wrong
+    assert again.shown.wrong == landing.what.wrong
 
 
-NOWHERE = (("d2h nowhere@nothing#1", "forced"),)
+NOWHERE = (Hold(op="d2h nowhere@nothing#1"),)
 
 
 def test_one_hold_that_changes_nothing_leaves_a_conflict_open() -> None:
     """What the recorded run has is asked with a hold too: its conflicts, and what it exercised."""
     base = SmallEngine(Wait.DEAD).run(Plan())
-    hold = (base.outcome.findings[0].pairs[0][0], "forced")
+    hold = Hold(op=base.findings[0].pairs[0][0])
     found = judge_under(Served(SmallEngine(Wait.DEAD)), SCENARIO, CELL, (hold,))
     assert (found.verdict, found.unmet) == (Verdict.CONFLICT, ())
     assert found.text == "CONFLICT; 1 schedule tried, without harm"
@@ -138,7 +137,7 @@ def test_one_hold_that_changes_nothing_leaves_a_conflict_open() -> None:
 def test_a_dead_observation_is_no_pass_with_a_hold_either() -> None:
     engine = Served(SmallEngine(Wait.BEFORE))
     dead = {Observed.ACCEPTED: Pulse.DEAD}
-    hold = ((SmallEngine(Wait.DEAD).run(Plan()).outcome.findings[0].pairs[0][0], "forced"),)
+    hold = (Hold(op=SmallEngine(Wait.DEAD).run(Plan()).findings[0].pairs[0][0]),)
     assert judge_under(engine, SCENARIO, CELL, hold).verdict is Verdict.PROVED
     found = judge_under(engine, SCENARIO, CELL, hold, sensitivity=dead)
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -146,7 +145,7 @@ def test_a_dead_observation_is_no_pass_with_a_hold_either() -> None:
 
 def test_on_a_gpu_nobody_knows_what_races() -> None:
     engine = Served(SmallEngine(Wait.DEAD))
-    hold = (SmallEngine(Wait.DEAD).run(Plan()).outcome.findings[0].pairs[0][0], "forced")
+    hold = Hold(op=SmallEngine(Wait.DEAD).run(Plan()).findings[0].pairs[0][0])
     found = judge_under(engine, SCENARIO, CELL, (hold,), kind=DeviceKind.CUDA)
     assert not any(plan.is_recording for plan in engine.plans)
     assert (found.verdict, found.unmet) == (Verdict.INCONCLUSIVE, (NOT_RECORDED,))
@@ -172,7 +171,7 @@ def test_a_hold_of_nothing_tries_nothing(wait: Wait, verdict: Verdict) -> None:
     ],
 )
 def test_a_run_that_does_not_finish(ending: Ending, verdict: Verdict) -> None:
-    told = Told(outcome=Outcome(ending=ending, exit_code=1, message="why"))
+    told = ReleaseRun(ending=ending, exit_code=1, message="why")
     served = Served(SmallEngine(Wait.DEAD), told)
     found = judge(served, SCENARIO, CELL)
     assert (found.verdict, found.message, len(served.plans)) == (verdict, "why", 1)
@@ -201,5 +200,5 @@ def test_a_replay_command_is_one_line_on_any_terminal() -> None:
 
 def test_a_replay_command_quotes_its_holds() -> None:
     found = judged(Wait.BEHIND)
-    text = replay_command(found, "s.toml", (("d2h counts.cpu@_step#1", "forced"),))
+    text = replay_command(found, "s.toml", (Hold(op="d2h counts.cpu@_step#1"),))
     assert text.endswith("--hold 'd2h counts.cpu@_step#1 until forced'")

@@ -7,11 +7,11 @@ import pytest
 from test_vllm_search import SCENARIO
 
 from racegate.history.finding import Verdict
-from racegate.interpose.outcome import Ending, Observation, Outcome, Plan
+from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.judge import judge
 from racegate.targets.common.sensitivity import Pulse, absent, dead
-from racegate.targets.common.wire import Observed, Told
+from racegate.targets.common.wire import Observed, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -39,7 +39,7 @@ class Planted:
         self.deaf = deaf
         self.without = without
 
-    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> Told:
+    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """As `Engine.run` of the client."""
         values = {name: dict(fields) for name, fields in VALUES.items()}
         if plant is not None and plant is not self.deaf:
@@ -52,7 +52,7 @@ class Planted:
             Observation(f"step 5 {name}", "", msgspec.json.encode(fields).decode())
             for name, fields in values.items()
         )
-        return Told(outcome=Outcome(ending=Ending.FINISHED, observations=seen))
+        return ReleaseRun(ending=Ending.FINISHED, observations=seen)
 
 
 def test_all_that_change_are_alive() -> None:

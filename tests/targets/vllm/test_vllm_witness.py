@@ -15,13 +15,13 @@ from racegate.cli import replay
 from racegate.cli.foreign import vllm as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import Hold, parse_holds
 from racegate.history.witness import SCHEMA
 from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
-from racegate.targets.common.judge import EngineVerdict, judge, judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witnesses.witness import (
@@ -48,7 +48,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait) -> EngineVerdict:
+def judged(wait: Wait) -> TargetVerdict:
     return judge(Served(SmallEngine(wait)), SCENARIO, CELL)
 
 
@@ -76,7 +76,7 @@ def test_a_replay_is_held_against_what_was_wrong(
 ) -> None:
     found = witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO)[0]
     witness = msgspec.structs.replace(found, wrong=wrong)
-    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.pairs)
+    again = judge_under(Served(SmallEngine(wait)), SCENARIO, CELL, witness.landing)
     assert outcome_of(again, witness) is outcome
 
 
@@ -128,7 +128,7 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
     )
     assert witness.losses == (TokenLoss(request="A", tokens=(5, 6), plain=(5, 7)),)
     told = msgspec.structs.replace(
-        judged(Wait.BEHIND).told,
+        judged(Wait.BEHIND).shown,
         wrong=witness.wrong,
         delivered={"A": (5, 6), "B": (1,)},
         plain={"A": (5, 7), "B": (1,)},
@@ -192,12 +192,12 @@ def test_a_missing_witness_is_named(tmp_path: Path) -> None:
 
 def test_holds_are_read_as_they_are_written() -> None:
     text = "d2h counts@step#1 until host read counts@move#2"
-    assert pairs_of([text, "d2h counts@step#2"]) == (
-        ("d2h counts@step#1", "host read counts@move#2"),
-        ("d2h counts@step#2", "forced"),
+    assert parse_holds([text, "d2h counts@step#2"]) == (
+        Hold(op="d2h counts@step#1", until="host read counts@move#2"),
+        Hold(op="d2h counts@step#2"),
     )
     with pytest.raises(BadInputError, match="OP until POINT"):
-        pairs_of([" until forced"])
+        parse_holds([" until forced"])
 
 
 def test_a_release_that_is_not_set_up_says_how(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from racegate.cli.options import write_text
-from racegate.targets.common.judge import EngineVerdict
+from racegate.targets.common.judge import TargetVerdict
 from racegate.targets.common.search import Effect
 from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from racegate.report.timeline.several import PicturedFinding
 
 
-def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, EngineVerdict]]) -> None:
+def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, TargetVerdict]]) -> None:
     """If it was asked for. judged: with the files of the scenarios"""
     if html is None:
         return
@@ -26,12 +26,12 @@ def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, EngineVerd
     write_text(html, findings_page(f"Findings in {', '.join(titles)}", shown))
 
 
-def _pictured(judged: EngineVerdict, scenario: str) -> Iterator[PicturedFinding]:
+def _pictured(judged: TargetVerdict, scenario: str) -> Iterator[PicturedFinding]:
     """What is wrong when nothing is held, then what races: what does harm comes first."""
     from racegate.report.timeline.program import pictured_conflict
     from racegate.report.timeline.several import PicturedFinding
 
-    if wrong := wrong_lines(judged.told):
+    if wrong := wrong_lines(judged.shown):
         yield PicturedFinding(
             name=judged.scenario,
             outcome="wrong",
@@ -41,9 +41,9 @@ def _pictured(judged: EngineVerdict, scenario: str) -> Iterator[PicturedFinding]
     conflicts = () if judged.search is None else judged.search.conflicts
     for one in sorted(conflicts, key=lambda one: list(Effect).index(one.effect)):
         landing = one.landing
-        changes = [] if landing is None else change_lines(judged.told, landing)
+        changes = [] if landing is None else change_lines(judged.shown, landing)
         yield pictured_conflict(
-            one.finding,
+            one.race,
             () if landing is None else landing.holds,
             name=judged.scenario,
             outcome=one.effect,

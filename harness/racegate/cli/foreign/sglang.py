@@ -36,7 +36,7 @@ from racegate.cli.options import (
 from racegate.cli.pictures import HtmlOption
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
@@ -98,7 +98,7 @@ def run(
         if hold is None:
             judged = judge(engine, loaded, cell, runs_max=runs, on_run=tell_progress)
         else:
-            judged = judge_under(engine, loaded, cell, pairs_of(hold))
+            judged = judge_under(engine, loaded, cell, parse_holds(hold))
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(SchedulerWitness, judged, loaded)):
             say(f"wrote {written}: racegate replay {quote(str(written))}")

@@ -32,7 +32,7 @@ from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.explore import Told
+from racegate.targets.program.explore import OnRun
 from racegate.targets.program.judge import Verdicts, judge, judge_under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.launch import checked_program as found_program
@@ -100,7 +100,7 @@ def run(
                 suppressions=known,
                 stdout=stdout,
                 kind=device,
-                told=progress.told,
+                on_run=progress.on_run,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
@@ -130,9 +130,9 @@ class SearchProgress:
     def __init__(self) -> None:
         self._bar = progress_bar()
         self._task = self._bar.add_task("searching", total=None)
-        self.told: Told = self._told
+        self.on_run: OnRun = self._show
 
-    def _told(self, made: int, most: int) -> None:
+    def _show(self, made: int, most: int) -> None:
         self._bar.start()
         self._bar.update(self._task, completed=made, total=most)
 

@@ -32,7 +32,7 @@ from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
 from racegate.history.finding import exit_code
 from racegate.history.outcome import gated
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
 from racegate.scenario.errors import BadInputError
@@ -158,7 +158,7 @@ def run(
                 engine, loaded, cell, sensitivity=pulses, runs_max=runs, on_run=tell_progress
             )
         else:
-            judged = judge_under(engine, loaded, cell, pairs_of(hold), sensitivity=pulses)
+            judged = judge_under(engine, loaded, cell, parse_holds(hold), sensitivity=pulses)
     if witness is not None:
         for written in write_witnesses(witness, witnesses_of(EngineWitness, judged, loaded)):
             say(f"wrote {written}: racegate replay {quote(str(written))}")

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from racegate.history.schedule import FORCED, Half
+import msgspec
+
+from racegate.history.schedule import Hold, Holds
 from racegate.interpose.device.copies import Copy, whole
 from racegate.order.clocks import Clock, knows
 
@@ -19,35 +21,19 @@ Work = Callable[[], object]  # what an operation does; what it returns is of no 
 EVERYTHING = "everything"
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """operation: a label, a kind with a star (`d2h*`) or `everything`, or of a copy `start of` or
-    `rest of` and a label: its other half lands when it is issued; until: a label, `forced`.
+def covers(hold: Hold, label: str) -> bool:
+    """Whether a hold is meant for the operation with this label. Here it may name a kind with a
+    star (`d2h*`), or `everything`.
     """
+    operation = whole(hold.operation)
+    if operation == EVERYTHING:
+        return True
+    return label.startswith(operation[:-1]) if operation.endswith("*") else label == operation
 
-    operation: str
-    until: str = FORCED
 
-    @property
-    def half(self) -> Half | None:
-        """The half of a copy that it keeps back, None for whole operations."""
-        return next((half for half in Half if self.operation.startswith(half.value)), None)
-
-    def matches(self, label: str) -> bool:
-        operation = whole(self.operation)
-        if operation == EVERYTHING:
-            return True
-        if operation.endswith("*"):
-            return label.startswith(operation[:-1])
-        return label == operation
-
-    @property
-    def names_many(self) -> bool:
-        """Whether it may keep back more than one operation."""
-        return self.operation == EVERYTHING or self.operation.endswith("*")
-
-    def __str__(self) -> str:
-        return f"{self.operation} until {self.until}"
+def covers_many(hold: Hold) -> bool:
+    """Whether it may keep back more than one operation."""
+    return hold.operation == EVERYTHING or hold.operation.endswith("*")
 
 
 @dataclass(slots=True, eq=False)
@@ -128,29 +114,29 @@ class WorkQueue(Protocol):
         ...
 
 
-def holds_host(holds: tuple[Hold, ...], realised: dict[str, int], label: str) -> bool:
+def holds_host(holds: Holds, realised: dict[str, int], label: str) -> bool:
     """Whether one of the holds names just this access of the host; it counts as realised."""
     hold = next((hold for hold in holds if hold.operation == label), None)
     if hold is not None:
-        realised[str(hold)] += 1
+        realised[hold.text()] += 1
     return hold is not None
 
 
 class Queue:
     """The work of the virtual device, as `WorkQueue` says."""
 
-    def __init__(self, holds: tuple[Hold, ...] = ()) -> None:
+    def __init__(self, holds: Holds = ()) -> None:
         self.holds = holds
         self.expired: dict[str, int] = {}
         # Those that may still keep something back: of one operation, by its label, or of many.
         self._single: dict[str, Hold] = {}
         for hold in holds:
-            if not hold.names_many:
+            if not covers_many(hold):
                 self._single.setdefault(whole(hold.operation), hold)
-        self._many = [hold for hold in holds if hold.names_many]
+        self._many = [hold for hold in holds if covers_many(hold)]
         self._held = frozenset(self._single)  # labels for which a hold is meant
         self._pending: list[_Node] = []
-        self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
+        self.realised: dict[str, int] = {hold.text(): 0 for hold in holds}
 
     @property
     def is_eager(self) -> bool:
@@ -174,7 +160,7 @@ class Queue:
         """Runs the operation now or keeps it. clock: of its lane after issue."""
         hold = self._single.pop(label, None)  # a label is given once
         if hold is None and self._many:
-            hold = next((hold for hold in self._many if hold.matches(label)), None)
+            hold = next((hold for hold in self._many if covers(hold, label)), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
         )
@@ -182,7 +168,7 @@ class Queue:
             run()
             return
         if hold is not None:
-            self.realised[str(hold)] += 1
+            self.realised[hold.text()] += 1
             if hold.half is not None and not behind and isinstance(run, Copy):
                 run = run.tear(hold.half)
         until = hold.until if hold is not None else ""
@@ -193,7 +179,7 @@ class Queue:
 
     def is_held(self, label: str) -> bool:
         """Whether a hold is meant for this operation."""
-        return label in self._held or any(hold.matches(label) for hold in self._many)
+        return label in self._held or any(covers(hold, label) for hold in self._many)
 
     def holds_host(self, label: str) -> bool:
         return holds_host(self.holds, self.realised, label)
@@ -224,8 +210,8 @@ class Queue:
     def land_at(self, label: str) -> None:
         """The one hold, which keeps its operation back, names this access from now on."""
         (hold,) = self.holds
-        self.holds = (Hold(hold.operation, label),)
-        self.realised = {str(self.holds[0]): self.realised[str(hold)]}
+        self.holds = (msgspec.structs.replace(hold, until=label),)
+        self.realised = {self.holds[0].text(): self.realised[hold.text()]}
         for node in self._pending:
             if node.until:
                 node.until = label

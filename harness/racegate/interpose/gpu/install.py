@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from racegate.history.schedule import Holds
 from racegate.interpose.device.graphs import Graphs
-from racegate.interpose.device.queue import Hold, WorkQueue
+from racegate.interpose.device.queue import WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls
 from racegate.interpose.gpu.forward import ForwardLibrary
@@ -75,7 +76,7 @@ class GpuDevice:
         return read_value(self.session, self.kernels.fetch(value) if is_there else value)
 
     def make_queue(
-        self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
+        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
     ) -> WorkQueue:
         """In the process of the run, before CUDA begins.
 

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from racegate.interpose.device.queue import Hold, Work, holds_host
+import msgspec
+
+from racegate.history.schedule import Hold, Holds
+from racegate.interpose.device.queue import Work, covers, holds_host
 from racegate.interpose.gpu.forward import StreamLatches
 from racegate.order.clocks import Clock, knows
 
@@ -43,13 +46,13 @@ class LatchQueue:
         latches: StreamLatches,
         stream_of: Callable[[int], int],
         *,
-        holds: tuple[Hold, ...] = (),
+        holds: Holds = (),
         settles: Callable[[], bool] | None = None,
     ) -> None:
         self._latches = latches
         self._stream_of = stream_of
         self.holds = holds
-        self.realised: dict[str, int] = {str(hold): 0 for hold in holds}
+        self.realised: dict[str, int] = {hold.text(): 0 for hold in holds}
         self._settles = settles
         self._nodes: list[_Node] = []
         self._local = threading.local()
@@ -80,9 +83,9 @@ class LatchQueue:
     def land_at(self, label: str) -> None:
         """The one hold names this access from now on."""
         (hold,) = self.holds
-        landing = Hold(hold.operation, label)
+        landing = msgspec.structs.replace(hold, until=label)
         self.holds = (landing,)
-        self.realised = {str(landing): self.realised[str(hold)]}
+        self.realised = {landing.text(): self.realised[hold.text()]}
         for node in self._nodes:
             if node.hold is not None:
                 node.hold = landing
@@ -98,7 +101,7 @@ class LatchQueue:
         if self.is_eager:
             run()
             return
-        hold = next((hold for hold in self.holds if hold.matches(label) and not hold.half), None)
+        hold = next((hold for hold in self.holds if covers(hold, label) and not hold.half), None)
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._nodes
         )
@@ -157,7 +160,7 @@ class LatchQueue:
         self._latches.open(node.latch)
         is_held = is_held and not self._latches.has_expired(node.latch)
         counts = self.realised if is_held else self.expired
-        counts[str(node.hold)] = counts.get(str(node.hold), 0) + 1
+        counts[node.hold.text()] = counts.get(node.hold.text(), 0) + 1
 
     def _follow(self) -> None:
         """What was only behind others runs now that they have run."""

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 
+from racegate.history.schedule import Holds
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
-from racegate.interpose.device.queue import Hold, Queue, WorkQueue
+from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
@@ -55,7 +56,7 @@ class Installed:
         self.kernels.shapes.load(shapes)
 
     def make_queue(
-        self, holds: tuple[Hold, ...], *, settles: bool = False, limit_s: float = 10.0
+        self, holds: Holds, *, settles: bool = False, limit_s: float = 10.0
     ) -> WorkQueue:
         """settles, limit_s: of a real GPU; here what is not held runs at once, nothing hangs."""
         return Queue(holds)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import write_json
 from racegate.scenario.untrusted.reading import ReadError, read_json
-from racegate.targets.common.landings import Holds
 from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Sensitivity
 
@@ -34,7 +34,7 @@ class CellConflict(StrictStruct, frozen=True, kw_only=True):
     pairs: int
     landings: int
     does: tuple[str, ...] = ()
-    holds: Holds = ()
+    holds: tuple[tuple[str, str], ...] = ()
 
 
 class ScenarioReport(StrictStruct, frozen=True, kw_only=True):
@@ -108,6 +108,11 @@ def read_cell(path: Path) -> CellReport | None:
 def write_cell(folder: Path, cell: CellReport) -> None:
     """Keeps a cell in its file below a folder; the file is whole at every moment."""
     write_json(folder / cell.file, cell)
+
+
+def pairs_of(holds: Holds) -> tuple[tuple[str, str], ...]:
+    """Holds as a cell keeps them: what is held, and until when."""
+    return tuple((hold.operation, hold.until) for hold in holds)
 
 
 def first_line(text: str) -> str:

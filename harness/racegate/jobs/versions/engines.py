@@ -17,15 +17,22 @@ from typing import Protocol
 
 import msgspec
 
+from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
-from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, first_line
+from racegate.jobs.versions.cells import (
+    CellConflict,
+    CellReport,
+    ScenarioReport,
+    first_line,
+    pairs_of,
+)
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
 from racegate.targets.common.environment import Say, cache_folder
-from racegate.targets.common.judge import EngineVerdict, judge
-from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.common.judge import TargetVerdict, judge
+from racegate.targets.common.search import RUNS_MAX, JudgedRace
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.words import change_lines, wrong_lines
 
@@ -139,7 +146,7 @@ class EngineHistory:
             one = scenario_report(judged, opened.cpu_s() - before)
             now = msgspec.structs.replace(
                 now,
-                torch=judged.told.outcome.torch_version or now.torch,
+                torch=judged.shown.torch_version or now.torch,
                 scenarios=now.scenarios | {name: one},
             )
             keep(now)
@@ -152,7 +159,7 @@ def _with_end_of(log: Path, text: str) -> str:
     return f"{text}: {end}"
 
 
-def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
+def scenario_report(judged: TargetVerdict, cpu_s: float) -> ScenarioReport:
     """What is kept of one verdict: operations by place, without the run's counts.
 
     cpu_s: of the processes of all its runs, in seconds
@@ -160,27 +167,27 @@ def scenario_report(judged: EngineVerdict, cpu_s: float) -> ScenarioReport:
     search = judged.search
     return ScenarioReport(
         verdict=judged.verdict,
-        steps=judged.told.steps,
-        events=judged.told.outcome.events,
+        steps=judged.shown.steps,
+        events=judged.shown.events,
         runs=0 if search is None else search.runs,
         is_complete=search is not None and search.is_complete,
         cpu_s=round(cpu_s, 1),
         commit=commit_here(),
         unmet=judged.unmet,
-        wrong=tuple(wrong_lines(judged.told)),
+        wrong=tuple(wrong_lines(judged.shown)),
         message=first_line(judged.message),
         not_seen=judged.not_seen,
         conflicts=_conflicts(judged),
     )
 
 
-def _conflicts(judged: EngineVerdict) -> tuple[CellConflict, ...]:
+def _conflicts(judged: TargetVerdict) -> tuple[CellConflict, ...]:
     """One for each pair of places with one effect."""
     found: dict[tuple[str, str, bool, str], CellConflict] = {}
     for one in judged.search.conflicts if judged.search is not None else ():
-        first, second = one.finding.first, one.finding.second
+        first, second = one.race.first, one.race.second
         names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
-        lines = change_lines(judged.told, one.landing) if one.landing is not None else []
+        lines = change_lines(judged.shown, one.landing) if one.landing is not None else []
         key = (*names, second.is_write, one.effect)
         known = found.get(key)
         found[key] = CellConflict(
@@ -188,9 +195,13 @@ def _conflicts(judged: EngineVerdict) -> tuple[CellConflict, ...]:
             second=names[1],
             is_write=second.is_write,
             effect=one.effect,
-            pairs=one.finding.count + (known.pairs if known is not None else 0),
+            pairs=one.race.count + (known.pairs if known is not None else 0),
             landings=one.landings,
             does=known.does if known is not None else tuple(lines),
-            holds=known.holds if known is not None else one.landing.holds if one.landing else (),
+            holds=known.holds if known is not None else pairs_of(_holds(one)),
         )
     return tuple(found.values())
+
+
+def _holds(conflict: JudgedRace) -> Holds:
+    return () if conflict.landing is None else conflict.landing.holds

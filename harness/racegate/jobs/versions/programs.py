@@ -13,7 +13,13 @@ from racegate.history.finding import Race, Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.jobs.environment import commit_here
-from racegate.jobs.versions.cells import CellConflict, CellReport, ScenarioReport, first_line
+from racegate.jobs.versions.cells import (
+    CellConflict,
+    CellReport,
+    ScenarioReport,
+    first_line,
+    pairs_of,
+)
 from racegate.jobs.versions.running import Keep
 from racegate.targets.common.environment import Run, Say, run_pip
 from racegate.targets.common.search import Effect
@@ -132,5 +138,5 @@ def _conflict(finding: Race, judged: Judged | None) -> CellConflict:
         pairs=finding.count,
         landings=0,
         does=(finding.edge,),
-        holds=() if judged is None else judged.hold,
+        holds=() if judged is None else pairs_of(judged.holds),
     )

@@ -13,23 +13,23 @@ from rich.text import Text
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code as code_of
 from racegate.history.outcome import Checked, CheckedCase, Failing
+from racegate.history.schedule import Holds
 from racegate.report.text import STYLE, print_reasons
 from racegate.scenario.untrusted.console import line, lines
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict, Search
-from racegate.targets.common.wire import Told
+from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 _EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
 
 
-def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str) -> None:
+def print_engine_verdict(console: Console, judged: TargetVerdict, scenario: str) -> None:
     """scenario: as it was given on the command line."""
     console.print(f"{judged.scenario} on {judged.cell.title}")
-    for operation, until in judged.holds:
-        console.print(f"hold {operation} until {until}")
-    _print_wrong(console, judged.told)
+    for hold in judged.holds:
+        console.print(f"hold {hold.text()}")
+    _print_wrong(console, judged.shown)
     if judged.search is not None:
         for group in _groups(judged.search.conflicts):
             _print_conflicts(console, group, judged, scenario)
@@ -40,24 +40,24 @@ def print_engine_verdict(console: Console, judged: EngineVerdict, scenario: str)
     console.print(_last_line(judged))
 
 
-def print_engine_gate(console: Console, judged: Sequence[EngineVerdict]) -> None:
+def print_engine_gate(console: Console, judged: Sequence[TargetVerdict]) -> None:
     """One line per scenario, those that were not run last."""
     table = Table("scenario", "verdict", "conflicts", "runs under holds")
     for found in sorted(judged, key=lambda found: bool(found.refused)):
         word = "not run" if found.refused else str(found.verdict)
         runs = "" if found.search is None else str(found.search.runs)
-        conflicts = "" if found.refused else str(len(found.told.outcome.findings))
+        conflicts = "" if found.refused else str(len(found.shown.findings))
         table.add_row(found.scenario, word, conflicts, runs)
     console.print(table)
 
 
-def checked_engine(judged: Sequence[tuple[Path, EngineVerdict]], *, exit_code: int) -> Checked:
+def checked_engine(judged: Sequence[tuple[Path, TargetVerdict]], *, exit_code: int) -> Checked:
     """For a CI service: a case for each scenario, with its file; what cannot be run is skipped."""
     cases = tuple(
         CheckedCase(
             group="scenarios",
             name=found.scenario,
-            seconds=found.told.cpu_s,
+            seconds=found.shown.cpu_s,
             said=_last_line(found).plain,
             skipped=found.refused,
             failing=() if found.refused else tuple(_failing(found, str(path))),
@@ -67,13 +67,13 @@ def checked_engine(judged: Sequence[tuple[Path, EngineVerdict]], *, exit_code: i
     return Checked(cases=cases, exit_code=exit_code)
 
 
-def _failing(judged: EngineVerdict, file: str) -> Iterator[Failing]:
+def _failing(judged: TargetVerdict, file: str) -> Iterator[Failing]:
     """What is wrong when nothing is held, what landings do, or why it is no pass."""
     make = partial(Failing, name=judged.scenario, file=file)
     code = code_of([judged.verdict])
     if code is ExitCode.CLEAN:
         return
-    if wrong := wrong_lines(judged.told):
+    if wrong := wrong_lines(judged.shown):
         replay = replay_command(judged, file, judged.holds)
         message = "\n".join(wrong)
         yield make(kind="divergence", signature="wrong/held", message=message, replay=replay)
@@ -87,68 +87,66 @@ def _failing(judged: EngineVerdict, file: str) -> Iterator[Failing]:
 
 
 def _of_conflict(
-    found: JudgedConflict, judged: EngineVerdict, make: Callable[..., Failing], file: str
+    found: JudgedRace, judged: TargetVerdict, make: Callable[..., Failing], file: str
 ) -> Failing:
     landing = found.landing
-    first, second = found.finding.first, found.finding.second
+    first, second = found.race.first, found.race.second
     lines = [f"{first.label} {_verb(first.is_write)}, {second.label} {_verb(second.is_write)}"]
-    lines += [] if landing is None else change_lines(judged.told, landing)
+    lines += [] if landing is None else change_lines(judged.shown, landing)
     return make(
         kind="conflict" if found.effect is Effect.UNKNOWN else "divergence",
-        signature=f"{found.effect}/{found.finding.signature}",
+        signature=f"{found.effect}/{found.race.signature}",
         message="\n".join(lines),
         replay="" if landing is None else replay_command(judged, file, landing.holds),
     )
 
 
-def _groups(conflicts: Sequence[JudgedConflict]) -> list[list[JudgedConflict]]:
+def _groups(conflicts: Sequence[JudgedRace]) -> list[list[JudgedRace]]:
     """Conflicts of one operation with one effect and landing belong together."""
-    groups: dict[tuple[str, Effect, Holds], list[JudgedConflict]] = {}
+    groups: dict[tuple[str, Effect, Holds], list[JudgedRace]] = {}
     for found in conflicts:
         holds = found.landing.holds if found.landing is not None else ()
-        groups.setdefault((found.finding.first.label, found.effect, holds), []).append(found)
+        groups.setdefault((found.race.first.label, found.effect, holds), []).append(found)
     return list(groups.values())
 
 
 def _print_conflicts(
-    console: Console, group: list[JudgedConflict], judged: EngineVerdict, scenario: str
+    console: Console, group: list[JudgedRace], judged: TargetVerdict, scenario: str
 ) -> None:
     found = group[0]
-    first = found.finding.first
+    first = found.race.first
     style = _EFFECTS.get(found.effect, "bold red")
     tried = f"{found.landings} landings tried"
     what = f" {first.label} {_verb(first.is_write)}; {tried}"
     console.print(line((found.effect.upper(), style), what))
     for other in group:
-        second, count = other.finding.second, other.finding.count
+        second, count = other.race.second, other.race.count
         often = f"{count} times" if count > 1 else "once"
         console.print(
-            f"  {second.label} {_verb(second.is_write)} "
-            f"{other.finding.nbytes} common bytes, {often}"
+            f"  {second.label} {_verb(second.is_write)} {other.race.nbytes} common bytes, {often}"
         )
     if found.landing is not None:
-        for change in change_lines(judged.told, found.landing):
+        for change in change_lines(judged.shown, found.landing):
             console.print(f"  {change}")
         command = replay_command(judged, scenario, found.landing.holds)
         console.print(f"  replay: {command}", soft_wrap=True)  # to be copied
 
 
-def _print_wrong(console: Console, told: Told) -> None:
+def _print_wrong(console: Console, told: ReleaseRun) -> None:
     for wrong in wrong_lines(told):
         console.print(line(("WRONG", "bold red"), f" {wrong}"))
 
 
-def _last_line(judged: EngineVerdict) -> Text:
-    told, search = judged.told, judged.search
+def _last_line(judged: TargetVerdict) -> Text:
+    told, search = judged.shown, judged.search
     tried = _tried(search)
     return line(
         (judged.text, STYLE[judged.verdict]),
-        f": {told.steps} steps, {told.outcome.events} events, "
-        f"{len(told.outcome.findings)} conflicts{tried}",
+        f": {told.steps} steps, {told.events} events, {len(told.findings)} conflicts{tried}",
     )
 
 
-def _tried(search: Search | None) -> str:
+def _tried(search: LandingSearch | None) -> str:
     if search is None:
         return ""
     text = f", {search.runs} runs under holds"

@@ -4,11 +4,10 @@ shows it and the edge that is missing. What else the program did is not in a fin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from racegate.history.finding import Race, Side, Verdict
+from racegate.history.schedule import Holds
 from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
@@ -17,8 +16,6 @@ from racegate.targets.program.judge import Verdicts
 from racegate.targets.program.words import difference, replay_of
 
 _FRAMES_MAX = 4
-
-Holds = Sequence[tuple[str, str]]
 
 
 def program_page(verdicts: Verdicts, command: str) -> str:
@@ -31,7 +28,7 @@ def program_page(verdicts: Verdicts, command: str) -> str:
         shown.append(
             pictured_conflict(
                 finding,
-                () if one is None else one.hold,
+                () if one is None else one.holds,
                 name=finding.signature,
                 outcome=Verdict.CONFLICT if one is None else one.verdict,
                 impact=" ".join(line.strip().removeprefix("value").strip() for line in seen),
@@ -50,7 +47,7 @@ def pictured_conflict(
         for side in (finding.first, finding.second)
     ]
     facts.append(Fact(term="edge", text=finding.edge))
-    facts += [Fact(term="hold", text=f"{op} until {end}", is_code=True) for op, end in holds]
+    facts += [Fact(term="hold", text=hold.text(), is_code=True) for hold in holds]
     facts += [Fact(term="again", text=replay, is_code=True)] if replay else []
     return PicturedFinding(
         name=name,
@@ -90,7 +87,7 @@ def conflict_timeline(finding: Race, holds: Holds = ()) -> Timeline:
 
 def _bar(side: Side, role: Role, at: int, lane: int, holds: Holds) -> Bar:
     """A half of a copy is held by the copy's name with a word before it."""
-    until = next((until for name, until in holds if name.endswith(side.label)), "")
+    until = next((hold.until for hold in holds if hold.op == side.label), "")
     return Bar(
         name=side.operation,
         step=0,

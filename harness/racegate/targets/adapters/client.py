@@ -54,7 +54,7 @@ class EngineStoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AdapterRun:
     """One run as an engine told it.
 
     run: its `stopped` is EngineStoppedError or EngineLostError, if it did not come to its end
@@ -110,7 +110,7 @@ class Adapter:
         schedule: Schedule = EAGER,
         plant: Plant | None = None,
         device: str | None = None,
-    ) -> Told | RefusedAnswer:
+    ) -> AdapterRun | RefusedAnswer:
         """One run of a scenario. Raises AdapterError."""
         hello = self.hello
         self._asked += 1
@@ -154,7 +154,7 @@ class Adapter:
             stopped=stopped,
             seconds=time.perf_counter() - started,
         )
-        return Told(run=run, owners_seen=reader.owners_seen, digest=digest.hexdigest())
+        return AdapterRun(run=run, owners_seen=reader.owners_seen, digest=digest.hexdigest())
 
     def plain(self, scenario: OwnScenario) -> dict[str, tuple[int, ...]] | RefusedAnswer:
         """Request -> tokens of plain decoding. Raises AdapterError."""

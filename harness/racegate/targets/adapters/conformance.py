@@ -17,7 +17,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import OwnScenario, Request
-from racegate.targets.adapters.client import Adapter, Told
+from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.landings import can_hold, first_change
@@ -119,14 +119,14 @@ def demand_conformance(adapter: Adapter) -> None:
 
 
 def _deterministic(
-    adapter: Adapter, scenario: OwnScenario, first: Told
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     yield _same("tells the same history twice", _told(adapter, scenario), first)
     adapter.restart()
     yield _same("tells it in a new process too", _told(adapter, scenario), first)
 
 
-def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
+def _same(name: str, told: AdapterRun, first: AdapterRun) -> ConformanceCheck:
     if told.digest == first.digest:
         return _passed(name, f"{len(first.run.trace.events)} events")
     mine, its = first.run.trace.events, told.run.trace.events
@@ -137,7 +137,7 @@ def _same(name: str, told: Told, first: Told) -> ConformanceCheck:
     return _failed(name, f"{what} differs: seed what is random")
 
 
-def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceCheck:
+def _silent(adapter: Adapter, result: RunResult, first: AdapterRun) -> ConformanceCheck:
     name = "nothing is found where nothing is planted"
     if result.findings:
         found = result.findings[0]
@@ -149,7 +149,7 @@ def _silent(adapter: Adapter, result: RunResult, first: Told) -> ConformanceChec
     return _passed(name, str(result.verdict))
 
 
-def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
+def _observes(adapter: Adapter, first: AdapterRun) -> ConformanceCheck:
     name = "observes at every boundary that it introduces"
     seen = {observation.boundary for observation in first.run.observations}
     lacking = sorted(set(adapter.hello.boundaries) - seen)
@@ -158,7 +158,9 @@ def _observes(adapter: Adapter, first: Told) -> ConformanceCheck:
     return _passed(name, f"{len(first.run.observations)} observations")
 
 
-def _holds(adapter: Adapter, scenario: OwnScenario, first: Told) -> Iterator[ConformanceCheck]:
+def _holds(
+    adapter: Adapter, scenario: OwnScenario, first: AdapterRun
+) -> Iterator[ConformanceCheck]:
     name = "realises a hold"
     pair = _waited_pair(adapter, first.run.trace)
     if pair is None:
@@ -221,7 +223,7 @@ def _lacking_plants(adapter: Adapter) -> Iterator[ConformanceCheck]:
 
 
 def _planted(
-    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: Told
+    adapter: Adapter, scenario: OwnScenario, judge: AdapterJudge, plant: Plant, first: AdapterRun
 ) -> Iterator[ConformanceCheck]:
     judged = judge.judge(plant=plant)
     if isinstance(plant, DropEdge):
@@ -261,7 +263,7 @@ def _dropped(
         yield _demanded(f"{plant_text(plant)} does harm under a landing", is_harm, judged)
 
 
-def _sensitive(plant: Plant, first: Told, told: Told) -> ConformanceCheck:
+def _sensitive(plant: Plant, first: AdapterRun, told: AdapterRun) -> ConformanceCheck:
     """An observation that a wrong count does not change would show no wrong count."""
     name = f"{plant_text(plant)} changes an observation"
     for found in first_change(first.run, told.run, EAGER):
@@ -283,7 +285,7 @@ def _told(
     schedule: Schedule = EAGER,
     *,
     plant: Plant | None = None,
-) -> Told:
+) -> AdapterRun:
     """A run that comes to its end. Raises AdapterError if it does not."""
     told = adapter.run(scenario, schedule=schedule, plant=plant)
     if isinstance(told, RefusedAnswer):

@@ -11,7 +11,7 @@ import msgspec
 from racegate.history.finding import Finding, FindingKind, Verdict, with_hazards
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
-from racegate.history.schedule import EAGER, Schedule
+from racegate.history.schedule import EAGER, Holds, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
 from racegate.history.verdict import (
@@ -29,9 +29,9 @@ from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario, settings_of
-from racegate.targets.adapters.client import Adapter, EngineStoppedError, Told
+from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.landings import Landings, first_change, landings_of, schedule_of
+from racegate.targets.adapters.landings import Landings, first_change, landings_of
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
@@ -40,7 +40,7 @@ from racegate.targets.adapters.wire import (
     StopKind,
     plant_text,
 )
-from racegate.targets.common.landings import Holds, LandedRun, LandedRuns, combined, number_of
+from racegate.targets.common.landings import LandingRun, LandingRuns, combined, number_of
 
 LANDINGS_MAX = 64
 _Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
@@ -117,7 +117,7 @@ class AdapterJudge:
         for told in (eager, held):
             if isinstance(told, RefusedAnswer):
                 return self._refused(told.reason, plant)
-        assert isinstance(eager, Told) and isinstance(held, Told)
+        assert isinstance(eager, AdapterRun) and isinstance(held, AdapterRun)
         wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
         conflicts = find_conflicts(held.run.trace)
         tried = tried_by_hand(held.run.trace.holds if held.run.stopped is None else ())
@@ -129,15 +129,15 @@ class AdapterJudge:
         """All landings, few holds first, until one goes wrong."""
         known = {_pair(found) for found in conflicts}
 
-        def make(holds: Holds, polls: int) -> LandedRun[_Wrong]:
+        def make(holds: Holds, polls: int) -> LandingRun[_Wrong]:
             return self._attempt(holds, eager, known, plant)
 
-        attempts = LandedRuns(make, runs_max=self._landings_max)
+        attempts = LandingRuns(make, runs_max=self._landings_max)
         harmful = attempts.first_harm(combined(landings.points))
         number = number_of(landings.points)
         missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
         if harmful is not None and harmful.what is not None:
-            (run, wrong), schedule = harmful.what, schedule_of(harmful.holds)
+            (run, wrong), schedule = harmful.what, Schedule(holds=harmful.holds)
             tried = attempts.tried(Reach.SOME, known=number)
             return self._judged(
                 run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
@@ -150,13 +150,13 @@ class AdapterJudge:
 
     def _attempt(
         self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
-    ) -> LandedRun[_Wrong]:
+    ) -> LandingRun[_Wrong]:
         """One run under holds. known: conflicts of the eager run"""
-        schedule = schedule_of(holds)
+        schedule = Schedule(holds=holds)
         text = " and ".join(schedule.texts())
         held = self._told(schedule, plant)
         if isinstance(held, RefusedAnswer):
-            return LandedRun(
+            return LandingRun(
                 holds=holds,
                 what=None,
                 is_decided=False,
@@ -170,7 +170,7 @@ class AdapterJudge:
         missing += unrealised(run.trace.holds)
         if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
             missing.append(f"{text} brings conflicts of its own")
-        return LandedRun(
+        return LandingRun(
             holds=holds,
             what=(run, wrong) if wrong else None,  # the trace of a run is large
             is_decided=run.stopped is None,
@@ -179,7 +179,7 @@ class AdapterJudge:
             missing=tuple(missing),
         )
 
-    def _told(self, schedule: Schedule, plant: Plant | None) -> Told | RefusedAnswer:
+    def _told(self, schedule: Schedule, plant: Plant | None) -> AdapterRun | RefusedAnswer:
         return self._adapter.run(
             self._scenario, schedule=schedule, plant=plant, device=self._device
         )
@@ -206,7 +206,7 @@ class AdapterJudge:
         found = first_change(eager, held, schedule)
         if found:
             again = self._told(EAGER, plant)
-            same = isinstance(again, Told) and not first_change(eager, again.run, EAGER)
+            same = isinstance(again, AdapterRun) and not first_change(eager, again.run, EAGER)
             if not same:
                 raise AdapterError(
                     f"{self._hello.engine}: two eager runs of {self._scenario.name} differ, so "

@@ -15,12 +15,11 @@ import msgspec
 
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.run import Run
-from racegate.history.schedule import Hold, Schedule
+from racegate.history.schedule import Schedule
 from racegate.history.trace import HostAccess, OpRecord
 from racegate.oracles.findings import signature
 from racegate.oracles.ordering import Conflict
 from racegate.targets.adapters.wire import HelloAnswer, Offer
-from racegate.targets.common.landings import Holds
 
 
 class Landings(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,11 +52,6 @@ def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
         missing += [f"{op} may land inside {name}" for name, count in names.items() if count > 1]
         points[op] = tuple(names)
     return Landings(points=points, missing=tuple(missing))
-
-
-def schedule_of(holds: Holds) -> Schedule:
-    """The schedule that an engine is asked for."""
-    return Schedule(holds=tuple(Hold(op=op, until=until) for op, until in holds))
 
 
 def can_hold(hello: HelloAnswer, op: str) -> bool:

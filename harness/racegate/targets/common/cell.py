@@ -8,13 +8,13 @@ from typing import Protocol
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 
 
 class Runs(Protocol):
     """What is judged: an engine that answers one run at a time."""
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """One run under a plan."""
         ...
 

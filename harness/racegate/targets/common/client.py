@@ -9,10 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.schedule import FORCED
-from racegate.interpose.device.queue import Hold
-from racegate.interpose.errors import ExitCode
-from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.history.schedule import FORCED, texts_of
+from racegate.interpose.outcome import DeviceKind, Ending, Plan
 from racegate.interpose.program.timeouts import where_it_stood
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import Environment
@@ -23,9 +21,9 @@ from racegate.targets.common.wire import (
     NOTHING_HELD,
     Fidelity,
     Observed,
+    ReleaseRun,
     RunMode,
     Task,
-    Told,
 )
 
 RUN_S = 300.0
@@ -50,9 +48,9 @@ class Engine:
         self._plain: tuple[Scenario, dict[str, tuple[int, ...]]] | None = None  # of the last one
         self.runs = 0
         self.cpu_s = 0.0
-        self._base: tuple[Scenario, Told] | None = None  # the last recorded run
+        self._base: tuple[Scenario, ReleaseRun] | None = None  # the last recorded run
         self._has_baseline: bool | None = None  # to that run; None if it is not known
-        self._landed: dict[str, Told] = {}  # by its hold: runs forked from the last held one
+        self._landed: dict[str, ReleaseRun] = {}  # by its hold: runs forked from the last held one
 
     @property
     def start_s(self) -> float:
@@ -66,7 +64,7 @@ class Engine:
         *,
         plant: Observed | None = None,
         timeout_s: float | None = None,
-    ) -> Told:
+    ) -> ReleaseRun:
         """One run in a process of its own. plant: what is made wrong behind the runner's back
         timeout_s: seconds that it may take; None for those of the engine
         """
@@ -81,35 +79,35 @@ class Engine:
             self._base, self._has_baseline, self._landed = (scenario, told), None, {}
         return told
 
-    def _held(self, task: Task, base: Told, timeout_s: float) -> Told:
+    def _held(self, task: Task, base: ReleaseRun, timeout_s: float) -> ReleaseRun:
         """A run under holds, of which the same scenario was recorded just before."""
         if self._has_baseline is None:
             self._has_baseline = self._make_baseline(task.scenario, base, timeout_s)
-        turn = min(base.turns.get(operation, 0) for operation, _ in task.plan.holds)
+        turn = min(base.turns.get(hold.operation, 0) for hold in task.plan.holds)
         run_mode = RunMode.CONVERGING if self._has_baseline else RunMode.WHOLE
         task = msgspec.structs.replace(task, turn=turn, run_mode=run_mode)
         told = self._landing(task)
         if told is None and self._has_landings(task.plan):
             told = self._ask(msgspec.structs.replace(task, lands=True), timeout_s)
-        if told is None or told.outcome.ending in (Ending.TIMED_OUT, Ending.LOST):
+        if told is None or told.ending in (Ending.TIMED_OUT, Ending.LOST):
             told = self._ask(task, timeout_s)
         return completed(told, base) if told.has_converged else told
 
     def _has_landings(self, plan: Plan) -> bool:
         """Whether it comes to all gaps of one operation. What computes takes too long for all."""
-        is_longest = [until for _, until in plan.holds] == [FORCED]
+        is_longest = [hold.until for hold in plan.holds] == [FORCED]
         return is_longest and _only_holds(plan) and self.fidelity is Fidelity.HOLLOW
 
-    def _landing(self, task: Task) -> Told | None:
+    def _landing(self, task: Task) -> ReleaseRun | None:
         """A run that was made together with the one that holds the operation longest."""
-        hold, *others = (str(Hold(operation, until)) for operation, until in task.plan.holds)
+        hold, *others = texts_of(task.plan.holds)
         return None if others or not _only_holds(task.plan) else self._landed.pop(hold, None)
 
-    def _make_baseline(self, scenario: Scenario, base: Told, timeout_s: float) -> bool:
+    def _make_baseline(self, scenario: Scenario, base: ReleaseRun, timeout_s: float) -> bool:
         """Whether runs may end where they have become the one without holds: not if the host reads
         what nobody sees.
         """
-        if not base.turns or any(UNSEEN in kind for kind in base.outcome.not_seen):
+        if not base.turns or any(UNSEEN in kind for kind in base.not_seen):
             return False
         task = Task(scenario=scenario, plan=NOTHING_HELD, result="", run_mode=RunMode.BASELINE)
         return self._ask(task, timeout_s).seen == base.seen
@@ -122,7 +120,7 @@ class Engine:
             self._plain = scenario, self._ask(task, timeout_s).delivered
         return self._plain[1]
 
-    def _ask(self, task: Task, timeout_s: float) -> Told:
+    def _ask(self, task: Task, timeout_s: float) -> ReleaseRun:
         """One task, in a process of its own."""
         if self.fidelity is Fidelity.FULL and task.run_mode is not RunMode.PLAIN:
             said = self._said(task.scenario, timeout_s)
@@ -133,17 +131,15 @@ class Engine:
             code = self._server.run(task, timeout_s)
             if code is None:
                 text = f"the run did not end within {timeout_s:g} s{where_it_stood(result.parent)}"
-                return Told(outcome=Outcome(ending=Ending.TIMED_OUT, message=text))
+                return ReleaseRun(ending=Ending.TIMED_OUT, message=text)
             if not result.exists():
                 text = f"the run's process ended with exit code {code}; its message is above"
-                return Told(outcome=Outcome(ending=Ending.LOST, exit_code=code, message=text))
+                return ReleaseRun(ending=Ending.LOST, exit_code=code, message=text)
             data = result.read_bytes()
             if task.lands:
                 self._landed = landings_beside(result)
                 self.cpu_s += sum(told.cpu_s for told in self._landed.values())
-        if code == ExitCode.NOT_MODELLED:
-            return Told(outcome=msgspec.json.decode(data, type=Outcome))
-        told = msgspec.json.decode(data, type=Told)
+        told = msgspec.json.decode(data, type=ReleaseRun)
         self.cpu_s += told.cpu_s
         return told
 
@@ -164,27 +160,20 @@ def _only_holds(plan: Plan) -> bool:
     return plan == Plan(holds=plan.holds, is_recording=False)
 
 
-def landings_beside(result: Path) -> dict[str, Told]:
+def landings_beside(result: Path) -> dict[str, ReleaseRun]:
     """The results of the runs that were forked from one, by their only hold."""
     found = {}
     for path in result.parent.glob(f"{result.name}.*"):
-        told = msgspec.json.decode(path.read_bytes(), type=Told)
-        found.update(dict.fromkeys(told.outcome.realised, told))
+        told = msgspec.json.decode(path.read_bytes(), type=ReleaseRun)
+        found.update(dict.fromkeys(told.realised, told))
     return found
 
 
-def completed(told: Told, base: Told) -> Told:
+def completed(told: ReleaseRun, base: ReleaseRun) -> ReleaseRun:
     """A run under holds that has become the one without, as if it had gone on to its end."""
-    outcome = msgspec.structs.replace(
-        base.outcome,
-        events=told.outcome.events,
-        findings=(),
-        not_seen=told.outcome.not_seen,
-        realised=told.outcome.realised,
-    )
-    return msgspec.structs.replace(
-        base, outcome=outcome, gaps=told.gaps, turns={}, has_converged=True, cpu_s=told.cpu_s
-    )
+    own = ("events", "not_seen", "realised", "gaps", "cpu_s")
+    kept = {name: getattr(told, name) for name in own}
+    return msgspec.structs.replace(base, findings=(), turns={}, has_converged=True, **kept)
 
 
 @contextmanager

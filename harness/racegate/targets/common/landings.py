@@ -14,15 +14,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from racegate.history.schedule import FORCED
+from racegate.history.schedule import Hold, Holds
 from racegate.history.verdict import Reach, Tried
 
-Holds = tuple[tuple[str, str], ...]  # (operation, until) each
 SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of the search
 T = TypeVar("T")
 
 
-class LandedRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class LandingRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One run under holds, read by its target.
 
     polls: how often completion queries were first answered "not ready"; what: came of the run
@@ -46,7 +45,7 @@ class LandedRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return self.is_decided and self.is_realised
 
 
-class LandedRuns(Generic[T]):
+class LandingRuns(Generic[T]):
     """The runs of one search, each made once.
 
     make: one run under holds, with one of the answers to completion queries
@@ -56,7 +55,7 @@ class LandedRuns(Generic[T]):
 
     def __init__(
         self,
-        make: Callable[[Holds, int], LandedRun[T]],
+        make: Callable[[Holds, int], LandingRun[T]],
         *,
         runs_max: int,
         answers: Sequence[int] = (0,),
@@ -66,7 +65,7 @@ class LandedRuns(Generic[T]):
         self._answers = answers
         self._on_run = on_run
         self.runs_max = runs_max
-        self.made: dict[tuple[Holds, int], LandedRun[T]] = {}
+        self.made: dict[tuple[Holds, int], LandingRun[T]] = {}
 
     @property
     def is_spent(self) -> bool:
@@ -74,11 +73,11 @@ class LandedRuns(Generic[T]):
         return len(self.made) >= self.runs_max
 
     @property
-    def held(self) -> list[LandedRun[T]]:
+    def held(self) -> list[LandingRun[T]]:
         """All that held something, in the order in which they were made."""
         return [attempt for attempt in self.made.values() if attempt.holds]
 
-    def under(self, holds: Holds, polls: int = 0) -> LandedRun[T]:
+    def under(self, holds: Holds, polls: int = 0) -> LandingRun[T]:
         """The run under these holds, from before if it was made."""
         if (holds, polls) not in self.made:
             self.made[holds, polls] = self._make(holds, polls)
@@ -93,7 +92,7 @@ class LandedRuns(Generic[T]):
             self.under(holds)
         return True
 
-    def first_harm(self, source: Iterable[Holds]) -> LandedRun[T] | None:
+    def first_harm(self, source: Iterable[Holds]) -> LandingRun[T] | None:
         """Tries landings of a source, with each answer to completion queries, until one does harm;
         None if none does, or the search is spent.
         """
@@ -105,7 +104,7 @@ class LandedRuns(Generic[T]):
                 break
         return None
 
-    def smallest(self, harmful: LandedRun[T]) -> tuple[LandedRun[T], bool]:
+    def smallest(self, harmful: LandingRun[T]) -> tuple[LandingRun[T], bool]:
         """By delta debugging (Zeller and Hildebrandt 2002): the harm with as few of its holds as
         show it, and whether none of these can be left out.
         """
@@ -137,7 +136,7 @@ class LandedRuns(Generic[T]):
 
 def longest(operations: Iterable[str]) -> Holds:
     """All of these operations held as long as each of them can be."""
-    return tuple((operation, FORCED) for operation in operations)
+    return tuple(Hold(op=operation) for operation in operations)
 
 
 def combined(landings: Mapping[str, Sequence[str]]) -> Iterator[Holds]:
@@ -145,7 +144,8 @@ def combined(landings: Mapping[str, Sequence[str]]) -> Iterator[Holds]:
     for count in range(1, len(landings) + 1):
         for operations in combinations(landings, count):
             for untils in product(*(landings[operation] for operation in operations)):
-                yield tuple(zip(operations, untils, strict=True))
+                pairs = zip(operations, untils, strict=True)
+                yield tuple(Hold(op=operation, until=until) for operation, until in pairs)
 
 
 def number_of(landings: Mapping[str, Sequence[str]]) -> int:

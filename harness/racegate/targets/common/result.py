@@ -14,12 +14,12 @@ from racegate.history.finding import (
     with_hazards,
 )
 from racegate.history.outcome import RunResult
+from racegate.history.schedule import texts_of
 from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.interpose.outcome import Ending
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict
+from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.search import Effect, JudgedRace
 from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 # Of what landings do to a conflict, the worst first.
@@ -33,16 +33,16 @@ _VERDICTS = {
 _LOST = (Ending.LOST, Ending.TIMED_OUT)
 
 
-def result_of(judged: EngineVerdict, file: str) -> RunResult:
+def result_of(judged: TargetVerdict, file: str) -> RunResult:
     """The result of a judged scenario. file: of the scenario, as commands that replay name it"""
-    outcome = judged.told.outcome
+    outcome = judged.shown
     return RunResult(
         scenario=judged.scenario,
         target=judged.cell.title,
         device="virtual",
         config={},
         fault=None,
-        schedule=_texts(judged.holds),
+        schedule=texts_of(judged.holds),
         verdict=judged.verdict,
         findings=() if judged.refused else with_hazards(tuple(_findings(judged, file))),
         stats=_stats(judged),
@@ -60,13 +60,13 @@ def result_of(judged: EngineVerdict, file: str) -> RunResult:
     )
 
 
-def _stats(judged: EngineVerdict) -> Stats:
-    told = judged.told
+def _stats(judged: TargetVerdict) -> Stats:
+    told = judged.shown
     return Stats(
         steps=told.steps,
-        ops=told.outcome.events,
+        ops=told.events,
         delivered=sum(map(len, told.delivered.values())),
-        boundaries=len(told.outcome.observations),
+        boundaries=len(told.observations),
         conflicts=len(judged.races),
         schedules=1 + (judged.search.runs if judged.search is not None else bool(judged.holds)),
         seconds=told.cpu_s,
@@ -74,14 +74,14 @@ def _stats(judged: EngineVerdict) -> Stats:
     )
 
 
-def _findings(judged: EngineVerdict, file: str) -> Iterator[Finding]:
+def _findings(judged: TargetVerdict, file: str) -> Iterator[Finding]:
     """What is wrong in the run that is shown, then what races, the worst first."""
     if lines := _wrong_in(judged):
         yield Finding(
             kind=FindingKind.DIVERGENCE,
             signature="wrong/held",
             message="\n".join(lines),
-            holds=_texts(judged.holds),
+            holds=texts_of(judged.holds),
             replay=replay_command(judged, file, judged.holds),
         )
     if judged.search is None:
@@ -91,19 +91,19 @@ def _findings(judged: EngineVerdict, file: str) -> Iterator[Finding]:
         yield _of_conflict(one, judged, file)
 
 
-def _wrong_in(judged: EngineVerdict) -> list[str]:
+def _wrong_in(judged: TargetVerdict) -> list[str]:
     """What is wrong in the run that is shown, whatever races in it."""
     if judged.verdict is not Verdict.DIVERGENT:
         return []
-    lines = wrong_lines(judged.told)
+    lines = wrong_lines(judged.shown)
     if not lines and judged.search is None:
         lines = [judged.message or "the holds change what is observed"]
     return lines
 
 
-def _of_conflict(one: JudgedConflict, judged: EngineVerdict, file: str) -> Finding:
+def _of_conflict(one: JudgedRace, judged: TargetVerdict, file: str) -> Finding:
     """A race with what its landings do. The hash alone would tell a reader nothing."""
-    race, landing = one.finding, one.landing
+    race, landing = one.race, one.landing
     found = msgspec.structs.replace(
         finding_of(race),
         signature=f"{one.effect}/{race.buffer}/{race.signature}",
@@ -111,14 +111,10 @@ def _of_conflict(one: JudgedConflict, judged: EngineVerdict, file: str) -> Findi
     )
     if landing is None:
         return found
-    changes = change_lines(judged.told, landing)
+    changes = change_lines(judged.shown, landing)
     return msgspec.structs.replace(
         found,
         message="\n".join([found.message, *changes]),
-        holds=_texts(landing.holds),
+        holds=texts_of(landing.holds),
         replay=replay_command(judged, file, landing.holds),
     )
-
-
-def _texts(holds: Holds) -> tuple[str, ...]:
-    return tuple(f"{operation} until {until}" for operation, until in holds)

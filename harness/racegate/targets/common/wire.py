@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from racegate.history.schedule import FORCED
+from racegate.history.schedule import Hold
 from racegate.interpose.outcome import Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
@@ -51,7 +51,7 @@ class RunMode(StrEnum):
 
 
 # Operations are counted as in a run that holds something, and nothing has this name.
-NOTHING_HELD = Plan(holds=(("nothing", FORCED),), is_recording=False)
+NOTHING_HELD = Plan(holds=(Hold(op="nothing"),), is_recording=False)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +83,10 @@ class Wrong(StrictStruct, frozen=True, kw_only=True):
     true: int | list[int]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of an engine.
+class ReleaseRun(Outcome, frozen=True, kw_only=True):
+    """One run of a release: what the interposer saw, with the engine's own side of it.
 
-    outcome: what the interposer saw; its observations are those at the engine's boundaries
+    observations: those at the engine's boundaries
     delivered, plain: tokens by request, and those of plain decoding
     wrong: values that are not true by themselves, whatever the schedule
     counters: what was exercised, by the names of a scenario's `expect`
@@ -98,18 +98,17 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: CPU time of the run's own process, and of the one from which it was forked, for it
     """
 
-    outcome: Outcome
     steps: int = 0
-    delivered: dict[str, tuple[int, ...]] = {}
-    plain: dict[str, tuple[int, ...]] = {}
+    delivered: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    plain: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
-    counters: dict[str, int] = {}
-    gaps: dict[str, tuple[str, ...]] = {}
-    turns: dict[str, int] = {}
+    counters: dict[str, int] = msgspec.field(default_factory=dict)
+    gaps: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    turns: dict[str, int] = msgspec.field(default_factory=dict)
     has_converged: bool = msgspec.field(default=False, name="has_joined")
     cpu_s: float = 0.0
 
     @property
     def seen(self) -> tuple[object, ...]:
         """What must be the same under every schedule."""
-        return (self.outcome.seen, self.delivered, self.wrong)
+        return (super().seen, self.delivered, self.wrong)

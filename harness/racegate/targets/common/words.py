@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from shlex import quote
 
+from racegate.history.schedule import Holds
 from racegate.interpose.outcome import Observation
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Landing
-from racegate.targets.common.wire import Told
+from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.wire import ReleaseRun
 
 _SHOWN_MAX = 160
 
 
-def wrong_lines(told: Told) -> list[str]:
+def wrong_lines(told: ReleaseRun) -> list[str]:
     """What is wrong in a run by itself."""
     lines = [
         f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
@@ -28,15 +28,15 @@ def wrong_lines(told: Told) -> list[str]:
     return lines
 
 
-def change_lines(base: Told, landing: Landing) -> list[str]:
+def change_lines(base: ReleaseRun, landing: LandingRun[ReleaseRun]) -> list[str]:
     """What is other in a landing than in the run in which nothing was held."""
-    held = landing.told
+    held = landing.what
     lines = wrong_lines(held)
-    change = _first_change(base.outcome.observations, held.outcome.observations)
+    change = _first_change(base.observations, held.observations)
     if change and not lines:
         lines.append(change)
-    if held.outcome.message:
-        lines.append(held.outcome.message)
+    if held.message:
+        lines.append(held.message)
     return lines[:4]
 
 
@@ -47,9 +47,9 @@ def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) 
     return ""
 
 
-def replay_command(judged: EngineVerdict, scenario: str, holds: Holds) -> str:
+def replay_command(judged: TargetVerdict, scenario: str, holds: Holds) -> str:
     """The command that runs a landing again."""
     command, *options = judged.cell.command
     parts = [f"racegate {command}", scenario, *options]
-    parts += [f"--hold {quote(f'{operation} until {until}')}" for operation, until in holds]
+    parts += [f"--hold {quote(hold.text())}" for hold in holds]
     return " ".join(parts)

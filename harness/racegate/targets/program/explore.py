@@ -13,15 +13,14 @@ from itertools import product, zip_longest
 import msgspec
 
 from racegate.history.finding import Race, Verdict
-from racegate.history.schedule import FORCED, Half
+from racegate.history.schedule import FORCED, Half, Hold, Holds
 from racegate.history.verdict import NOTHING_TRIED, Facts, Reach, Tried, verdict_of
-from racegate.interpose.device.copies import COPIES, WORD, whole
+from racegate.interpose.device.copies import COPIES, WORD
 from racegate.interpose.device.session import OTHER_THREADS
 from racegate.interpose.outcome import Deferral, DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.common.landings import (
-    Holds,
-    LandedRun,
-    LandedRuns,
+    LandingRun,
+    LandingRuns,
     combined,
     longest,
     number_of,
@@ -32,14 +31,14 @@ QUERIES = "completion queries that no edge settles (the other answer is a branch
 POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
 PAIRS_MAX = 8  # per finding, tried one at a time
 LEFT_MAX = 10**15  # of more combinations nobody needs the number, and JSON has no room for it
-Told = Callable[[int, int], None]  # after each run: runs made, runs that may be made
+OnRun = Callable[[int, int], None]  # after each run: runs made, runs that may be made
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What the search says of one finding.
 
     signature: the finding's; verdict: DIVERGENT, BENIGN or CONFLICT
-    hold: the smallest set of (operation, until) that shows it; is_smallest: none can be left out
+    holds: the smallest set that shows it; is_smallest: none can be left out
     polls: how often queries were first answered "not ready" in that run
     expected: observations without holds; actual: with them; ending: how the run under them ended,
         if not as the other
@@ -47,7 +46,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     signature: str
     verdict: Verdict
-    hold: Holds = ()
+    holds: Holds = ()
     is_smallest: bool = True
     polls: int = 0
     expected: tuple[Observation, ...] = ()
@@ -76,7 +75,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     tried: Tried = NOTHING_TRIED
 
 
-class Runs(LandedRuns[Outcome]):
+class Runs(LandingRuns[Outcome]):
     """Runs of a program, compared with the one without holds.
 
     bases: by how often queries are answered "not ready", the run without holds
@@ -89,10 +88,10 @@ class Runs(LandedRuns[Outcome]):
         device: DeviceServer,
         program: Program,
         bases: dict[int, Outcome],
-        told: Told,
+        on_run: OnRun,
         runs_max: int,
     ) -> None:
-        super().__init__(self._run, runs_max=runs_max, answers=tuple(bases), on_run=told)
+        super().__init__(self._run, runs_max=runs_max, answers=tuple(bases), on_run=on_run)
         self._device = device
         self._program = program
         self.bases = bases
@@ -102,11 +101,11 @@ class Runs(LandedRuns[Outcome]):
         self.unstable = changed(bases[0].observations, control.observations)
         self.is_stable = control.ending is bases[0].ending
 
-    def _run(self, holds: Holds, polls: int) -> LandedRun[Outcome]:
+    def _run(self, holds: Holds, polls: int) -> LandingRun[Outcome]:
         plan = Plan(holds=holds, polls=polls, is_recording=False)
         outcome = self._device.run(self._program, plan, is_quiet=True)
         is_decided = outcome.ending not in UNDECIDED
-        return LandedRun(
+        return LandingRun(
             holds=holds,
             polls=polls,
             what=outcome,
@@ -138,7 +137,7 @@ def changed(one: tuple[Observation, ...], other: tuple[Observation, ...]) -> set
 class Found(msgspec.Struct, frozen=True):
     """A run that does harm, and whether none of its holds can be left out."""
 
-    attempt: LandedRun[Outcome]
+    attempt: LandingRun[Outcome]
     is_smallest: bool
 
 
@@ -188,7 +187,7 @@ class _Looking:
         for first in _held_alone(finding):
             if first.startswith(COPIES):
                 for until, half in product(reversed(self.landings[first]), Half):
-                    yield ((f"{half.value}{first}", until),)
+                    yield (Hold(op=first, until=until, half=half),)
 
     def _try(self, source: Iterable[Holds]) -> bool:
         """Until one shows something; whether one did."""
@@ -199,11 +198,7 @@ class _Looking:
 
     def _all_late(self) -> Holds:
         """All operations of findings that nothing has shown yet, except those that show others."""
-        shown = {
-            whole(operation)
-            for found in self.divergent.values()
-            for operation, _ in found.attempt.holds
-        }
+        shown = {hold.op for found in self.divergent.values() for hold in found.attempt.holds}
         operations = {
             first
             for finding in self.findings
@@ -213,7 +208,7 @@ class _Looking:
         return longest(first for first in self.landings if first in operations - shown)
 
     def _blame(self, found: Found) -> None:
-        held = {whole(operation) for operation, _ in found.attempt.holds}
+        held = {hold.op for hold in found.attempt.holds}
         for finding in self.findings:
             if any(first in held for first, _ in finding.pairs):
                 self.divergent.setdefault(finding.signature, found)
@@ -252,14 +247,14 @@ def search(
     *,
     runs_max: int,
     polled: Outcome | None = None,
-    told: Told = lambda made, most: None,
+    on_run: OnRun = lambda made, most: None,
 ) -> Search:
     """base: the outcome of the run in which every operation ran at once; polled: of one in which
     queries were first answered "not ready", if the program queries.
     """
     bases = {0: base} if polled is None else {0: base, POLLS: polled}
     try:
-        looking = _Looking(Runs(device, program, bases, told, runs_max), base.findings)
+        looking = _Looking(Runs(device, program, bases, on_run, runs_max), base.findings)
     except KeyboardInterrupt:
         return Search(judged=(), runs=0, is_complete=False, is_interrupted=True)
     looking.look()
@@ -299,7 +294,7 @@ def _alone(finding: Race, landings: dict[str, tuple[str, ...]]) -> Iterator[Hold
     """One operation of the finding held, as long as it may be."""
     for first in _held_alone(finding):
         for until in reversed(landings.get(first, ())):
-            yield ((first, until),)
+            yield (Hold(op=first, until=until),)
 
 
 def _held_alone(finding: Race) -> list[str]:
@@ -325,7 +320,7 @@ def _judge(finding: Race, looking: _Looking, tried: Tried) -> Judged:
     return Judged(
         signature=finding.signature,
         verdict=Verdict.DIVERGENT,
-        hold=found.attempt.holds,
+        holds=found.attempt.holds,
         is_smallest=found.is_smallest,
         polls=found.attempt.polls,
         expected=expected.observations,

@@ -8,7 +8,7 @@ import msgspec
 
 from racegate.history.finding import Benign, Race, Verdict, exit_code
 from racegate.history.outcome import SCHEMA
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import Holds, parse_holds
 from racegate.history.verdict import (
     NOTHING_TRIED,
     Facts,
@@ -21,14 +21,13 @@ from racegate.history.verdict import (
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
 from racegate.scenario.strict import StrictStruct
-from racegate.targets.common.landings import Holds
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.explore import (
     POLLS,
     QUERIES,
     UNDECIDED,
+    OnRun,
     Search,
-    Told,
     changed,
     search,
 )
@@ -152,9 +151,9 @@ def judge(
     suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-    told: Told = lambda made, most: None,
+    on_run: OnRun = lambda made, most: None,
 ) -> Verdicts:
-    """Judges a program on a device of its own. told: after each run of the search."""
+    """Judges a program on a device of its own. on_run: after each run of the search."""
     with open_device(kind, stdout=stdout) as device:
         return judge_on(
             device,
@@ -162,7 +161,7 @@ def judge(
             explores=explores,
             runs_max=runs_max,
             suppressions=suppressions,
-            told=told,
+            on_run=on_run,
         )
 
 
@@ -174,7 +173,7 @@ def judge_on(
     runs_max: int,
     is_quiet: bool = False,
     suppressions: tuple[Suppression, ...] = (),
-    told: Told = lambda made, most: None,
+    on_run: OnRun = lambda made, most: None,
 ) -> Verdicts:
     """One recorded run; a second with other answers if the program polls; the search if asked."""
     start_s = time.monotonic()
@@ -201,7 +200,7 @@ def judge_on(
     base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
     is_polled = polled is not None and polled.ending is Ending.FINISHED
     found = search(
-        device, later, base, runs_max=runs_max, polled=polled if is_polled else None, told=told
+        device, later, base, runs_max=runs_max, polled=polled if is_polled else None, on_run=on_run
     )
     return msgspec.structs.replace(verdicts, search=found)
 
@@ -238,7 +237,7 @@ def judge_under(
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
     one in which nothing is held: its findings are that one's. Raises ScheduleError.
     """
-    pairs = pairs_of(holds)
+    pairs = parse_holds(holds)
     with open_device(kind, stdout=stdout) as device:
         found = under(device, program, pairs, polls=polls)
     return suppressing(found, suppressions)

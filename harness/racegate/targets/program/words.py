@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 from racegate.history.finding import Race, Side, Verdict
+from racegate.history.schedule import texts_of
 from racegate.interpose.outcome import Ending, Observation
 from racegate.targets.program.explore import Judged
 from racegate.targets.program.judge import Verdicts
@@ -35,7 +36,7 @@ def finding_lines(index: int, finding: Race, judged: Judged | None, command: str
         *_side("first ", finding.first),
         *_side("second", finding.second),
         f"  edge    {finding.edge}",
-        *(_divergence(judged, command) if judged is not None and judged.hold else []),
+        *(_divergence(judged, command) if judged is not None and judged.holds else []),
         "",
     ]
 
@@ -48,9 +49,9 @@ def _divergence(judged: Judged, command: str) -> list[str]:
 
 def replay_of(judged: Judged, command: str) -> str:
     """What shows a finding again; empty if no hold does. command: as of `finding_lines`"""
-    if not judged.hold:
+    if not judged.holds:
         return ""
-    holds = " ".join(f"--hold '{operation} until {until}'" for operation, until in judged.hold)
+    holds = " ".join(f"--hold '{text}'" for text in texts_of(judged.holds))
     polls = f"--not-ready {judged.polls} " if judged.polls else ""
     return f"{COMMAND} {polls}{holds} {command}"
 

@@ -14,7 +14,7 @@ from racegate.scenario.spec import Abort, Request, Scenario
 from racegate.targets.common.cell import Runs
 from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
-from racegate.targets.common.wire import Told
+from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.environment import environment_of
 
@@ -31,7 +31,7 @@ class WithPlain:
         self.start_s = start_s
         self._plain: dict[Request, tuple[int, ...]] = {}
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """One run under a plan."""
         told = self._runs.run(scenario, plan)
         if not told.delivered:

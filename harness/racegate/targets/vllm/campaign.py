@@ -10,7 +10,7 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.order.recorder import place_of
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.judge import EngineVerdict, judge
+from racegate.targets.common.judge import TargetVerdict, judge
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import witnesses_of
 from racegate.targets.common.words import wrong_lines
@@ -88,17 +88,17 @@ def search_seeds(
 
 
 def _place(witness: EngineWitness) -> str:
-    return place_of(witness.pairs[0][0])
+    return place_of(witness.landing[0].op)
 
 
-def _seed(seed: int, judged: EngineVerdict) -> SeedVerdict:
+def _seed(seed: int, judged: TargetVerdict) -> SeedVerdict:
     search = judged.search
     landings = [c.landing for c in search.conflicts if c.landing] if search is not None else []
-    harm = (*wrong_lines(judged.told), *(place_of(landing.holds[0][0]) for landing in landings))
+    harm = (*wrong_lines(judged.shown), *(place_of(landing.holds[0].op) for landing in landings))
     return SeedVerdict(
         seed=seed,
         verdict=judged.verdict,
-        conflicts=len(judged.told.outcome.findings),
+        conflicts=len(judged.shown.findings),
         runs=0 if search is None else search.runs,
         harm=tuple(dict.fromkeys(harm)),
         unmet=(*judged.unmet, *([judged.message] if judged.message else [])),

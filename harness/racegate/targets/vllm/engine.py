@@ -11,7 +11,7 @@ from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
-from racegate.targets.common.wire import Fidelity, Told
+from racegate.targets.common.wire import Fidelity, ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.environment import environment_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -33,7 +33,7 @@ class FreshEngines:
             open_engine, environment, runner=runner, mode=mode, log=log, run_s=run_s
         )
 
-    def run(self, scenario: Scenario, plan: Plan) -> Told:
+    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
         """One run under a plan."""
         with self._open(kind=DeviceKind.CUDA) as engine:
             return engine.run(scenario, plan)

@@ -13,7 +13,7 @@ import msgspec
 from racegate.interpose.outcome import Plan
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.sensitivity import Pulse, Sensitivity
-from racegate.targets.common.wire import Observed, Told
+from racegate.targets.common.wire import Observed, ReleaseRun
 
 # Everything decodes, with rejections, when the value is planted.
 PROBE = Scenario(
@@ -42,7 +42,7 @@ _FIELDS = {
 class Plants(Protocol):
     """An engine that can be told to plant a wrong value."""
 
-    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> Told:
+    def run(self, scenario: Scenario, plan: Plan, *, plant: Observed | None = None) -> ReleaseRun:
         """One run under a plan. plant: what is made wrong behind the runner's back"""
         ...
 
@@ -57,7 +57,7 @@ def sensitivity_of(engine: Plants) -> Sensitivity:
     }
 
 
-def _pulse(observed: Observed, base: Told, planted: Told) -> Pulse:
+def _pulse(observed: Observed, base: ReleaseRun, planted: ReleaseRun) -> Pulse:
     before = _values(observed, base)
     if not any(before.values()):
         return Pulse.ABSENT
@@ -66,11 +66,11 @@ def _pulse(observed: Observed, base: Told, planted: Told) -> Pulse:
     return Pulse.ALIVE if is_changed else Pulse.DEAD
 
 
-def _values(observed: Observed, told: Told) -> dict[str, list[object]]:
+def _values(observed: Observed, told: ReleaseRun) -> dict[str, list[object]]:
     """The values of an observation, by the step and its count in it."""
     name, fields = _FIELDS[observed]
     found: dict[str, list[object]] = {}
-    for one in told.outcome.observations:
+    for one in told.observations:
         if one.name.endswith(f" {name}"):
             values = msgspec.json.decode(one.preview)
             known = [values[field] for field in fields if field in values]

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.history.schedule import texts_of
 from racegate.history.witness import SCHEMA, Raw
 from racegate.scenario.spec import SETTINGS
 from racegate.scenario.untrusted.text import quoted
@@ -54,7 +53,7 @@ def _from_first(raw: Raw) -> Raw:
         "title": scenario.get("title", "") if isinstance(scenario, dict) else "",
         "scenario": scenario,
         "subject": cell,
-        "holds": texts_of(holds),
+        "holds": [f"{operation} until {until}" for operation, until in holds],
         "signature": "",
         "verdict": Verdict.DIVERGENT.value,
         "wrong": [fields for fields in said if "step" in fields],

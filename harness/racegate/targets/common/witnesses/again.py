@@ -28,10 +28,10 @@ def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released
     harm there; None if no landing does, or if the run is wrong when nothing is held.
     """
     base = engine.run(scenario, Plan())
-    if base.outcome.ending is not Ending.FINISHED or is_wrong(base):
+    if base.ending is not Ending.FINISHED or is_wrong(base):
         return None
-    place = place_of(witness.pairs[0][0])
-    racing = racing_operations(base.outcome.findings)
+    place = place_of(witness.landing[0].op)
+    racing = racing_operations(base.findings)
     attempts = attempts_of(partial(engine.run, scenario), base)
     for operation in [name for name in racing if place_of(name) == place]:
         for holds in gaps_of(attempts, operation):

@@ -35,14 +35,14 @@ def replay_release(
     runs: list[ReplayRun] = []
     for _ in range(times):
         judged = judge_under(
-            engine, witness.scenario, cell, witness.pairs, sensitivity=sensitivity, kind=kind
+            engine, witness.scenario, cell, witness.landing, sensitivity=sensitivity, kind=kind
         )
         is_same = is_as_recorded(judged, witness)
         runs.append(
             ReplayRun(
                 outcome=outcome_of(judged, witness),
                 signature=witness.signature if is_same else None,
-                seen=hashlib.sha256(msgspec.json.encode(judged.told.seen)).hexdigest(),
+                seen=hashlib.sha256(msgspec.json.encode(judged.shown.seen)).hexdigest(),
                 matches_record=is_same,
                 message=judged.message,
             )

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import pairs_of, texts_of
+from racegate.history.schedule import Holds, parse_holds, texts_of
 from racegate.history.witness import (
     Raw,
     SealedWitness,
@@ -31,10 +31,9 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.judge import EngineVerdict
-from racegate.targets.common.landings import Holds
-from racegate.targets.common.search import Effect, JudgedConflict
-from racegate.targets.common.wire import Told, Wrong
+from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.search import Effect, JudgedRace
+from racegate.targets.common.wire import ReleaseRun, Wrong
 
 
 class TokenLoss(StrictStruct, frozen=True, kw_only=True):
@@ -57,15 +56,15 @@ class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
     losses: tuple[TokenLoss, ...] = ()
 
     @property
-    def pairs(self) -> Holds:
-        """The holds as pairs of operation and point."""
-        return pairs_of(self.holds)
+    def landing(self) -> Holds:
+        """The holds as a run is asked for them."""
+        return parse_holds(self.holds)
 
 
 Released = TypeVar("Released", bound=ReleaseWitness)
 
 
-def losses_of(told: Told) -> tuple[TokenLoss, ...]:
+def losses_of(told: ReleaseRun) -> tuple[TokenLoss, ...]:
     """Of a run, those that plain decoding does not give."""
     return tuple(
         TokenLoss(request=name, tokens=tokens, plain=told.plain.get(name, ()))
@@ -74,7 +73,7 @@ def losses_of(told: Told) -> tuple[TokenLoss, ...]:
     )
 
 
-def witnesses_of(kind: type[Released], judged: EngineVerdict, scenario: Scenario) -> list[Released]:
+def witnesses_of(kind: type[Released], judged: TargetVerdict, scenario: Scenario) -> list[Released]:
     """One per landing that does harm; conflicts that the same landing shows share theirs. kind: of
     the engine that was judged
     """
@@ -88,10 +87,10 @@ def witnesses_of(kind: type[Released], judged: EngineVerdict, scenario: Scenario
 
 
 def _witness(
-    kind: type[Released], judged: EngineVerdict, scenario: Scenario, conflict: JudgedConflict
+    kind: type[Released], judged: TargetVerdict, scenario: Scenario, conflict: JudgedRace
 ) -> Released:
     assert conflict.landing is not None
-    told, race = conflict.landing.told, conflict.finding
+    told, race = conflict.landing.what, conflict.race
     return sealed(
         kind(
             title=scenario.title or scenario.name,
@@ -104,7 +103,7 @@ def _witness(
             effect=conflict.effect,
             wrong=told.wrong,
             losses=losses_of(told),
-            versions={**versions(), "torch": told.outcome.torch_version},
+            versions={**versions(), "torch": told.torch_version},
         )
     )
 
@@ -139,14 +138,14 @@ def read_release_witness(
     return witness
 
 
-def outcome_of(judged: EngineVerdict, witness: ReleaseWitness) -> ReplayOutcome:
+def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
     if judged.verdict is not Verdict.DIVERGENT:
         return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
     return ReplayOutcome.REPRODUCED if is_as_recorded(judged, witness) else ReplayOutcome.OTHER
 
 
-def is_as_recorded(judged: EngineVerdict, witness: ReleaseWitness) -> bool:
+def is_as_recorded(judged: TargetVerdict, witness: ReleaseWitness) -> bool:
     """Whether the same values and losses are wrong."""
-    told = judged.told
+    told = judged.shown
     return (told.wrong, losses_of(told)) == (witness.wrong, witness.losses)

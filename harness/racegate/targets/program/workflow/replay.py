@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
-from racegate.history.schedule import pairs_of
+from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.targets.program.explore import UNDECIDED, changed
 from racegate.targets.program.judge import settled
@@ -36,7 +36,7 @@ def replay_program(
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
         base = settled(device, program, base, polls=witness.polls)
-    plan = Plan(holds=pairs_of(witness.holds), polls=witness.polls, is_recording=False)
+    plan = Plan(holds=parse_holds(witness.holds), polls=witness.polls, is_recording=False)
     has_finding = any(finding.signature == witness.signature for finding in base.findings)
     runs: list[ReplayRun] = []
     last = base

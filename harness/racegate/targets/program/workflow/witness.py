@@ -57,7 +57,7 @@ class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
 def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Path, ...]:
     """One file for each DIVERGENT finding: path, then path with a number. Returns the files."""
     races = {race.signature: race for race in verdicts.outcome.findings}
-    judged = [one for one in verdicts.search.judged if one.hold] if verdicts.search else []
+    judged = [one for one in verdicts.search.judged if one.holds] if verdicts.search else []
     torch = verdicts.outcome.torch_version
     witnesses = [witness_of(races[one.signature], one, program, torch=torch) for one in judged]
     return save_all(witnesses, path)
@@ -69,7 +69,7 @@ def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> P
         ProgramWitness(
             title=_title(race),
             subject=ProgramSubject(argv=program.argv),
-            holds=texts_of(judged.hold),
+            holds=texts_of(judged.holds),
             polls=judged.polls,
             signature=race.signature,
             finding=recorded_race(race),

@@ -17,12 +17,12 @@ import torch
 
 from racegate.interpose.child import Child
 from racegate.interpose.forkserver import JobServer
-from racegate.interpose.outcome import Ending, Outcome
+from racegate.interpose.outcome import Ending
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import Task, Told
+from racegate.targets.common.wire import ReleaseRun, Task
 from racegate.targets.sglang.inside import standins
 from racegate.targets.sglang.inside.engine import Driver, start
 from racegate.targets.sglang.inside.repairs import switch_off
@@ -71,9 +71,10 @@ class Host:
         else:
             self._child.finish(Ending.FINISHED, 0)
         driver.watch.read()
-        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
-        told = Told(
-            outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
+        found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
+        told = msgspec.structs.replace(
+            found,
+            observations=observations(driver.watch),
             steps=driver.watch.step,
             delivered=delivered,
             counters=dict(driver.watch.counters),

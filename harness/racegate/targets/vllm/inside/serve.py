@@ -26,7 +26,7 @@ from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.met import meet, met
-from racegate.interpose.outcome import DEVICE, DeviceKind, Outcome
+from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
@@ -35,7 +35,7 @@ from racegate.targets.common.inside.convergence import Converged, Heard, Memory
 from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
-from racegate.targets.common.wire import FAILED, Fidelity, RunMode, Task, Told
+from racegate.targets.common.wire import FAILED, Fidelity, ReleaseRun, RunMode, Task
 from racegate.targets.vllm.inside import standins
 from racegate.targets.vllm.inside.engine import Driver, check_started, start
 from racegate.targets.vllm.inside.watch import find_wrong
@@ -193,11 +193,12 @@ class Host:
         """Adds to the outcome what was seen of the engine."""
         session, driver, result = self._session, self._driver, self._result
         driver.watch.read()
-        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+        found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
         turns = session.engine_recorder.turns
-        firsts = {first for found in outcome.findings for first, _ in found.pairs}
-        told = Told(
-            outcome=msgspec.structs.replace(outcome, observations=observations(driver.watch)),
+        firsts = {first for race in found.findings for first, _ in race.pairs}
+        told = msgspec.structs.replace(
+            found,
+            observations=observations(driver.watch),
             steps=driver.watch.step,
             delivered=delivered,
             plain=driver.plain(),
