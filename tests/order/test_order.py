@@ -25,7 +25,7 @@ ROOM = 64  # of a storage's rows, as bytes
 
 
 @given(programs)
-@settings(max_examples=4000)
+@settings(max_examples=200)
 def test_conflicts_are_those_of_every_byte_by_itself(program: list[tuple[str, object]]) -> None:
     compiled, python = Recorder(compiled_order()), Recorder(python_order())
     both = Told(compiled, python)

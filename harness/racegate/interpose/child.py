@@ -8,6 +8,7 @@ run.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import os
@@ -57,7 +58,11 @@ class Child:
         *,
         kind: DeviceKind = DeviceKind.VIRTUAL,
     ) -> None:
-        self.session = Session(Queue()) if session is None else session
+        self.session = (
+            Session(Queue(), number=ctypes.PyDLL(str(library)).vg_thread)
+            if session is None
+            else session
+        )
         self.name_buffer: Callable[[int], str] = partial(buffer_name, self.session)
         self._result = Path()
         self._kept_open: int | None = None

@@ -61,17 +61,14 @@ class Streams:
 
     def issue(self, thread: int, number: int) -> None:
         """A thread gives a stream an operation, through the lane that is theirs."""
-        lane = self._lanes[number]
-        covered = self._given(thread, lane.stream)
-        has_waited = self._add_legacy(thread, lane.stream, covered)
-        join(covered, self._clocks.known(thread))
-        self._clocks.learn(number, covered)
+        has_waited = self._follow(thread, number)
         self._clocks.advance(number, self._clocks.tick(thread))
         if has_waited:
             self._note_wait(number, self._clocks.number(number))
 
     def make_wait(self, thread: int, lane: int, clock: Clock) -> None:
         """A thread makes a stream wait for what a clock covers, through the lane that is theirs."""
+        self._follow(thread, lane)
         self._clocks.learn(lane, clock)
         self._note_wait(lane, self._clocks.tick(thread))
 
@@ -82,6 +79,17 @@ class Streams:
         covered = self._given(thread, stream)
         self._add_legacy(thread, stream, covered)
         return covered
+
+    def _follow(self, thread: int, number: int) -> bool:
+        """What a thread gives a stream comes after what it knows. Whether another stream was waited
+        for.
+        """
+        stream = self._lanes[number].stream
+        covered = self._given(thread, stream)
+        has_waited = self._add_legacy(thread, stream, covered)
+        join(covered, self._clocks.known(thread))
+        self._clocks.learn(number, covered)
+        return has_waited
 
     def _given(self, thread: int, stream: int) -> Clock:
         covered: Clock = []

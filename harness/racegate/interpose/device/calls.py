@@ -90,7 +90,7 @@ class Calls:
 
     def _recorded(self, entry: LogEntry) -> None:
         if entry.d:
-            self._graphs.record(entry.d, entry.a, entry.b, entry.thread)
+            self._graphs.record(entry.d, entry.a, entry.b)
         else:
             self._session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
 
@@ -98,7 +98,7 @@ class Calls:
         if entry.d:
             self._graphs.wait(entry.d, entry.b, entry.a)
         else:
-            self._session.stream_waits(entry.a, entry.b)
+            self._session.stream_waits(entry.a, entry.b, entry.thread)
 
     def _called(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         is_done = False

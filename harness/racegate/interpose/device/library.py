@@ -45,7 +45,7 @@ class CallKind(IntEnum):
 
 
 class LogEntry(NamedTuple):
-    """thread: as threading.get_ident gives it."""
+    """thread: as `Library.thread_number` gives it."""
 
     kind: int
     thread: int
@@ -81,6 +81,7 @@ class Library:
 
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
         its second if there are touches among them
+    thread_number: of the calling thread, never another's; odd if autograd started it
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,6 +95,8 @@ class Library:
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
         self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
+        self.thread_number: Callable[[], int] = ctypes.PyDLL(str(path)).vg_thread
+        self.thread_number.restype = _WORD
         self._touch = (_WORD * 5)()
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()

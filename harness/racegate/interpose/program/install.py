@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -21,6 +22,7 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
+from racegate.interpose.program.collectives import track_collectives
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.observing import read_value
@@ -86,6 +88,7 @@ def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Inst
         {
             "triton.runtime.interpreter": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,
+            "torch.distributed": partial(track_collectives, session),
         }
     ).install()
     _count_devices()

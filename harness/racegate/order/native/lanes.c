@@ -106,11 +106,16 @@ void add_given(const struct lanes *lanes, size_t thread, size_t stream, struct c
     add_own(lanes, thread, stream, covered);
     add_legacy(lanes, thread, stream, covered);
 }
-word lanes_issue(struct lanes *lanes, size_t thread, size_t at) {
-    struct lane *lane = lanes->all[at];
+/* What a thread gives a stream comes after what it knows. Whether another stream was waited for. */
+static int follow(const struct lanes *lanes, size_t thread, struct lane *lane) {
     add_own(lanes, thread, (size_t)lane->stream, &lane->clock);
     int has_waited = add_legacy(lanes, thread, (size_t)lane->stream, &lane->clock);
     join(&lane->clock, &lanes->all[thread]->clock);
+    return has_waited;
+}
+word lanes_issue(struct lanes *lanes, size_t thread, size_t at) {
+    struct lane *lane = lanes->all[at];
+    int has_waited = follow(lanes, thread, lane);
     lane->number = tick(lanes, thread); /* what the thread does afterwards is not ordered before the operation */
     know(&lane->clock, at, lane->number);
     if (has_waited) note_wait(lane, lane->number);
@@ -118,6 +123,7 @@ word lanes_issue(struct lanes *lanes, size_t thread, size_t at) {
 }
 void lanes_make_wait(struct lanes *lanes, size_t thread, size_t at, const struct clock *clock) {
     struct lane *lane = lanes->all[at];
+    follow(lanes, thread, lane);
     join(&lane->clock, clock);
     note_wait(lane, tick(lanes, thread));
 }

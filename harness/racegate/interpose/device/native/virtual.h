@@ -25,6 +25,7 @@ extern volatile uint64_t vg_news[2];
 
 typedef uint64_t (*callback_t)(uint64_t kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 
+uint64_t vg_thread(void);
 void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 int vg_unmodelled(const char *name);
