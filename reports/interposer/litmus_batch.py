@@ -22,7 +22,7 @@ import torch
 from racegate.history.finding import Race
 from racegate.history.schedule import Hold
 from racegate.interpose.child import Child
-from racegate.interpose.device.queue import Queue
+from racegate.interpose.device.calls import Log
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
@@ -46,22 +46,17 @@ def renew(child: Child, plan: Plan) -> None:
         torch._C._host_emptyCache()
     session.drain()
     session.guards.open_all()
-    spans, drain, lock = session.spans, session.drain, session.lock
+    spans, graphs, lock = session.spans, session.graphs, session.lock
     child._named.clear()
-    Session.__init__(session, Queue())
-    session.spans, session.drain, session.lock = spans, drain, lock  # no tracked lock
-    session.settle = installed.library.settle_event
-    session.guards.set_pages = installed.calls._set_pages
-    session.recorder.on_conflict = child._name
-    session.touches.lands_at_once = False
-    session.touches.refuse_write = child._refuse_write
+    log = Log(installed.library)
+    Session.__init__(session, log, on_conflict=child._name, refuse_write=child._refuse_write)
+    session.spans, session.graphs, session.lock = spans, graphs, lock  # no tracked lock
     for span in list(spans._spans.values()):
         is_pinned = span.place is Place.PINNED
         session.recorder.memory.add(span.base, span.end - span.base, is_watched=is_pinned)
     holds, limit_s = plan.holds, plan.hold_limit_s
-    session.queue = installed.make_queue(holds, settles=plan.settles, limit_s=limit_s)
-    session.polls_max = plan.polls
-    session.is_recording = plan.is_recording
+    queue = installed.make_queue(holds, settles=plan.settles, limit_s=limit_s)
+    session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
     child.run.observations.clear()
 
 

@@ -97,7 +97,7 @@ WAYS = {
 
 def test_no_way_to_a_buffer_is_left_out() -> None:
     # poison, free and their like are not accesses of a program; peek is an observer's.
-    others = {"access", "peek", "name", "storage", "shape", "dtype", "lane", "is_free"}
+    others = {"access", "end", "peek", "name", "storage", "shape", "dtype", "lane", "is_free"}
     host = {name for name in dir(HostBuffer) if not name.startswith("_")} - others
     copies = {name for name in dir(VirtualDevice) if "load" in name}
     assert host | copies == set(WAYS)

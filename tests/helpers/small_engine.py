@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 
-from racegate.interpose.device.queue import Queue
+from bare_session import engine_session_under
+from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
@@ -46,14 +47,15 @@ class SmallEngine:
 
     def run(self, plan: Plan) -> ReleaseRun:
         """As a real engine answers a task."""
-        session = EngineSession()
-        session.queue = Queue(plan.holds)
-        session.is_recording = plan.is_recording
+        engine = engine_session_under(plan)
+        session = engine.session
         session.memory_added(HOST, 64, Place.PINNED, is_whole_pages=False)
         session.memory_added(DEVICE, 64, Place.DEVICE)
-        session.name_buffers([(HOST, HOST + 64, "counts.cpu"), (DEVICE, DEVICE + 64, "counts")])
+        engine.listener.name_buffers(
+            [(HOST, HOST + 64, "counts.cpu"), (DEVICE, DEVICE + 64, "counts")]
+        )
         self.host = [9, 9]
-        self.on_session(session)
+        self.on_session(engine)
         used = self._step(session)
         session.queue.force_all()
         wrong = (
@@ -75,10 +77,10 @@ class SmallEngine:
             plain={"A": (5,)},
             wrong=wrong,
             counters={"reorder_moves": 1},
-            gaps={held: tuple(labels) for held, labels in session.gaps.items()},
+            gaps={held: tuple(labels) for held, labels in engine.listener.gaps.items()},
         )
 
-    def _step(self, session: EngineSession) -> int:
+    def _step(self, session: Session) -> int:
         cells = ((HOST, HOST + 2 * ITEM),)
 
         def land() -> None:
@@ -92,14 +94,14 @@ class SmallEngine:
         session.wait_event(EVENT)
         return self.true if self.wait is Wait.DEAD else self.take_count(session)
 
-    def move_row(self, session: EngineSession) -> None:
+    def move_row(self, session: Session) -> None:
         """Row 1 becomes row 0; row 0 gets the new request's 1."""
         session.host_access("host read", ((HOST + ITEM, HOST + 2 * ITEM),), ())
         count = self.host[1]
         session.host_access("host write", (), ((HOST, HOST + ITEM),))
         self.host[0] = count
 
-    def take_count(self, session: EngineSession) -> int:
+    def take_count(self, session: Session) -> int:
         session.host_access("host read", ((HOST, HOST + ITEM),), ())
         return self.host[0]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from enum import StrEnum
 
-from racegate.interpose.device.queue import Queue
+from bare_session import engine_session_under
+from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.order.findings import race_of
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import ReleaseRun
 
 STATE, CACHED = 0x10000, 0x20000
@@ -45,9 +45,8 @@ class SmallScheduler:
         """As `Engine.run` of the client."""
         self.runs += 1
         self.state = self.cached = 0
-        session = EngineSession()
-        session.queue = Queue(plan.holds)
-        session.is_recording = plan.is_recording
+        engine = engine_session_under(plan)
+        session = engine.session
         for base in (STATE, CACHED):
             session.memory_added(base, NBYTES, Place.DEVICE)
         token = self._step(session)
@@ -65,10 +64,10 @@ class SmallScheduler:
             realised=session.queue.realised,
             steps=1,
             delivered={request.name: (token,) for request in scenario.requests},
-            gaps={held: tuple(labels) for held, labels in session.gaps.items()},
+            gaps={held: tuple(labels) for held, labels in engine.listener.gaps.items()},
         )
 
-    def _step(self, session: EngineSession) -> int:
+    def _step(self, session: Session) -> int:
         self.write_state(session)
         if self.copied is Copied.BEHIND_BARRIER:
             session.event_recorded(BARRIER, FORWARD, 1, threading.get_ident())
@@ -80,7 +79,7 @@ class SmallScheduler:
         session.wait_stream(FORWARD)
         return TRUE if self.copied is Copied.UNREAD else self.cached
 
-    def write_state(self, session: EngineSession) -> None:
+    def write_state(self, session: Session) -> None:
         """The forward pass."""
 
         def write() -> None:
@@ -88,7 +87,7 @@ class SmallScheduler:
 
         session.issue("kernel", FORWARD, (), ((STATE, STATE + NBYTES),), write)
 
-    def keep_state(self, session: EngineSession) -> None:
+    def keep_state(self, session: Session) -> None:
         """The radix cache takes a copy."""
 
         def copy() -> None:

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from bare_session import NoRuntime
 from racegate.history.schedule import Hold
-from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
@@ -19,13 +19,13 @@ class Captured:
     """One graph: `fill` on the main stream, `copy` on a side stream, forked before or after it."""
 
     def __init__(self, *, forked_after: bool) -> None:
-        self.session = Session(Queue())
-        self.graphs = Graphs(self.session)
+        self.session = Session(NoRuntime())
+        self.graphs = self.session.graphs
         self.ran: list[str] = []
         self.graphs.begin(1)
         if forked_after:
             self._add("fill", MAIN)
-        self.graphs.record(1, EVENT, MAIN, threading.get_ident())
+        self.graphs.record(1, EVENT, MAIN)
         self.graphs.wait(1, EVENT, SIDE)
         if not forked_after:
             self._add("fill", MAIN)
@@ -39,7 +39,7 @@ class Captured:
         assert self.graphs.add(1, name, stream, (), (), lambda: self.ran.append(name))
 
     def replay(self, *holds: Hold) -> list[str]:
-        self.session.queue = Queue(holds)
+        self.session.begin(Queue(holds))
         self.graphs.launch(1, MAIN)
         return self.ran
 

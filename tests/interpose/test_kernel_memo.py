@@ -35,7 +35,7 @@ def add_kept(memo: Memo, source: np.ndarray, target: np.ndarray, call: Call = CA
 
 def opened() -> Memo:
     memo = Memo()
-    memo.is_open = True
+    memo.keep()
     return memo
 
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from bare_session import no_pages
 from racegate.interpose.device.guards import PAGE, Guards
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
 
@@ -62,9 +63,7 @@ def pages() -> Pages:
 
 @pytest.fixture
 def guards(pages: Pages) -> Guards:
-    guards = Guards()
-    guards.set_pages = pages.set
-    return guards
+    return Guards(pages.set)
 
 
 def test_pages_open_when_the_host_has_waited(guards: Guards, pages: Pages) -> None:
@@ -112,7 +111,7 @@ def test_a_page_that_another_thread_touches_stays_open(guards: Guards, pages: Pa
 
 
 def test_pages_that_cannot_be_closed_are_known() -> None:
-    guards = Guards()
+    guards = Guards(no_pages)
     assert not guards.close(8192, 8200, lane=1, number=1, is_write=True)
     assert not guards.has_any()
 

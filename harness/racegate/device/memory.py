@@ -80,6 +80,11 @@ class Buffer:
         self.is_free = False
         self._access: dict[tuple[int, bool], Access] = {}
 
+    def end(self) -> None:
+        """Nobody may use it any more."""
+        assert not self.is_free, f"{self.name} is freed twice"
+        self.is_free = True
+
     @property
     def shape(self) -> tuple[int, ...]:
         """[rows, ...]."""

@@ -41,6 +41,11 @@ class Event:
         self.records = 0
         self.latest: Version | None = None
 
+    def add(self, version: Version) -> None:
+        """It was recorded once more."""
+        self.records += 1
+        self.latest = version
+
 
 class Flag:
     """A word that the host sets once; a stream that waits for it stops until then (a latch, an

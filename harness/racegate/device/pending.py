@@ -66,6 +66,10 @@ class PendingQueues:
         self._may_pass = may_pass
         self._before_forcing = before_forcing
 
+    def use_chooser(self, chooser: HoldChooser) -> None:
+        """Other holds from here on."""
+        self.chooser = chooser
+
     def stream(self, lane: str) -> Stream:
         """The stream of that name."""
         return self._by_lane[lane]
@@ -79,9 +83,8 @@ class PendingQueues:
 
     def record(self, stream: Stream, event: Event) -> None:
         """A new version of the event, complete when the stream gets there."""
-        event.records += 1
-        version = self.recorder.record(stream.index, event.name, event.records)
-        event.latest = version
+        version = self.recorder.record(stream.index, event.name, event.records + 1)
+        event.add(version)
         if stream.queue:
             stream.queue.append(version)
         else:
@@ -124,15 +127,15 @@ class PendingQueues:
     @contextmanager
     def action(self, name: str, *, step: int) -> Iterator[None]:
         """A host action: a point when it ends, and after each of its accesses."""
-        outer = (self.recorder.action, self._accesses_in_action)
         point = f"host:{name}@{step}"
-        self.recorder.action = (point, step)
+        outer = self.recorder.enter((point, step)), self._accesses_in_action
         self._accesses_in_action = 0
         try:
             yield
         finally:
             last = f"{point}#{self._accesses_in_action}"
-            self.recorder.action, self._accesses_in_action = outer
+            self.recorder.enter(outer[0])
+            self._accesses_in_action = outer[1]
         if self.chooser.has_holds and (self.chooser.reach(last) | self.chooser.reach(point)):
             self.progress()
 

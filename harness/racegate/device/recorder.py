@@ -57,6 +57,13 @@ class Recorder:
         self.action = ("host:start", -1)
         self._clocks = Clocks(len(self.lanes))
 
+    def enter(self, action: tuple[str, int]) -> tuple[str, int]:
+        """What the host does is part of another action, (name, step), from now on; returns the one
+        before.
+        """
+        outer, self.action = self.action, action
+        return outer
+
     def issue(self, lane: int, name: str, step: int, accesses: tuple[Access, ...]) -> None:
         """An operation is put on a stream by the host."""
         number, clock = self._clocks.issue(HOST, lane)

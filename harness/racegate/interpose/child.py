@@ -8,7 +8,6 @@ run.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import fcntl
 import gc
 import os
@@ -17,6 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -27,12 +27,16 @@ import torch
 
 from racegate.history.finding import Race
 from racegate.interpose.current import ProgramRun, set_run
+from racegate.interpose.device.calls import Log
 from racegate.interpose.device.copies import COPIES
-from racegate.interpose.device.queue import Queue
+from racegate.interpose.device.library import Library
+from racegate.interpose.device.listener import Listener
 from racegate.interpose.device.session import Session
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.forkserver import JobServer
+from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
+from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
@@ -53,32 +57,43 @@ class Child:
 
     def __init__(
         self,
-        library: Path,
-        session: Session | None = None,
+        path: Path,
         *,
         kind: DeviceKind = DeviceKind.VIRTUAL,
+        listener: Listener | None = None,
+        name_buffer: Callable[[int], str] | None = None,
+        memo: Memo | None = None,
     ) -> None:
-        self.session = (
-            Session(Queue(), number=ctypes.PyDLL(str(library)).vg_thread)
-            if session is None
-            else session
-        )
-        self.name_buffer: Callable[[int], str] = partial(buffer_name, self.session)
+        """path: of the preloaded library; listener, name_buffer: what an engine's process adds, and
+        how it calls what lies at an address; memo: launches that need not be computed again
+        """
+        self.installed: Installed | GpuDevice
+        if kind is DeviceKind.CUDA:
+            forward = ForwardLibrary(path)
+            self.session = self._session_on(forward, listener)
+            self.installed = GpuDevice(forward, self.session, self.refuse)
+        else:
+            library = Library(path)
+            self.session = self._session_on(library, listener)
+            self.installed = install(library, self.session, self.refuse, memo)
+        self._name_buffer = name_buffer or partial(buffer_name, self.session)
         self._result = Path()
         self._kept_open: int | None = None
         self._pid = 0
         self._named: dict[int, tuple[Conflict, str, tuple[tuple[str, int, str], ...] | None]] = {}
-        self.session.recorder.on_conflict = self._name
-        self.session.touches.refuse_write = self._refuse_write
-        self.installed: Installed | GpuDevice = (
-            GpuDevice(library, self.session, self.refuse)
-            if kind is DeviceKind.CUDA
-            else install(library, self.session, self.refuse)
-        )
         self.run = ProgramRun(self.findings, self.installed.read)
+
+    def _session_on(self, library: Library, listener: Listener | None) -> Session:
+        return Session(
+            Log(library),
+            on_conflict=self._name,
+            refuse_write=self._refuse_write,
+            listener=listener,
+        )
 
     def begin(self, job: Job) -> None:
         """In the forked process: this run's plan."""
+        self.run = replace(self.run, suppressed=frozenset(job.suppressed))
         self.arm(job.plan, Path(job.result))
         # The program may lower the number of files that it may open; and close the first of them.
         opened = os.open(job.result, os.O_WRONLY)
@@ -86,7 +101,6 @@ class Child:
         os.close(opened)
         if job.timeout_s:
             write_stacks_on_signal(Path(job.stacks))
-        self.run.suppressed = frozenset(job.suppressed)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed)
@@ -98,13 +112,12 @@ class Child:
         """The plan alone, for a process that entered the device before it was forked."""
         self._result = result
         self._pid = os.getpid()
-        self.session.queue = self.installed.make_queue(
+        queue = self.installed.make_queue(
             plan.holds,
             settles=plan.settles,
             limit_s=plan.hold_limit_s,
         )
-        self.session.polls_max = plan.polls
-        self.session.is_recording = plan.is_recording
+        self.session.begin(queue, polls_max=plan.polls, is_recording=plan.is_recording)
         set_run(self.run)
 
     def go_on(self, result: Path) -> None:
@@ -134,8 +147,7 @@ class Child:
         findings = tuple(self.findings())
         session.queue.force_all()
         self.installed.finish()
-        session.is_over = True
-        session.guards.open_all()
+        session.end()
         outcome = Outcome(
             ending=ending,
             exit_code=exit_code,
@@ -168,7 +180,7 @@ class Child:
     def _refuse_write(self, address: int, text: str) -> None:
         """Nobody who is modelled has written the byte."""
         with self.session.own():
-            name = self.name_buffer(address)
+            name = self._name_buffer(address)
         self.refuse(f"a write to {name} that nobody reported (C code, another process): {text}")
 
     def _name(self, conflict: Conflict) -> None:
@@ -176,7 +188,7 @@ class Child:
         # The conflict first: whatever the program's objects answer to being looked at, it stays.
         self._named[id(conflict)] = (conflict, f"memory at {conflict.low:#x}", None)
         with session.own():
-            name = self.name_buffer(conflict.low)
+            name = self._name_buffer(conflict.low)
         is_copy = any(a.label.startswith(COPIES) for a in (conflict.first, conflict.second))
         if is_copy and not self.installed.tears_copies:
             session.not_seen[_TORN] += 1

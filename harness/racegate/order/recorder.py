@@ -20,6 +20,7 @@ from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, MemoryShadow
 
 _NO_FRAME: Frame = ("", 0, "")
+Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
 
 
 @dataclass(slots=True)
@@ -64,43 +65,12 @@ def place_of(label: str) -> str:
     return label.rpartition("#")[0]
 
 
-class Recorder:
-    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+class PlaceLabels:
+    """Names of operations by the place in the program that asks for them."""
 
-    order: what keeps them; in C, if nothing else is given
-    on_conflict: told of each new pair of places when it is found, while its variables live
-    is_watched: whether the last access touched memory that is watched
-    """
-
-    def __init__(self, order: Order | None = None) -> None:
-        self._order = compiled_order() if order is None else order
-        self.lanes = Lanes(self._order)
-        self.memory = MemoryShadow(self._order)
-        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
-        self.is_watched = self._order.is_watched
-        self.on_conflict: Callable[[Conflict], None] = lambda conflict: None
+    def __init__(self) -> None:
         self._places: dict[tuple[str, Frame], _Place] = {}
         self._lines: Counter[str] = Counter()
-        self._versions: dict[int, Version] = {}
-        self._early: dict[tuple[int, int], Stack] = {}
-        self._open: dict[int, list[Conflict]] = {}
-        self._asked: Clock = []  # what allocators have found complete
-
-    @property
-    def events(self) -> int:
-        """How many were recorded."""
-        return self._order.events()
-
-    def last_access(self) -> Access:
-        """What `issue` or `host` recorded last."""
-        return Access(*self._order.latest())
-
-    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
-        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
-        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
-
-    def add_thread(self, name: str) -> int:
-        return self.lanes.add(name, is_host=True)
 
     def label(self, kind: str, stack: Stack) -> str:
         """Kind, place and count: the name of an operation that another run has again, and that
@@ -121,6 +91,51 @@ class Recorder:
         place = f"{kind}@{file.rpartition('/')[2]}:{function}" if file else f"{kind}@?"
         self._lines[place] += 1
         return place if self._lines[place] == 1 else f"{place}[{self._lines[place]}]"
+
+
+class Recorder:
+    """Clocks of all lanes, the shadow of all memory, and the conflicts found so far.
+
+    order: what keeps them; in C, if nothing else is given
+    label: names operations; by `PlaceLabels`, if nothing else is given
+    on_conflict: told of each new pair of places when it is found, while its variables live
+    is_watched: whether the last access touched memory that is watched
+    """
+
+    def __init__(
+        self,
+        order: Order | None = None,
+        *,
+        label: Label | None = None,
+        on_conflict: Callable[[Conflict], None] | None = None,
+    ) -> None:
+        self._order = compiled_order() if order is None else order
+        self.lanes = Lanes(self._order)
+        self.memory = MemoryShadow(self._order)
+        self.conflicts: dict[tuple[str, bool, str, bool], Conflict] = {}
+        self.is_watched = self._order.is_watched
+        self.label = PlaceLabels().label if label is None else label
+        self.on_conflict = on_conflict
+        self._versions: dict[int, Version] = {}
+        self._early: dict[tuple[int, int], Stack] = {}
+        self._open: dict[int, list[Conflict]] = {}
+        self._asked: Clock = []  # what allocators have found complete
+
+    @property
+    def events(self) -> int:
+        """How many were recorded."""
+        return self._order.events()
+
+    def last_access(self) -> Access:
+        """What `issue` or `host` recorded last."""
+        return Access(*self._order.latest())
+
+    def add_stream(self, name: str, *, is_legacy: bool = False, is_blocking: bool = False) -> int:
+        """A lane for a stream. A blocking one and the legacy default stream wait for each other."""
+        return self.lanes.add(name, is_host=False, is_legacy=is_legacy, is_blocking=is_blocking)
+
+    def add_thread(self, name: str) -> int:
+        return self.lanes.add(name, is_host=True)
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
@@ -221,7 +236,8 @@ class Recorder:
                 known.early = self._early.get((access.lane, self.lanes.stream_of(first.lane)), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
-                self.on_conflict(known)
+                if self.on_conflict is not None:
+                    self.on_conflict(known)
             if (known.first.index, known.second.index) == (first.index, access.index):
                 known.nbytes += high - low
             pair = (first.label, access.label)

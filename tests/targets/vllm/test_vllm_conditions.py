@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bare_session import engine_session
 from racegate.interpose.outcome import Ending
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import DraftLimit, Request, Scenario
-from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.common.wire import PENALISED, ReleaseRun
 from racegate.targets.vllm.cell import Cell
@@ -33,7 +33,7 @@ SCENARIO = Scenario(name="s", title="t", requests=(ONE,))
 
 
 def a_watch() -> RunnerWatch:
-    return RunnerWatch(EngineSession())
+    return RunnerWatch(engine_session())
 
 
 @settings(max_examples=25)

@@ -13,15 +13,14 @@ import torch
 from test_vllm_search import SCENARIO
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bare_session import engine_session, no_pages
 from racegate.history.schedule import Hold
 from racegate.interpose.device.copies import Copy
 from racegate.interpose.device.library import Touch
-from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.spans import Place, Spans
 from racegate.interpose.outcome import Ending, Observation, Plan
 from racegate.targets.common.client import Engine
 from racegate.targets.common.inside.convergence import PIECE, Heard, Memory
-from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, RunMode, Task
 
 SIZE = 64
@@ -38,16 +37,16 @@ class Device:
         self.device = ctypes.create_string_buffer(b"\1\2\3\4", SIZE)
         self.pinned = ctypes.create_string_buffer(SIZE)
         self.low, self.host = map(ctypes.addressof, (self.device, self.pinned))
-        session = self.session = EngineSession()
-        session.queue = Queue((Hold(op=HELD),) if holds else (Hold(op="nothing"),))
-        session.is_recording = False
+        self.closed: list[int] = []
+        guard = self._set_pages if whole_pages else no_pages
+        hold = Hold(op=HELD if holds else "nothing")
+        self.engine = engine_session(hold, is_recording=False, guard=guard)
+        session = self.session = self.engine.session
         session.memory_added(self.low, SIZE, Place.DEVICE)
         session.memory_added(self.host, SIZE, Place.PINNED, is_whole_pages=whole_pages)
-        session.name_buffers([(self.host, self.host + SIZE, "counts")])
-        session.heard = Heard(session)
-        self.closed: list[int] = []
-        if whole_pages:
-            session.guards.set_pages = self._set_pages
+        listener = self.engine.listener
+        listener.name_buffers([(self.host, self.host + SIZE, "counts")])
+        listener.begin(heard=Heard(session))
 
     def _set_pages(self, low: int, high: int, *, mode: int) -> bool:
         self.closed.append(mode)
@@ -63,11 +62,10 @@ class Device:
         """The host reads the copy, and says so."""
         self.session.host_access("host read", ((self.host, self.host + 4),), ())
 
-    def land(self) -> tuple[int, int, int]:
+    def land(self) -> tuple[int, ...]:
         """All that is held has landed."""
         self.session.queue.force_all()
-        assert self.session.heard is not None
-        return self.session.heard.digest
+        return self.engine.listener.digest
 
 
 TAKE = (("engine.py", 1, "take"),)
@@ -176,7 +174,7 @@ def test_zeros_of_the_device_are_given_back_and_read_as_zeros() -> None:
 
 def test_own_work_takes_no_way_through_modes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0, raising=False)
-    session = Device().session
+    engine = Device().engine
     seen: list[str] = []
 
     class Mode(TorchDispatchMode):  # type: ignore[misc]
@@ -194,7 +192,7 @@ def test_own_work_takes_no_way_through_modes(monkeypatch: pytest.MonkeyPatch) ->
     with Mode():
         work()
         through_modes = len(seen)
-        session.launch("ours", [], [], work)
+        engine.launch("ours", [], [], work)
     assert through_modes == len(seen) > 0
 
 
@@ -278,7 +276,7 @@ def _run_modes(base: ReleaseRun, baseline: ReleaseRun) -> list[RunMode]:
     return [task.run_mode for task in engine.tasks]
 
 
-def _heard(steps: Steps, *, holds: bool) -> tuple[int, int, int]:
+def _heard(steps: Steps, *, holds: bool) -> tuple[int, ...]:
     device = Device(holds=holds)
     steps(device)
     return device.land()

@@ -80,7 +80,7 @@ def test_a_model_says_the_likeliest_token_of_the_request_that_is_asked_about() -
     bare[:, 0] = 0
     own = plain(bare)[1, 2 * WIDTH : 3 * WIDTH]
     assert torch.equal(said[1, 2 * WIDTH : 3 * WIDTH], own)
-    computed.lies = True
+    computed.begin(lies=True)
     assert (model.compute_logits(hidden).argmax(-1) != said.argmax(-1)).all()
 
 

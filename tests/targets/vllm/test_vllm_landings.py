@@ -11,8 +11,8 @@ import pytest
 from test_vllm_convergence import BASE, CONVERGED, HELD, PLAN, TAKE, Asked
 from test_vllm_search import SCENARIO
 
+from bare_session import engine_session
 from racegate.history.schedule import Hold
-from racegate.interpose.device.queue import Queue
 from racegate.interpose.outcome import Ending, Plan
 from racegate.targets.common.client import landings_beside
 from racegate.targets.common.inside.prefix_server import ForkedLandings
@@ -27,23 +27,21 @@ def plan_of(held: str, until: str) -> Plan:
     return Plan(holds=(Hold(op=held, until=until),), is_recording=False)
 
 
-def run_with_landings(
-    engine: SmallEngine, plan: Plan, result: Path, *, code: int = 0
-) -> ReleaseRun:
+def run_with_landings(small: SmallEngine, plan: Plan, result: Path, *, code: int = 0) -> ReleaseRun:
     """The run that holds longest; code: with which the forked processes end"""
     own: list[Path] = []
 
-    def watch(session: EngineSession) -> None:
+    def watch(engine: EngineSession) -> None:
         def land(label: str, path: Path) -> None:
-            session.on_gap = None
-            session.queue.land_at(label)
+            engine.listener.tell_gaps(None)
+            engine.session.queue.land_at(label)
             own.append(path)
 
-        session.on_gap = ForkedLandings(result, land).at
+        engine.listener.tell_gaps(ForkedLandings(result, land).at)
 
-    engine.on_session = watch
+    small.on_session = watch
     try:
-        told = engine.run(plan)
+        told = small.run(plan)
         if own:
             own[0].write_bytes(msgspec.json.encode(told))
     finally:
@@ -81,19 +79,18 @@ def test_what_was_not_forked_or_did_not_end_well_has_no_result(
 
 
 def test_what_is_ordered_behind_the_held_operation_is_no_gap() -> None:
-    session = EngineSession()
-    session.queue = Queue((Hold(op=HELD),))
-    session.is_recording = False
-    session.name_buffers([(0, 64, "counts")])
+    engine = engine_session(Hold(op=HELD), is_recording=False)
+    session = engine.session
+    engine.listener.name_buffers([(0, 64, "counts")])
     cells = ((0, 4),)
     session.issue("d2h", 0, (), cells, lambda: None, stack=TAKE)
     asked: list[str] = []
-    session.on_gap = asked.append
+    engine.listener.tell_gaps(asked.append)
     for stream in (SIDE, 0, SIDE, SIDE):
         session.issue("read", stream, cells, (), lambda: None, stack=TAKE)
     session.host_access("host read", cells, ())
     session.host_access("host read", ((32, 36),), ())
-    gaps = session.gaps[HELD]
+    gaps = engine.listener.gaps[HELD]
     assert len(gaps) == 4, "of three operations of another stream, and of the host"
     assert asked == gaps[1:]
 

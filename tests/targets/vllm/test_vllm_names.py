@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from bare_session import engine_session
 from racegate.history.schedule import Hold
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.outcome import Plan
 from racegate.interpose.program.hostmode import HostMode
 from racegate.interpose.program.install import watching
-from racegate.targets.common.inside.session import EngineRecorder, EngineSession
+from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.vllm.inside.watch import name_of
 from small_engine import SmallEngine, Wait
 
@@ -31,11 +32,11 @@ def test_names_are_the_same_in_the_next_run() -> None:
 
 def test_a_helper_copies_on_behalf_of_its_caller() -> None:
     stack = (("u.py", 3, "copy_to_gpu"), ("r.py", 9, "_prepare_inputs"))
-    assert EngineRecorder().label("h2d ids", stack) == "h2d ids@_prepare_inputs#1"
+    assert EngineListener().label("h2d ids", stack) == "h2d ids@_prepare_inputs#1"
 
 
 def test_counts_start_again_with_a_run() -> None:
-    recorder = EngineRecorder()
+    recorder = EngineListener()
     stack = (("r.py", 9, "step"),)
     recorder.label("h2d ids", stack)
     recorder.begin()
@@ -43,9 +44,9 @@ def test_counts_start_again_with_a_run() -> None:
 
 
 def test_memory_without_a_name_is_temporary() -> None:
-    session = EngineSession()
-    session.name_buffers([(100, 200, "ids")])
-    assert [session.buffer_at(a) for a in (99, 100, 199, 200)] == [
+    listener = EngineListener()
+    listener.name_buffers([(100, 200, "ids")])
+    assert [listener.buffer_at(a) for a in (99, 100, 199, 200)] == [
         "temporary", "ids", "ids", "temporary",
     ]  # fmt: skip
 
@@ -57,10 +58,10 @@ def test_the_suffix_of_a_request_is_vllms_own() -> None:
 
 def test_torch_on_pinned_memory_is_seen_in_a_run_that_is_recorded() -> None:
     """The device was entered before, when nothing was."""
-    session = EngineSession()
+    session = engine_session().session
     installed = SimpleNamespace(session=session, kernels=SimpleNamespace(direct={}))
     assert isinstance(watching(installed), HostMode)
-    session.is_recording = False
+    session.begin(Queue(), is_recording=False)
     assert not isinstance(watching(installed), HostMode)
-    session.queue = Queue((Hold(op="d2h*"),))
+    session.begin(Queue((Hold(op="d2h*"),)), is_recording=False)
     assert isinstance(watching(installed), HostMode)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from racegate.targets.common.inside.session import EngineSession
+from bare_session import engine_session
 from racegate.targets.vllm.inside.watch import RunnerWatch, find_wrong
 
 
 def watch(used: int, *, length: int, block: int) -> RunnerWatch:
     """One request in one row, whose last step accepted two tokens; four are run now."""
-    found = RunnerWatch(EngineSession())
+    found = RunnerWatch(engine_session())
     found.state_block = block
     found.accepted[1] = {"A": 2}
     values: dict[str, object] = {

@@ -125,15 +125,14 @@ class CudaDevice:
         return DeviceBuffer(buffer.name, pinned.mapped(self._cuda.mapped(pinned.array)), 0)
 
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
-        assert not buffer.is_free, f"{buffer.name} is freed twice"
-        buffer.is_free = True
+        buffer.end()
         stream = self._queues.streams[buffer.lane - 1]
         self._issue(stream, f"free:{buffer.name}@{step}", step, poison_work(self._cuda, buffer))
         self._freed.give(buffer.lane, storage_of(buffer))
 
     def free_host(self, buffer: HostBuffer) -> None:
         buffer.write(np.full(buffer.shape, poison_of(buffer.dtype)))
-        buffer.is_free = True
+        buffer.end()
 
     def launch(
         self,

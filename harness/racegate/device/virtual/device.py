@@ -106,8 +106,7 @@ class VirtualDevice:
         return DeviceBuffer(buffer.name, buffer.storage, 0)
 
     def free(self, buffer: DeviceBuffer, *, step: int) -> None:
-        assert not buffer.is_free, f"{buffer.name} is freed twice"
-        buffer.is_free = True
+        buffer.end()
         stream = self._queues.streams[buffer.lane - 1]
         storage = storage_of(buffer)
         whole = (buffer.access(prefix_mask(len(storage.array)), is_write=True),)
@@ -116,7 +115,7 @@ class VirtualDevice:
 
     def free_host(self, buffer: HostBuffer) -> None:
         buffer.write(np.full(buffer.shape, poison_of(buffer.storage.array.dtype)))
-        buffer.is_free = True
+        buffer.end()
 
     def launch(
         self,
@@ -282,7 +281,7 @@ class VirtualDevice:
 
     def use_chooser(self, chooser: HoldChooser) -> None:
         """Other holds from here on, on a device that was gone back to."""
-        self._queues.chooser = chooser
+        self._queues.use_chooser(chooser)
 
     def standing(self) -> tuple[Hashable, ...]:
         """Of a device with a memo, everything that what comes on it can depend on."""

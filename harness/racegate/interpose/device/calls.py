@@ -6,9 +6,9 @@ import ctypes
 import traceback
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 
 from racegate.interpose.device.copies import Copy
-from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import CallKind, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
@@ -23,82 +23,105 @@ _COPY_KINDS = {
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
+class Log:
+    """The runtime with its log of calls, as a session needs it."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._news = library.news
+        self._taking = 0  # the thread that tells what was logged
+        self.guard = library.guard
+        self.settle_event = library.settle_event
+        self.thread_number = library.thread_number
+
+    @property
+    def lands_at_once(self) -> bool:
+        """Whether what is issued in a recorded run has run by then."""
+        return self._library.lands_at_once
+
+    def take_in(self, session: Session) -> None:
+        """Tells the session what was logged since."""
+        if not (self._news[0] or self._taking):
+            return
+        own = get_ident()
+        if self._taking == own:
+            return
+        with session.lock:  # another thread may be about it: what it has read is not told yet
+            self._taking = own
+            try:
+                self._tell(session)
+            finally:
+                self._taking = 0
+
+    def _tell(self, session: Session) -> None:
+        library = self._library
+        library.take_news()
+        if self._news[1]:
+            for touch in library.touches():
+                session.touches.touched(touch)
+        for entry in library.drain():
+            if entry.kind in (Logged.FREE, Logged.HOST_FREE):
+                _freed(session, entry)
+                library.release(entry.a, entry.b)
+            else:
+                _TAKING[entry.kind](session, entry)
+
+
+def _freed(session: Session, entry: LogEntry) -> None:
+    session.guards.drop(entry.a, entry.a + entry.b)
+    session.queue.force_all()  # both ways to free wait for the device
+    session.memory_removed(entry.a)
+
+
+def _unregistered(session: Session, entry: LogEntry) -> None:
+    session.queue.force_all()
+    session.memory_removed(entry.a)
+
+
+def _recorded(session: Session, entry: LogEntry) -> None:
+    if entry.d:
+        session.graphs.record(entry.d, entry.a, entry.b)
+    else:
+        session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
+
+
+def _waited(session: Session, entry: LogEntry) -> None:
+    if entry.d:
+        session.graphs.wait(entry.d, entry.b, entry.a)
+    else:
+        session.stream_waits(entry.a, entry.b, entry.thread)
+
+
+# What each kind of logged call means, but for memory that is freed.
+_TAKING: dict[int, Callable[[Session, LogEntry], None]] = {
+    Logged.MALLOC: lambda session, e: session.memory_added(e.a, e.b, Place.DEVICE),
+    Logged.HOST_ALLOC: lambda session, e: session.memory_added(e.a, e.b, Place.PINNED),
+    Logged.HOST_REGISTER: lambda session, e: session.memory_added(
+        e.a, e.b, Place.PINNED, is_whole_pages=False
+    ),
+    Logged.HOST_UNREGISTER: _unregistered,
+    Logged.STREAM_CREATE: lambda session, e: session.name_stream(e.a, is_blocking=not e.b & 1),
+    Logged.EVENT_RECORD: _recorded,
+    Logged.STREAM_WAIT: _waited,
+    Logged.EVENT_DESTROY: lambda session, e: session.event_destroyed(e.a),
+    Logged.QUERY_TRUE: lambda session, e: session.found_complete(e.a, e.thread),
+    Logged.CAPTURE_BEGIN: lambda session, e: session.graphs.begin(e.b),
+    Logged.CAPTURE_END: lambda session, e: session.graphs.end(e.b),
+}
+
+
 class Calls:
     """Listens to the library and tells the session.
 
     refuse: ends the run because something was asked that nobody modelled; it does not return
     """
 
-    def __init__(
-        self, library: Library, session: Session, graphs: Graphs, refuse: Callable[[str], None]
-    ) -> None:
+    def __init__(self, library: Library, session: Session, refuse: Callable[[str], None]) -> None:
         self._library = library
-        self._news = library.news
         self._session = session
-        self._graphs = graphs
         self._refuse = refuse
-        self._taking = self._takers()
-        session.drain = self.drain
-        session.guards.set_pages = library.guard
-        session.settle = library.settle_event
         library.listen(self._called)
-        self.drain()
-
-    def drain(self) -> None:
-        """Takes in the logged calls: always before anything else is judged."""
-        if not self._news[0]:
-            return
-        library = self._library
-        with self._session.lock:
-            library.take_news()
-            if self._news[1]:
-                for touch in library.touches():
-                    self._session.touches.touched(touch)
-            for entry in library.drain():
-                self._taking[entry.kind](entry)
-
-    def _takers(self) -> dict[int, Callable[[LogEntry], None]]:
-        """What each kind of logged call means."""
-        return {
-            Logged.MALLOC: lambda e: self._session.memory_added(e.a, e.b, Place.DEVICE),
-            Logged.FREE: self._freed,
-            Logged.HOST_ALLOC: lambda e: self._session.memory_added(e.a, e.b, Place.PINNED),
-            Logged.HOST_FREE: self._freed,
-            Logged.HOST_REGISTER: lambda e: self._session.memory_added(
-                e.a, e.b, Place.PINNED, is_whole_pages=False
-            ),
-            Logged.HOST_UNREGISTER: self._unregistered,
-            Logged.STREAM_CREATE: lambda e: self._session.name_stream(e.a, is_blocking=not e.b & 1),
-            Logged.EVENT_RECORD: self._recorded,
-            Logged.STREAM_WAIT: self._waited,
-            Logged.EVENT_DESTROY: lambda e: self._session.event_destroyed(e.a),
-            Logged.QUERY_TRUE: lambda e: self._session.found_complete(e.a, e.thread),
-            Logged.CAPTURE_BEGIN: lambda e: self._graphs.begin(e.b),
-            Logged.CAPTURE_END: lambda e: self._graphs.end(e.b),
-        }
-
-    def _freed(self, entry: LogEntry) -> None:
-        session = self._session
-        session.guards.drop(entry.a, entry.a + entry.b)
-        session.queue.force_all()  # both ways to free wait for the device
-        session.memory_removed(entry.a)
-        self._library.release(entry.a, entry.b)
-
-    def _unregistered(self, entry: LogEntry) -> None:
-        self._session.queue.force_all()
-        self._session.memory_removed(entry.a)
-
-    def _recorded(self, entry: LogEntry) -> None:
-        if entry.d:
-            self._graphs.record(entry.d, entry.a, entry.b)
-        else:
-            self._session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
-
-    def _waited(self, entry: LogEntry) -> None:
-        if entry.d:
-            self._graphs.wait(entry.d, entry.b, entry.a)
-        else:
-            self._session.stream_waits(entry.a, entry.b, entry.thread)
+        session.drain()
 
     def _called(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         is_done = False
@@ -130,7 +153,7 @@ class Calls:
             session.issue("host function", a, (), (), lambda: function(c))
             return 1
         elif kind == CallKind.GRAPH_LAUNCH:
-            self._graphs.launch(a, b)
+            self._session.graphs.launch(a, b)
         elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:
@@ -152,9 +175,9 @@ class Calls:
             run = Copy(to, ctypes.addressof(keep), size, keep)
         session.guards.lift(to, to + size)
         session.guards.lift_to_read(source, source + size)
-        if self._graphs.capturing:
+        if self._session.graphs.capturing:
             capture = self._library.capture_of(stream)
-            if self._graphs.add(capture, kind, stream, reads, writes, run):
+            if self._session.graphs.add(capture, kind, stream, reads, writes, run):
                 return 1
         session.issue(kind, stream, reads, writes, run)
         both_device = to_place is source_place is Place.DEVICE
@@ -171,6 +194,6 @@ class Calls:
         writes = ((to, to + size),)
         session.guards.lift(to, to + size)
         capture = self._library.capture_of(stream)
-        if not self._graphs.add(capture, "memset", stream, (), writes, run):
+        if not self._session.graphs.add(capture, "memset", stream, (), writes, run):
             session.issue("memset", stream, (), writes, run)
         return 1

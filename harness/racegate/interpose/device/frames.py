@@ -1,8 +1,11 @@
-"""Which frames of a Python stack are the program's; native/frames.c walks them."""
+"""Whose code runs: which frames of a stack are the program's (native/frames.c walks them), and
+which work of a thread is the device's own.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from enum import Enum
 from pathlib import Path
 from types import CodeType
@@ -10,6 +13,18 @@ from types import CodeType
 _STANDARD = str(Path(os.__file__).parent)
 _OURS = str(Path(__file__).parent.parent)
 _CHILD = str(Path(_OURS) / "child.py")
+
+
+class OwnDepth(threading.local):
+    """Per thread: how deep it is in the device's own work. As a context it goes one deeper."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self.depth -= 1
 
 
 class _File(Enum):

@@ -7,13 +7,18 @@ it back inside each launch, as far as the graph's own edges allow and until the 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from racegate.interpose.device.queue import Work
-from racegate.interpose.device.session import Session
+from racegate.interpose.device.guards import Guards
+from racegate.interpose.device.queue import Work, WorkQueue
+from racegate.interpose.device.spans import Spans
 from racegate.order.clocks import Clock, join
 from racegate.order.ranges import Ranges, merged
-from racegate.order.recorder import Recorder
+from racegate.order.recorder import Recorder, Stack
 
 _ONE = 0  # whichever threads capture a graph, they do it one after the other
 
@@ -38,18 +43,40 @@ class _Graph:
     writes: list[tuple[int, int]] = field(default_factory=list)
 
 
+class CapturedSession(Protocol):
+    """The session, as far as it is needed here."""
+
+    recorder: Recorder
+    spans: Spans
+    guards: Guards
+    queue: WorkQueue
+    parts: dict[str, list[str]]
+    lock: threading.RLock
+    drain: Callable[[], None]
+
+    def own(self) -> AbstractContextManager[None]: ...
+
+    def stack(self) -> Stack: ...
+
+    def stream_lane(self, handle: int) -> int: ...
+
+    def thread_lane(self, ident: int | None = None) -> int: ...
+
+    def issue(
+        self, kind: str, stream: int, reads: Ranges, writes: Ranges, run: Work | None
+    ) -> str: ...
+
+
 class Graphs:
     """Graphs by the number that the native runtime gave them."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CapturedSession) -> None:
         self._session = session
         self._graphs: dict[int, _Graph] = {}
         self.capturing = 0
 
     def begin(self, number: int) -> None:
-        recorder = Recorder()
-        recorder.on_conflict = self._session.recorder.on_conflict
-        self._graphs[number] = _Graph(recorder)
+        self._graphs[number] = _Graph(Recorder(on_conflict=self._session.recorder.on_conflict))
         self.capturing += 1
 
     def end(self, number: int) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from racegate.order.clocks import Clock, knows
 
-_NONE, _READ, _OPEN = 0, 1, 2
+_NONE, _READ, OPEN = 0, 1, 2
 PAGE = 4096
 
 
@@ -35,15 +35,11 @@ class _Guard:
     lifters: set[int] = field(default_factory=set)
 
 
-def _no_pages(low: int, high: int, *, mode: int) -> bool:
-    return False
-
-
 class Guards:
     """The closed pages, and for which operation. has_lifted: some stand open for a thread"""
 
-    def __init__(self) -> None:
-        self.set_pages: SetPages = _no_pages
+    def __init__(self, set_pages: SetPages) -> None:
+        self._set_pages = set_pages
         self._guards: list[_Guard] = []
         self.has_lifted = False
 
@@ -63,7 +59,7 @@ class Guards:
                 others.append(guard)
         lifters = {thread for guard in others for thread in guard.lifters}
         lifters.discard(threading.get_ident())  # it comes to the device now
-        if not lifters and not self.set_pages(low, high, mode=mode):
+        if not lifters and not self._set_pages(low, high, mode=mode):
             return False
         self._guards.append(_Guard(low, high, lane, number, mode, lifters))
         self._close_again(others)
@@ -78,7 +74,7 @@ class Guards:
             if guard.low < high and low < guard.high and thread not in guard.lifters:
                 guard.lifters.add(thread)
                 self.has_lifted = True
-                self.set_pages(guard.low, guard.high, mode=_OPEN)
+                self._set_pages(guard.low, guard.high, mode=OPEN)
                 self.lift(guard.low, guard.high)  # others on the same pages stand open now
 
     def note_open(self, low: int, high: int) -> None:
@@ -124,7 +120,7 @@ class Guards:
             return
         self._guards = [guard for guard in self._guards if guard not in done]
         for guard in done:
-            self.set_pages(guard.low, guard.high, mode=_OPEN)
+            self._set_pages(guard.low, guard.high, mode=OPEN)
         self._close_again(
             [g for g in self._guards if any(g.low < d.high and d.low < g.high for d in done)]
         )
@@ -133,4 +129,4 @@ class Guards:
         """Pages that nobody has lifted; the stricter mode last, so that it stands."""
         for guard in sorted(guards, key=lambda guard: -guard.mode):
             if not guard.lifters:
-                self.set_pages(guard.low, guard.high, mode=guard.mode)
+                self._set_pages(guard.low, guard.high, mode=guard.mode)

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class Logged(IntEnum):
@@ -81,8 +81,11 @@ class Library:
 
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
         its second if there are touches among them
+    lands_at_once: what is issued in a recorded run has run by then
     thread_number: of the calling thread, never another's; odd if autograd started it
     """
+
+    lands_at_once: ClassVar[bool] = True
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))

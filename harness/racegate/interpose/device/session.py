@@ -7,35 +7,26 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import FrameType
 
 import torch
 
-from racegate.interpose.device.frames import is_program_file, kind_of_code
+from racegate.interpose.device.frames import OwnDepth, kind_of_code
+from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
 from racegate.interpose.device.host_threads import HostThreads
+from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
-from racegate.interpose.device.touches import TouchWatch
+from racegate.interpose.device.touches import RefuseWrite, TouchWatch
 from racegate.interpose.native.library import new_walk
 from racegate.order.clocks import Clock, covers
 from racegate.order.ranges import Ranges
-from racegate.order.recorder import Recorder, Stack, Version
+from racegate.order.recorder import Conflict, Recorder, Stack, Version
 
 OTHER_THREADS = "host threads of the program (their order is judged, not searched)"
-
-
-class _Depth(threading.local):
-    """Per thread: how deep it is in the device's own work. As a context it goes one deeper."""
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *exc: object) -> None:
-        self.depth -= 1
 
 
 class Session:
@@ -45,38 +36,58 @@ class Session:
     is_over: nothing is judged any more: the program has ended, or this is a forked child
     not_seen: what was asked and could not be followed exactly, by kind, for the verdict
     parts: labels of a graph's operations, by the label of its replay
+    drain: takes in what was logged, if anything was: always before anything else is judged
     """
 
     def __init__(
         self,
-        queue: WorkQueue,
-        recorder: Recorder | None = None,
-        number: Callable[[], int] = threading.get_ident,
+        runtime: Runtime,
+        *,
+        on_conflict: Callable[[Conflict], None] | None = None,
+        refuse_write: RefuseWrite | None = None,
+        listener: Listener | None = None,
     ) -> None:
-        self.recorder = Recorder() if recorder is None else recorder
-        self.host_threads = HostThreads(self.recorder, number)
-        self.queue = queue
+        label = None if listener is None else listener.label
+        self.recorder = Recorder(label=label, on_conflict=on_conflict)
+        self.host_threads = HostThreads(self.recorder, runtime.thread_number)
+        self.queue: WorkQueue = Queue()
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
-        self.guards = Guards()
+        self.guards = Guards(runtime.guard)
         self.not_seen: Counter[str] = Counter()
-        self.touches = TouchWatch(self)
+        self.touches = TouchWatch(
+            self, refuse_write=refuse_write, lands_at_once=runtime.lands_at_once
+        )
         self.parts: dict[str, list[str]] = {}
+        self.graphs = Graphs(self)
         self.held_threads = HeldThreads()
         self.is_recording = True
         self.is_over = False
-        self.settle: Callable[[int, int], None] = lambda event, version: None
-        self.drain: Callable[[], None] = lambda: None
+        self.drain: Callable[[], None] = partial(runtime.take_in, self)
         self.polls_max = 0
+        self._settle = runtime.settle_event
+        self._listener = listener
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
-        self._own = _Depth()
+        self._own = OwnDepth()
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
         self._walk = new_walk(kind_of_code)
         self._main = threading.get_ident()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
+
+    def begin(self, queue: WorkQueue, *, polls_max: int = 0, is_recording: bool = True) -> None:
+        """A run begins under a plan: what is held, what queries answer, whether it is recorded."""
+        self.queue = queue
+        self.polls_max = polls_max
+        self.is_recording = is_recording
+        self.is_over = False
+
+    def end(self) -> None:
+        """The program has ended: nothing is judged any more."""
+        self.is_over = True
+        self.guards.open_all()
 
     # ---- whose work it is
 
@@ -91,16 +102,18 @@ class Session:
 
     def leave(self) -> None:
         """This is a forked child of the program: whatever it does is computed and not judged."""
-        self.is_over = True
-        self.is_recording = False
-        self.queue = Queue()
-        self.polls_max = 0
+        self.begin(Queue(), is_recording=False)
         self.lock = threading.RLock()  # another thread may have held it
-        self.guards.open_all()
+        self.end()
 
     @property
     def is_bare(self) -> bool:
         """Nobody watches and nothing is held: the device only computes."""
+        return self.holds_nothing and (self._listener is None or not self._listener.hears)
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Nothing will be held any more, and nothing is recorded."""
         return not self.is_recording and self.queue.is_eager and not self.polls_max
 
     def thread_lane(self, number: int | None = None) -> int:
@@ -162,15 +175,11 @@ class Session:
             caller = self.host_threads.caller()
             if caller is not None:
                 frames = self._walk(sys._current_frames().get(caller.ident))
-        return frames
+        return frames if self._listener is None else self._listener.stack(frames)
 
     def main_frame(self) -> FrameType | None:
         """Where the main thread stands."""
         return sys._current_frames().get(self._main)
-
-    def is_program_file(self, name: str) -> bool:
-        """Whether code of this file is the program's: not torch's, the standard library's, ours."""
-        return is_program_file(name)
 
     # ---- what the device is asked
 
@@ -187,10 +196,15 @@ class Session:
         """An operation on a stream; returns its label. run: its work, if it was not done already
         (eager runs).
         """
+        listener = self._listener
+        if listener is not None and run is not None:
+            run = listener.work(kind, run)
         if not self.is_recording and self.is_bare:
             if run is not None:
                 run()
             return ""
+        if listener is not None:
+            kind = listener.kind(kind, reads, writes)
         with self.lock:
             self.drain()
             lane = self._streams.get(stream)
@@ -202,30 +216,47 @@ class Session:
             label = recorder.label(kind, stack)
             if not is_eager:
                 own = recorder.lanes.of(self.thread_lane(), lane)
-                self.reach(label, reads, writes, own)
-            if not self.is_recording:
-                reads = writes = ()
-            thread = self.thread_lane()
-            lane = recorder.issue(thread, lane, label, stack, reads, writes)
+                self._reach(label, reads, writes, own)
+            seen = (reads, writes) if self.is_recording else ((), ())
+            lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
             if is_eager and run is not None:
                 run()
             elif run is not None:
                 lanes = recorder.lanes
                 self.queue.submit(label, lane, lanes.number(lane), lanes.clock(lane), run)
             if recorder.is_watched():
-                self.touches.use(recorder.last_access(), reads, writes)
+                self.touches.use(recorder.last_access(), *seen)
             if self.guards.has_lifted:
                 self.guards.settle()
+            if listener is not None and not is_eager:
+                listener.reached(self.queue, label, reads, writes)
         return label
 
-    def reach(self, label: str, reads: Ranges, writes: Ranges, lane: int | None = None) -> None:
+    def _reach(self, label: str, reads: Ranges, writes: Ranges, lane: int | None = None) -> None:
         """The program comes to an access. lane: of an operation; None for the host"""
+        if self._listener is not None:
+            self._listener.reach(self.queue, label, reads, writes, partial(self._is_behind, lane))
         self.queue.reach(label)
+
+    def _is_behind(self, lane: int | None) -> bool:
+        """Whether an operation of this lane would wait for what has not run; never the host."""
+        if lane is None:
+            return False
+        clock = self.recorder.lanes.clock
+        return self.queue.is_behind(lane, clock(lane), clock(self.thread_lane()))
 
     def host_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
         """The program is about to touch pinned memory."""
-        if self.is_own or self.is_bare or not (reads or writes):
+        if self.is_own or not (reads or writes):
             return
+        if not self.is_bare:
+            self._note_access(kind, reads, writes)
+        if self._listener is not None:
+            self._listener.touches(reads, writes)
+
+    def _note_access(self, kind: str, reads: Ranges, writes: Ranges) -> None:
+        if self._listener is not None:
+            kind = self._listener.access_kind(kind, reads, writes)
         with self.lock:
             self.drain()
             stack = self.stack()
@@ -234,7 +265,9 @@ class Session:
             self.held_threads.keep_back()
         with self.lock:
             if self.queue.has_pending():
-                self.reach(label, reads, writes)
+                self._reach(label, reads, writes)
+                if self._listener is not None:
+                    self._listener.reached(self.queue, label, reads, writes)
             if self.is_recording:
                 self.recorder.host(self.thread_lane(), label, stack, reads, writes)
                 self.touches.expect(reads, writes)
@@ -300,11 +333,13 @@ class Session:
         self.queue.force(clock)
         for event, (number, version) in list(self._unsettled.items()):
             if covers(known, version.clock):
-                self.settle(event, number)
+                self._settle(event, number)
                 del self._unsettled[event]
 
     def host_learns(self, value: object) -> None:
         """The host has waited for a value of the device, or for a size that follows from one."""
+        if self._listener is not None and not self.is_own:
+            self._listener.learns(value)
 
     # ---- what the log says
 

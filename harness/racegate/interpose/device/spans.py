@@ -44,6 +44,10 @@ class Span:
         if is_whole_pages:
             self.first_page, self.last_page = base & -PAGE, (base + size + PAGE - 1) & -PAGE
 
+    def note_write(self, *, lands_at_once: bool) -> None:
+        """The device writes here, and has done so by now if what it is given lands at once."""
+        self.is_landed_in |= not lands_at_once
+
 
 class Spans:
     """All memory that the device can reach.

@@ -23,6 +23,7 @@ from racegate.order.recorder import Recorder, Stack
 
 RANGES_CLOSED_MAX = 16  # per operation; of more, what lies between them is watched too
 RAW = "pinned memory touched below Python (of a write the bytes it changed, of a read the first)"
+RefuseWrite = Callable[[int, str], None]
 RAW_READS = "pinned memory whose pages cannot be closed for all (raw reads of it are not seen)"
 RAW_WRITES = "pinned memory that could not be compared (raw writes to it are not seen)"
 
@@ -48,12 +49,18 @@ class TouchWatch:
     refuse_write: told of a byte that nobody known has written, and in which words; ends the run
     """
 
-    def __init__(self, session: WatchedSession) -> None:
+    def __init__(
+        self,
+        session: WatchedSession,
+        *,
+        refuse_write: RefuseWrite | None = None,
+        lands_at_once: bool = True,
+    ) -> None:
         self._session = session
         self._kept = KeptMemory()
         self.raw_reads = 0
-        self.lands_at_once = True
-        self.refuse_write: Callable[[int, str], None] = lambda address, text: None
+        self._lands_at_once = lands_at_once
+        self._refuse_write = refuse_write
 
     def use(self, access: Access, reads: Ranges, writes: Ranges) -> None:
         """An operation of the device was given these bytes, some of them pinned."""
@@ -129,7 +136,7 @@ class TouchWatch:
         not_seen = self._session.not_seen
         if is_write:
             not_seen[RAW_READS] += 1
-            span.is_landed_in |= not self.lands_at_once
+            span.note_write(lands_at_once=self._lands_at_once)
             self._kept.forget(low, high)
         else:
             self._blame(self._kept.take(low, high))
@@ -145,7 +152,7 @@ class TouchWatch:
         span = session.spans.find(touch.address)
         if touch.page is None or span is None:
             return ()
-        if not self.lands_at_once and session.guards.is_written(page, page + PAGE):
+        if not self._lands_at_once and session.guards.is_written(page, page + PAGE):
             return ()  # the device may have written it
         now = peek(page, page + PAGE)
         if now is None:
@@ -175,8 +182,8 @@ class TouchWatch:
             ranges = kept.changed()
             if kept.toucher is not None:
                 self._record(kept.toucher, (), ranges)
-            elif ranges:
-                self.refuse_write(ranges[0][0], f"{_words(kept, ranges)}; {noticed}")
+            elif ranges and self._refuse_write is not None:
+                self._refuse_write(ranges[0][0], f"{_words(kept, ranges)}; {noticed}")
 
 
 def _words(kept: KeptEntry, ranges: Ranges) -> str:

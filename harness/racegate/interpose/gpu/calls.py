@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 
 from racegate.interpose.device.calls import Calls
-from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import CallKind
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
@@ -15,18 +14,14 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
-_OPEN = 2
 _IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
 
 
 class _Local(threading.local):
-    """Of one thread. waited: streams that the inside of an operator waited for; pages: to be closed
-    when the call that the runtime is about to make returns, None outside of one.
-    """
+    """Of one thread. waited: streams that the inside of an operator waited for"""
 
     def __init__(self) -> None:
         self.waited: list[int] = []
-        self.pages: list[tuple[int, int, int]] | None = None
 
 
 class GpuCalls(Calls):
@@ -39,13 +34,11 @@ class GpuCalls(Calls):
         self,
         library: ForwardLibrary,
         session: Session,
-        graphs: Graphs,
         refuse: Callable[[str], None],
     ) -> None:
-        self._guard = library.guard
+        self._forward = library
         self._local = _Local()
-        super().__init__(library, session, graphs, refuse)
-        session.guards.set_pages = self._set_pages
+        super().__init__(library, session, refuse)
 
     def take_waited(self) -> list[int]:
         """Streams that this thread's own work has waited for since: the host knows them idle."""
@@ -105,40 +98,21 @@ class GpuCalls(Calls):
 
     def _launched(self, kind: str, stream: int, reads: Ranges, writes: Ranges) -> int:
         capture = self._library.capture_of(stream)
-        if self._graphs.add(capture, kind, stream, reads, writes, _nothing):
+        if self._session.graphs.add(capture, kind, stream, reads, writes, _nothing):
             return 0
-        self._local.pages = []
+        self._forward.begin_call()
         self._session.issue(kind, stream, reads, writes, _nothing)
-        if self._local.pages or not self._session.queue.is_eager:
+        if self._forward.has_pages() or not self._session.queue.is_eager:
             return 1
-        self._local.pages = None
+        self._forward.end_call()
         return 0
 
     def _issued(self) -> None:
-        pages, self._local.pages = self._local.pages, None
-        for low, high, mode in pages or ():
-            self._close(low, high, mode)
+        unclosed = self._forward.end_call()
+        if unclosed:
+            self._session.not_seen[RAW_READS] += unclosed
+            self._session.not_seen[RAW_WRITES] += unclosed
         self._session.queue.issued()
-
-    # ---- pages that the device uses: the runtime may touch them until its call returns
-
-    def _set_pages(self, low: int, high: int, *, mode: int) -> bool:
-        pages = self._local.pages
-        if mode == _OPEN:
-            if pages:
-                self._local.pages = [page for page in pages if page[:2] != (low, high)]
-            return self._guard(low, high, mode=mode)
-        if pages is None:
-            return self._close(low, high, mode)
-        pages.append((low, high, mode))
-        return True
-
-    def _close(self, low: int, high: int, mode: int) -> bool:
-        is_closed = self._guard(low, high, mode=mode)
-        if not is_closed:
-            self._session.not_seen[RAW_READS] += 1
-            self._session.not_seen[RAW_WRITES] += 1
-        return is_closed
 
 
 def _letter(place: Place) -> str:

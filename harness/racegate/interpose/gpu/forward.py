@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
 from typing import Protocol
 
+from racegate.interpose.device.guards import OPEN
 from racegate.interpose.device.library import Library
 
 _WORD = ctypes.c_uint64
@@ -39,15 +41,57 @@ class StreamLatches(Protocol):
         ...
 
 
+Page = tuple[int, int, int]  # the first byte, one past the last, mode
+
+
+class _Local(threading.local):
+    """Of one thread. pages: to be closed when the call that the runtime is about to make returns,
+    None outside of one.
+    """
+
+    def __init__(self) -> None:
+        self.pages: list[Page] | None = None
+
+
 class ForwardLibrary(Library):
-    """The preloaded library of a real GPU."""
+    """The preloaded library of a real GPU.
+
+    The runtime may touch the pages of a call until the call returns: they close then.
+    """
+
+    lands_at_once = False
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._local = _Local()
         self._library.fw_mark.restype = _WORD
         self._library.fw_mark.argtypes = (_WORD,)
         for name in ("fw_latch_put", "fw_mark_done", "fw_mark_wait", "fw_stream_wait"):
             getattr(self._library, name).argtypes = (_WORD,)
+
+    def guard(self, low: int, high: int, *, mode: int) -> bool:
+        """As the virtual device's, but for what is closed within a call."""
+        pages = self._local.pages
+        if pages is None:
+            return super().guard(low, high, mode=mode)
+        if mode == OPEN:
+            pages[:] = [page for page in pages if page[:2] != (low, high)]
+            return super().guard(low, high, mode=mode)
+        pages.append((low, high, mode))
+        return True
+
+    def begin_call(self) -> None:
+        """This thread is about to make a call: its pages close when it returns."""
+        self._local.pages = []
+
+    def has_pages(self) -> bool:
+        """Whether any page is to be closed when this thread's call returns."""
+        return bool(self._local.pages)
+
+    def end_call(self) -> int:
+        """The call has returned: its pages close. Returns how many could not be closed."""
+        pages, self._local.pages = self._local.pages, None
+        return sum(not self.guard(low, high, mode=mode) for low, high, mode in pages or ())
 
     def inside(self, change: int) -> None:
         """This thread enters (1) or leaves (-1) an operator: its launches are the operator's."""

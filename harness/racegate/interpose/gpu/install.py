@@ -5,13 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from racegate.history.schedule import Holds
-from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.queue import WorkQueue
 from racegate.interpose.device.session import Session
 from racegate.interpose.gpu.calls import GpuCalls
@@ -19,7 +17,6 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.kernels import GpuKernels
 from racegate.interpose.gpu.queue import LatchQueue
 from racegate.interpose.gpu.triton_kernels import CompiledKernels
-from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.install import track_backward, track_events
@@ -36,13 +33,14 @@ class GpuDevice:
     computes = False
     tears_copies = False
 
-    def __init__(self, path: Path, session: Session, refuse: Callable[[str], None]) -> None:
-        """path: the preloaded library; refuse: called with the name of what nobody modelled."""
+    def __init__(
+        self, library: ForwardLibrary, session: Session, refuse: Callable[[str], None]
+    ) -> None:
+        """library: in front of the runtime; refuse: called with what nobody modelled."""
         self.session = session
-        session.touches.lands_at_once = False
-        self.library = ForwardLibrary(path)
-        self.graphs = Graphs(session)
-        self.calls = GpuCalls(self.library, session, self.graphs, refuse)
+        self.library = library
+        self.graphs = session.graphs
+        self.calls = GpuCalls(library, session, refuse)
         self.kernels = self.make_kernels()
         self.kernels.register()
         triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_waited)
@@ -59,9 +57,6 @@ class GpuDevice:
     def make_kernels(self) -> GpuKernels:
         """Not registered yet."""
         return GpuKernels(self.session, self.library, self.graphs, self.calls)
-
-    def remember(self, memo: Memo) -> None:
-        """Nothing: the GPU runs every launch."""
 
     def dump_shapes(self) -> bytes:
         """Empty: the GPU makes the results."""

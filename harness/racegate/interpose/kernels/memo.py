@@ -70,6 +70,14 @@ class Memo:
         self._effects: dict[str, list[LaunchEffect]] = {}
         self._undo: list[tuple[int, bytes]] | None = None
 
+    def keep(self) -> None:
+        """What runs from now on is kept."""
+        self.is_open = True
+
+    def close(self) -> None:
+        """Nothing new is kept from now on."""
+        self.is_open = False
+
     def find(self, call: Call) -> tuple[Ranges, Ranges] | None:
         """The footprint of a launch whose bytes are those of now; what it writes is written."""
         for effect in self._effects.get(call.text, ()):

@@ -29,7 +29,12 @@ class TritonKernels:
     """
 
     def __init__(
-        self, session: Session, library: Library, graphs: Graphs, refuse: Callable[[str], None]
+        self,
+        session: Session,
+        library: Library,
+        graphs: Graphs,
+        refuse: Callable[[str], None],
+        memo: Memo | None = None,
     ) -> None:
         self._session = session
         self._library = library
@@ -37,7 +42,7 @@ class TritonKernels:
         self._refuse = refuse
         self._noting: list[tuple[Any, int, bool]] | None = None
         self._atomics: list[tuple[Any, int, bool]] = []
-        self.memo: Memo | None = None
+        self._memo = memo
 
     def patch(self, interpreter: ModuleType) -> None:
         """interpreter: triton.runtime.interpreter, just imported."""
@@ -52,7 +57,7 @@ class TritonKernels:
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             name = getattr(executor.fn, "__name__", "?")
             args, kwargs = settle_grid(executor, args, kwargs)
-            known = call_of(executor, args, kwargs) if kernels.memo is not None else None
+            known = call_of(executor, args, kwargs) if kernels._memo is not None else None
             return kernels.launch(name, args, kwargs, partial(interpreted, executor), call=known)
 
         def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -127,7 +132,7 @@ class TritonKernels:
             for low, high in whole:
                 session.guards.drop(low, high)
             with session.own():
-                if self.memo is None or call is None or self.memo.find(call) is None:
+                if self._memo is None or call is None or self._memo.find(call) is None:
                     run(*given)
 
         if capture:
@@ -137,7 +142,7 @@ class TritonKernels:
         return None
 
     def _run(self, run: Callable[[], Any], call: Call | None) -> tuple[Any, Ranges, Ranges]:
-        memo = self.memo if call is not None else None
+        memo = self._memo if call is not None else None
         if memo is not None and call is not None:
             if (footprint := memo.find(call)) is not None:
                 return None, *footprint
@@ -175,8 +180,8 @@ class TritonKernels:
                 mask = args[mask_at] if mask_at is not None else None
                 noted = noted_addresses(args[pointer_at], mask, is_write=is_write)
                 self._noting.append(noted)
-                if is_write and self.memo is not None:
-                    self.memo.note_store(lambda: ranges_of([noted], is_write=True))
+                if is_write and self._memo is not None:
+                    self._memo.note_store(lambda: ranges_of([noted], is_write=True))
                     if name.startswith("create_atomic"):
                         self._atomics.append(noted)
             return plain(builder, *args, **kwargs)

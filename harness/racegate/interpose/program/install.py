@@ -7,14 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
 
 from racegate.history.schedule import Holds
 from racegate.interpose.device.calls import Calls
-from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.queue import Queue, WorkQueue
 from racegate.interpose.device.session import Session
@@ -45,10 +43,6 @@ class Installed:
     computes: ClassVar[bool] = True
     tears_copies: ClassVar[bool] = True
 
-    def remember(self, memo: Memo) -> None:
-        """Launches that the memo knows need not be computed again from now on."""
-        self.triton.memo = memo
-
     def dump_shapes(self) -> bytes:
         """What was found out about the results of operators; empty: nothing."""
         return self.kernels.shapes.dump()
@@ -71,19 +65,23 @@ class Installed:
         """The program is over."""
 
 
-def install(path: Path, session: Session, refuse: Callable[[str], None]) -> Installed:
+def install(
+    library: Library,
+    session: Session,
+    refuse: Callable[[str], None],
+    memo: Memo | None = None,
+) -> Installed:
     """From here on every CUDA operator of the process runs on the virtual device.
 
-    path: the preloaded library; refuse: called with the name of what nobody modelled, must not
-    return.
+    library: the preloaded one; refuse: called with the name of what nobody modelled, must not
+    return; memo: launches that it knows need not be computed again.
     """
-    library = Library(path)
-    graphs = Graphs(session)
-    calls = Calls(library, session, graphs, refuse)
+    graphs = session.graphs
+    calls = Calls(library, session, refuse)
     kernels = Kernels(session, library, graphs, refuse)
     _prefer_plain_kernels()
     kernels.register()
-    triton = TritonKernels(session, library, graphs, refuse)
+    triton = TritonKernels(session, library, graphs, refuse, memo)
     AfterImport(
         {
             "triton.runtime.interpreter": triton.patch,

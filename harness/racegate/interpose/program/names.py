@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from racegate.history.finding import place_name
+from racegate.interpose.device.frames import is_program_file
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import is_plain, parts_of
 
@@ -36,14 +37,14 @@ def _program_frames(session: Session) -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(1)
     seen = False
     while frame is not None:
-        if session.is_program_file(frame.f_code.co_filename):
+        if is_program_file(frame.f_code.co_filename):
             seen = True
             yield frame
         frame = frame.f_back
     if not seen:
         main = session.main_frame()
         while main is not None:
-            if session.is_program_file(main.f_code.co_filename):
+            if is_program_file(main.f_code.co_filename):
                 yield main
             main = main.f_back
 

@@ -27,6 +27,10 @@ class Watch:
         self.seen: list[tuple[int, str, Values]] = []
         self.counters: Counter[str] = Counter()
 
+    def begin_step(self) -> None:
+        """The engine comes to its next step."""
+        self.step += 1
+
     def on_device(self, name: str, tensors: dict[str, Tensor], **known: object) -> None:
         """Values of device tensors, as of this place on the current stream."""
         session = self._session

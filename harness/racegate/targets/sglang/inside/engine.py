@@ -107,7 +107,7 @@ class Driver:
         self.delivered: dict[str, tuple[int, ...]] = {}
         self.runner = scheduler.tp_worker.model_runner
         fill_weights(self.runner.model)
-        session.name_buffers(named_buffers(scheduler))
+        session.listener.name_buffers(named_buffers(scheduler))
         self._take_over()
         watch_forward(self.watch, scheduler)
 
@@ -148,7 +148,7 @@ class Driver:
         """What comes in at the top of an iteration of the event loop."""
         assert self._scenario is not None
         watch = self.watch
-        watch.step += 1
+        watch.begin_step()
         is_done = not self._waiting and len(self._ended) == len(self._scenario.requests)
         self._idle += is_done
         if self._idle > IDLE_STEPS or watch.step > self._scenario.steps_max:

@@ -16,10 +16,12 @@ import msgspec
 import torch
 
 from racegate.interpose.child import Child
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.outcome import Ending
 from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
+from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
 from racegate.targets.common.wire import ReleaseRun, Task
@@ -35,9 +37,9 @@ class Host:
     def __init__(
         self, library: Path, folder: Path, model: ModelKind, without: tuple[Repair, ...]
     ) -> None:
-        self._session = EngineSession()
-        self._child = Child(library, self._session)
-        self._session.is_recording = False
+        self._listener = EngineListener()
+        self._child = Child(library, listener=self._listener)
+        self._child.session.begin(Queue(), is_recording=False)
         self._is_started = False
         enter(self._child.installed)
         standins.prepare(self._refuse)
@@ -45,7 +47,7 @@ class Host:
         scheduler = start(folder, model=model)
         standins.fit_kernels()
         switch_off(scheduler, without)
-        self._driver = Driver(scheduler, self._session)
+        self._driver = Driver(scheduler, EngineSession(self._child.session, self._listener))
         self._is_started = True
 
     def _refuse(self, name: str) -> None:
@@ -56,11 +58,11 @@ class Host:
     def run(self, task: Task) -> None:
         """In the forked process."""
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
-        session, driver = self._session, self._driver
+        driver = self._driver
         result = Path(task.result)
         write_stacks_on_signal(result.parent)
         self._child.arm(task.plan, result)
-        session.begin()
+        self._listener.begin()
         if task.plan.is_recording:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
@@ -78,7 +80,7 @@ class Host:
             steps=driver.watch.step,
             delivered=delivered,
             counters=dict(driver.watch.counters),
-            gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+            gaps=self._listener.told_gaps(),
         )
         result.write_bytes(msgspec.json.encode(told))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.device.session import Session
 from racegate.interpose.kernels.aliases import alias_of
 from racegate.targets.common.inside.session import EngineSession, Tensor
 from racegate.targets.common.inside.watch import Values, Watch
@@ -22,11 +23,11 @@ class SchedulerWatch(Watch):
 
     def __init__(self, session: EngineSession) -> None:
         super().__init__(session)
-        self.session = session
+        self.device = session
 
     def digest(self, name: str, tensor: Tensor) -> None:
         """The digest of a device tensor, as of this place on the current stream."""
-        session = self.session
+        session = self.device.session
         values: Values = {}
         self.seen.append((self.step, name, values))
         with session.own():
@@ -82,7 +83,7 @@ def _is_middle_chunk(request: Any) -> bool:
 
 def watch_states(watch: SchedulerWatch, scheduler: Any) -> None:
     """What is kept for each prefix when all is done: attention's cache and recurrent states."""
-    session = watch.session
+    session = watch.device.session
     with session.own():
         for tokens, node in _nodes(scheduler.tree_cache):
             values = {"tokens": hashlib.sha256(str(tokens).encode()).hexdigest()[:16]}
@@ -102,7 +103,7 @@ def _nodes(tree: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         queue += sorted(children, key=lambda child: list(child[1].key.token_ids), reverse=True)
 
 
-def _kept(session: EngineSession, scheduler: Any, node: Any) -> Iterator[tuple[str, list[Tensor]]]:
+def _kept(session: Session, scheduler: Any, node: Any) -> Iterator[tuple[str, list[Tensor]]]:
     """Host tensors of what a node keeps."""
     cache = scheduler.token_to_kv_pool_allocator.get_kvcache()
     cache = getattr(cache, "full_kv_pool", cache)

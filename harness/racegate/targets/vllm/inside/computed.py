@@ -35,15 +35,19 @@ class Computed:
     """A model that says only tokens of the request that it is asked about: the likeliest of these.
 
     Hidden states carry the token that they are of, in a column that the model's last layer does
-    without. lies: it says others
+    without.
     """
 
     def __init__(self, model: Any) -> None:
         self._forward = model.forward
         self._logits = model.compute_logits
-        self.lies = False
+        self._lies = False
         model.forward = self.forward
         model.compute_logits = self.logits
+
+    def begin(self, *, lies: bool) -> None:
+        """A run begins. lies: it says other tokens than the likeliest"""
+        self._lies = lies
 
     def forward(self, input_ids: Any, *args: Any, **kwargs: Any) -> Tensor:
         """What vLLM calls: hidden states [tokens, size]."""
@@ -57,7 +61,7 @@ class Computed:
         hidden = hidden.clone()
         hidden[:, 0] = 0
         logits = self._logits(hidden, *args, **kwargs)
-        if self.lies:
+        if self._lies:
             logits = logits.roll(1, -1)
         is_own = torch.arange(VOCAB, device=hidden.device) // WIDTH == request
         return logits.masked_fill(~is_own, float("-inf"))

@@ -134,7 +134,7 @@ class Driver:
         self._session = session
         self._script: Script | None = None
         self._prompts: dict[str, int] = {}
-        session.name_buffers(named_buffers(self.runner, plants.PACKAGE))
+        session.listener.name_buffers(named_buffers(self.runner, plants.PACKAGE))
         self._computed: Computed | None = None
         self._replace_models(session, fidelity)
         self._watch()
@@ -161,11 +161,11 @@ class Driver:
 
         def execute_model(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
             if scheduled.total_num_scheduled_tokens:
-                watch.step += 1
+                watch.begin_step()
             scheduled.racegate_step = watch.step
             watch_conditions(watch, scheduled, self._prompts)
             if watch.plant is not None and watch.step == plants.STEP:
-                plants.plant(self._session, runner, scheduled, watch.plant)
+                plants.plant(self._session.session, runner, scheduled, watch.plant)
             return execute(scheduled, *args, **kwargs)
 
         runner.execute_model = execute_model
@@ -216,7 +216,7 @@ class Driver:
         on_turn: called before each turn of the loop, with its number
         """
         self._script = self._script_of(scenario, plain or {}, lies=plant is Observed.TOKENS)
-        self.watch.plant = plant
+        self.watch.begin(plant)
         self._prompts = {request.name: len(request.prompt) for request in scenario.requests}
         leave_blocks(self._core.scheduler, scenario)
         waiting = dict(enumerate(scenario.requests))
@@ -224,7 +224,7 @@ class Driver:
         delivered: dict[str, tuple[int, ...]] = {request.name: () for request in scenario.requests}
         engine, watch = self._engine, self.watch
         for turn in range(scenario.steps_max):
-            self._session.engine_recorder.turn = turn
+            self._session.listener.begin_turn(turn)
             if on_turn is not None:
                 on_turn(turn)
             for index in [i for i, request in waiting.items() if request.arrive <= watch.step]:
@@ -232,7 +232,7 @@ class Driver:
             if not engine.has_unfinished_requests():
                 if not waiting:
                     break
-                watch.step += 1
+                watch.begin_step()
                 continue
             if plant is not None and watch.step > plants.STEP:
                 break
@@ -250,7 +250,7 @@ class Driver:
         device = "cuda" if self._session.kind is DeviceKind.CUDA else "cpu"
         if self._computed is None:
             return Script(scenario, draft_len=DRAFT_LEN, lies=lies, device=device)
-        self._computed.lies = lies
+        self._computed.begin(lies=lies)
         return Known(scenario, plain, draft_len=DRAFT_LEN, device=device)
 
     def drain(self) -> None:

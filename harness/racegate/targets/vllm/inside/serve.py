@@ -22,6 +22,7 @@ import msgspec
 import torch
 
 from racegate.interpose.child import Child
+from racegate.interpose.device.queue import Queue
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
@@ -32,6 +33,7 @@ from racegate.interpose.program.install import enter, watching
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.ranges import Ranges
 from racegate.targets.common.inside.convergence import Converged, Heard, Memory
+from racegate.targets.common.inside.listener import EngineListener
 from racegate.targets.common.inside.prefix_server import ForkedLandings, Pause, PrefixServer
 from racegate.targets.common.inside.serve import Failure, observations, serve
 from racegate.targets.common.inside.session import EngineSession
@@ -67,22 +69,29 @@ class Host:
         kind: DeviceKind,
     ) -> None:
         runner, mode, fidelity = cell
-        self._session = EngineSession(kind, own=(_OWN,))
-        self._child = Child(library, self._session, kind=kind)
-        self._child.name_buffer = self._session.buffer_at
-        self._session.is_recording = False
+        self._memo = Memo()
+        self._listener = EngineListener(own=(_OWN,))
+        self._child = Child(
+            library,
+            kind=kind,
+            listener=self._listener,
+            name_buffer=self._listener.buffer_at,
+            memo=self._memo,
+        )
+        self._session = self._child.session
+        self._session.begin(Queue(), is_recording=False)
         enter(self._child.installed)
-        self._kept = standins.prepare(self._session, runner=runner)
+        device = EngineSession(self._session, self._listener, kind)
+        self._kept = standins.prepare(device, runner=runner)
         standins.use_cuda_platform()
         standins.fit_engine()
         engine = start(folder, cache_mode=mode, fidelity=fidelity)
-        self._memo = Memo()
         self._learnt = folder / "learnt"
-        self._child.installed.remember(self._memo)
         check_started(engine, runner=runner, mode=mode)
         standins.fit_started(engine)
-        self._driver = Driver(engine, self._session, fidelity)
-        self._memory = Memory(self._session.spans if kind is DeviceKind.VIRTUAL else ())
+        self._driver = Driver(engine, device, fidelity)
+        self._is_virtual = kind is DeviceKind.VIRTUAL
+        self._memory = Memory(self._session.spans if self._is_virtual else ())
         self._baseline = folder / "guide"
         self._states: tuple[bytes, ...] = ()  # of the baseline run, before each turn
         self._modules = frozenset(sys.modules)
@@ -100,15 +109,16 @@ class Host:
         is theirs
         """
         torch.cuda._is_in_bad_fork = lambda: False  # the device is memory: it may be forked
-        session, driver = self._session, self._driver
+        driver = self._driver
         self._beginning_s = 0.0
         self._take(task)
-        session.begin()
         is_heard = task.run_mode in (RunMode.BASELINE, RunMode.CONVERGING)
-        session.heard = Heard(session) if is_heard else None
-        driver.watch.begin()
-        self._memo.is_open = not task.plan.holds
-        if task.plan.is_recording or session.heard is not None:
+        self._listener.begin(heard=Heard(self._session) if is_heard else None)
+        if task.plan.holds:
+            self._memo.close()
+        else:
+            self._memo.keep()
+        if task.plan.is_recording or is_heard:
             self._child.installed.library.watch_pages()
         delivered: dict[str, tuple[int, ...]] = {}
         has_converged = False
@@ -134,11 +144,11 @@ class Host:
         write_stacks_on_signal(self._result.parent)
         self._child.arm(task.plan, self._result)
         landings = ForkedLandings(self._result, self._land)
-        self._session.on_gap = landings.at if task.lands else None
+        self._listener.tell_gaps(landings.at if task.lands else None)
 
     def _land(self, label: str, result: Path) -> None:
         """This process was forked for the run that goes on from here with a landing."""
-        self._session.on_gap = None
+        self._listener.tell_gaps(None)
         self._session.queue.land_at(label)
         self._result, self._beginning_s = result, 0.0
         self._child.go_on(result)
@@ -151,7 +161,7 @@ class Host:
         is one, and then not watched.
         """
         is_beginning = pause is not None
-        is_virtual = self._session.kind is DeviceKind.VIRTUAL
+        is_virtual = self._is_virtual
         joins = COMPARISONS_MAX if run_mode is RunMode.CONVERGING else 0
         states: list[bytes] = []
 
@@ -170,7 +180,7 @@ class Host:
                     raise Converged
                 joins = max(0, joins - 1)
                 if not joins:
-                    self._session.heard = None
+                    self._listener.stop_hearing()
                     watched.close()
 
         return before
@@ -180,7 +190,7 @@ class Host:
         session, watch = self._session, self._driver.watch
         session.drain()
         watch.read()
-        heard = session.heard.digest if session.heard is not None else ()
+        heard = self._listener.digest
         known = (watch.step, watch.seen, watch.accepted, dict(watch.counters), heard)
         found = hashlib.blake2b(msgspec.msgpack.encode(known), digest_size=16)
         for span in session.spans:
@@ -191,10 +201,10 @@ class Host:
 
     def _tell(self, delivered: dict[str, tuple[int, ...]], *, has_converged: bool) -> None:
         """Adds to the outcome what was seen of the engine."""
-        session, driver, result = self._session, self._driver, self._result
+        listener, driver, result = self._listener, self._driver, self._result
         driver.watch.read()
         found = msgspec.json.decode(result.read_bytes(), type=ReleaseRun)
-        turns = session.engine_recorder.turns
+        turns = listener.turns
         firsts = {first for race in found.findings for first, _ in race.pairs}
         told = msgspec.structs.replace(
             found,
@@ -204,7 +214,7 @@ class Host:
             plain=driver.plain(),
             wrong=tuple(find_wrong(driver.watch)),
             counters=driver.counters(),
-            gaps={held: tuple(dict.fromkeys(labels)) for held, labels in session.gaps.items()},
+            gaps=listener.told_gaps(),
             turns={first: turns[first] for first in firsts if first in turns},
             has_converged=has_converged,
             cpu_s=round(time.process_time() + self._beginning_s, 3),

@@ -25,10 +25,11 @@ class RunnerWatch(Watch):
         self.state_block = state_block
         super().__init__(session)
 
-    def begin(self) -> None:
+    def begin(self, plant: Observed | None = None) -> None:
+        """A run begins. plant: what is made wrong in it"""
         super().begin()
         self.accepted: dict[int, dict[str, int]] = {}
-        self.plant: Observed | None = None
+        self.plant = plant
 
     def planted_blocks(self, block_ids: list[int]) -> list[int]:
         """What is zeroed where it is asked for these. Block 0 belongs to nobody."""
