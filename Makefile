@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 GPUS ?= 1
-SOURCES ?= engine
-SAMPLE ?= 300
+SOURCES ?= engine device history oracles explore check repro order interpose targets adapters
+SAMPLE ?= 40
 VLLM ?= 0.22.1
 # From the first release that schedules speculative decoding asynchronously, and the one before it:
 # the last of each minor version.
@@ -118,12 +118,13 @@ mutants: $(STAMP)
 rooms:
 	$(PYTHON) tests/helpers/rooms.py docs/rooms.svg
 
-# Mutants of the source, a sample of each room by seed: hours of a core for the first time. What is
-# in .mutants is gone on with.
+# Mutants of the source, a sample of each feature of the engine and of each room by seed: hours of a
+# core for the first time. What is in .mutants is gone on with.
 mutants-source: $(STAMP)
 	mkdir -p .mutants
 	for source in $(SOURCES); do \
-		$(BIN)/racegate faults mutate --source $$source --sample $(SAMPLE) --workers $(JOBS) \
+		case $$source in engine) drawn=--per-feature ;; *) drawn=--sample ;; esac; \
+		$(BIN)/racegate faults mutate --source $$source $$drawn $(SAMPLE) --workers $(JOBS) \
 			--keep .mutants/$$source.jsonl --json reports/faults/source_$$source.json \
 			--markdown reports/faults/source_$$source.md; \
 	done

@@ -113,5 +113,7 @@ for line in sys.stdin:
         requests = ask["scenario"]["requests"]
         tokens = {r["name"]: [token(r, i) for i in range(r["max_tokens"])] for r in requests}
         say("plain", to=ask["id"], tokens=tokens)
+    elif any(r["stop_after"] or r["stop_token"] is not None for r in ask["scenario"]["requests"]):
+        say("refused", to=ask["id"], reason="it ends requests by max_tokens alone")
     else:
         say("ran", to=ask["id"], **run(ask))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from racegate.version import __version__
+from racegate.history import __version__
 
 if TYPE_CHECKING:
     from racegate.check.repro.public import (

@@ -22,7 +22,7 @@ import torch
 from racegate.history.finding import Race
 from racegate.history.schedule import Hold
 from racegate.interpose.child import Child
-from racegate.interpose.device.calls import Log
+from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.outcome import DeviceKind, Ending, Job, Outcome, Plan
@@ -48,7 +48,7 @@ def renew(child: Child, plan: Plan) -> None:
     session.guards.open_all()
     spans, graphs, lock = session.spans, session.graphs, session.lock
     child._named.clear()
-    log = Log(installed.library)
+    log = LoggedRuntime(installed.library)
     Session.__init__(session, log, on_conflict=child._name, refuse_write=child._refuse_write)
     session.spans, session.graphs, session.lock = spans, graphs, lock  # no tracked lock
     for span in list(spans._spans.values()):

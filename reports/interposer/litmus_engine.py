@@ -16,12 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 
-from conformance import RANDOM_PROGRAMS, allowed_outcomes, random_program, run_on
+from conformance import RANDOM_PROGRAMS, allowed_outcomes, has_conflict, random_program
 from litmus_programs import ALL
-from litmus_run import LITMUS_LANES
-from racegate.device.virtual.device import VirtualDevice
-from racegate.history.schedule import Schedule
-from racegate.oracles.ordering import find_conflicts
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
@@ -45,8 +41,7 @@ def expected(name: str, text: str) -> bool:
     written = {litmus.name: litmus.racy for litmus in ALL}
     if name in written:
         return written[name]
-    _, trace = run_on(lambda s: VirtualDevice(LITMUS_LANES), text, Schedule())
-    return bool(find_conflicts(trace))
+    return has_conflict(text)
 
 
 def judge_one(device: DeviceServer, name: str) -> dict[str, object]:

@@ -16,6 +16,7 @@ from litmus_run import LITMUS_LANES, LitmusRun, Outcome
 from racegate.device.virtual.device import VirtualDevice
 from racegate.history.schedule import LATE, Schedule, lane_late
 from racegate.history.trace import Trace
+from racegate.oracles.ordering import find_conflicts
 
 MakeDevice = Callable[[Schedule], Any]
 
@@ -38,6 +39,12 @@ def allowed_outcomes(program: str) -> frozenset[Outcome]:
     """Those of all schedules of the virtual device."""
     runs = all_runs(lambda s: LitmusRun(VirtualDevice(LITMUS_LANES, chooser=s)).run(program))
     return frozenset(outcome for outcome, _ in runs)
+
+
+def has_conflict(program: str) -> bool:
+    """Whether the ordering oracle finds a conflict in the program's run on the virtual device."""
+    _, trace = run_on(lambda step: VirtualDevice(LITMUS_LANES), program, Schedule())
+    return bool(find_conflicts(trace))
 
 
 def check_inclusion(make: MakeDevice, program: str, *, times: int) -> set[Outcome]:

@@ -20,7 +20,7 @@ HELLO = {
     "version": "1",
     "lanes": ["copy"],
 }
-RAN = {"is": "ran", "delivered": {"A": [1]}, "finished": {"A": "stop"}, "steps": 1}
+RAN = {"is": "ran", "delivered": {"A": [1]}, "finished": {"A": "unfinished"}, "steps": 1}
 BUFFER = {"is": "buffer", "name": "x", "rows": 4}
 
 
@@ -134,6 +134,8 @@ RUNS: dict[str, Callable[[dict[str, Any]], object]] = {
     "speaks_unasked": lambda ask: put(
         json.dumps({**RAN, "to": ask["id"]}) + "\n" + json.dumps(BUFFER) + "\n"
     ),
+    "answers_twice": lambda ask: [say(**RAN, to=ask["id"]) for _ in range(2)],
+    "dies_behind_its_answer": lambda ask: (say(**RAN, to=ask["id"]), killed(ask)),
     "stops": lambda ask: say(
         **{"is": "stopped", "kind": "deadlock", "error": "DeadlockError", "message": "no record"},
         to=ask["id"],

@@ -52,6 +52,7 @@ from racegate.scenario.spec import OwnScenario, ScenarioBase
 from racegate.scenario.untrusted.console import PrintableConsole, line
 from racegate.scenario.untrusted.files import json_text
 from racegate.scenario.untrusted.text import MESSAGE_LENGTH_MAX, message
+from racegate.targets.adapters.conformance import KIT
 from racegate.targets.adapters.reader import HistoryError, HistoryReader
 from racegate.targets.adapters.wire import (
     SCHEMA,
@@ -329,7 +330,7 @@ def _campaign(path: Path) -> object:
 
 
 def _lines(content: bytes, folder: Path) -> object:
-    reader = HistoryReader(HELLO)
+    reader = HistoryReader(HELLO, KIT)
     for text in content.split(b"\n"):
         said = decode_line(text)
         if not isinstance(said, Answer):

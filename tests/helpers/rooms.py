@@ -19,12 +19,12 @@ PACKAGES = {
     "racegate": ROOT / "harness" / "racegate",
     "racegate_kernels": ROOT / "kernels" / "racegate_kernels",
     "racegate_reference": ROOT / "reference" / "racegate_reference",
+    "reports": ROOT / "reports",
 }
 
 # From the bottom floor up: a room may import its own modules and rooms before it. `racegate` is
 # what `import racegate` offers: it hands names on, and so stands above the rooms that have them.
 ROOMS = (
-    "version",
     "scenario",
     "racegate_kernels",
     "history",
@@ -40,6 +40,7 @@ ROOMS = (
     "faults",
     "check",
     "jobs",
+    "reports",
     "measure",
     "report",
     "racegate",
@@ -50,8 +51,8 @@ FLOOR = {name: floor for floor, name in enumerate(ROOMS)}
 
 
 def module_name(path: Path) -> str:
-    """`engine.state.plan`; of an `__init__`, the package it is of. The three packages lie side by
-    side, and what `racegate` holds is known without its name.
+    """`engine.state.plan`; of an `__init__`, the package it is of. The packages and the makers of
+    reports lie side by side, and what `racegate` holds is known without its name.
     """
     package, folder = next(item for item in PACKAGES.items() if path.is_relative_to(item[1]))
     parts = path.relative_to(folder).with_suffix("").parts

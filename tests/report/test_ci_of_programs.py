@@ -135,7 +135,9 @@ def test_what_a_program_says_is_text() -> None:
 def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
     result = judged_run("accepted-copy-after-row-move").result
     other = msgspec.structs.replace(result, refused="no preemption")
-    checked = checked_adapter(gated([result, other]), {result.scenario: "s.toml"})
+    checked = checked_adapter(
+        gated([result, other], deciding=[result, other]), {result.scenario: "s.toml"}
+    )
     junit, results = forms(checked)
     (suite,) = JUnitXml.fromstring(junit)
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 1)

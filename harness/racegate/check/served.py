@@ -16,6 +16,7 @@ from racegate.engine.state.edges import EDGES
 from racegate.engine.state.lanes import Lane
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault, FaultKind
+from racegate.history import __version__
 from racegate.history.observe import Boundary, Observation
 from racegate.history.run import Run
 from racegate.history.schedule import parse_schedule
@@ -61,7 +62,6 @@ from racegate.targets.adapters.wire import (
     WrongRow,
     plant_text,
 )
-from racegate.version import __version__
 
 # Seeded faults that are the generic ones of the protocol.
 SEEDED = {WrongRow: "correction-wrong-epoch", StaleValue: "accepted-not-reset-first-spec"}

@@ -22,12 +22,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from racegate.cli.options import fail, say
+from racegate.history import __version__
 from racegate.history.breakage import Caught
 from racegate.history.exit_code import UNREAD, ExitCode
 from racegate.jobs.stopping import code_of, listen_for_stops, words_of
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.untrusted.text import printable, without_secrets
-from racegate.version import __version__
 
 
 class LazyCommand(NamedTuple):

@@ -137,6 +137,9 @@ def faults_mutate(
     sample: Annotated[
         int | None, typer.Option(min=1, help="Only so many mutants of the source, by seed.")
     ] = None,
+    per_feature: Annotated[
+        int | None, typer.Option(min=1, help="Only so many of each feature of the engine, by seed.")
+    ] = None,
     seed: SeedOption = 0,
     keep: Annotated[
         Path | None,
@@ -155,8 +158,15 @@ def faults_mutate(
     if one survives.
     """
     if source is not None:
+        if per_feature is not None and (source != "engine" or sample is not None):
+            fail("--per-feature is for --source engine, and in the place of --sample")
         asked = SourceSpec(
-            source=source, sample=sample, seed=seed, keep=keep, equivalent=equivalent
+            source=source,
+            sample=sample,
+            per_feature=per_feature,
+            seed=seed,
+            keep=keep,
+            equivalent=equivalent,
         )
         _mutate_source(asked, workers=workers, markdown=markdown, json=json)
     loaded = _scenarios(scenarios)

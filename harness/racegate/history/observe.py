@@ -27,12 +27,13 @@ class Boundary(StrEnum):
 class Observation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The values of one boundary of one step.
 
+    boundary: one of `Boundary`, or a foreign engine's own
     values: field name -> tuple / dict of plain data, or a NumPy array in row or token order;
         compared.
     detail: further values of the asynchronous engine, which only its invariants look at.
     """
 
     step: int
-    boundary: Boundary
+    boundary: str
     values: Mapping[str, Any]
     detail: Mapping[str, Any] = {}

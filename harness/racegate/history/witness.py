@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from racegate.history import __version__
 from racegate.history.finding import Finding, FindingKind, Hazard, Race, Verdict, signature_of
 from racegate.history.schedule import ScheduleError, parse_holds, parse_schedule
 from racegate.scenario.errors import BadInputError
@@ -26,7 +27,6 @@ from racegate.scenario.untrusted.files import write_whole
 from racegate.scenario.untrusted.reading import ReadError, read_json
 from racegate.scenario.untrusted.text import printable_json, quoted
 from racegate.scenario.validation import validate
-from racegate.version import __version__
 
 SCHEMA = "racegate.witness/2"
 FIRST_SCHEMA = "racegate.witness/1"

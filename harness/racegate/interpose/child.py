@@ -27,7 +27,7 @@ import torch
 
 from racegate.history.finding import Race
 from racegate.interpose.current import ProgramRun, set_run
-from racegate.interpose.device.calls import Log
+from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.copies import COPIES
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.listener import Listener
@@ -85,7 +85,7 @@ class Child:
 
     def _session_on(self, library: Library, listener: Listener | None) -> Session:
         return Session(
-            Log(library),
+            LoggedRuntime(library),
             on_conflict=self._name,
             refuse_write=self._refuse_write,
             listener=listener,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from racegate.device.cuda.torch import gpu_environment
-from racegate.version import __version__
+from racegate.history import __version__
 
 # For a copy of the tree without its history.
 COMMIT_VARIABLE = "RACEGATE_COMMIT"

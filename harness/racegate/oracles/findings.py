@@ -5,7 +5,6 @@ runner developer can act on it. They know no engine: a run brings its edges.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind, Hazard, hazard_of
@@ -13,6 +12,7 @@ from racegate.history.observe import Boundary
 from racegate.history.run import Run
 from racegate.history.trace import Misowned
 from racegate.oracles.losslessness import Loss
+from racegate.oracles.missing_edge import edge_finder, label
 from racegate.oracles.ordering import Conflict
 
 
@@ -23,20 +23,21 @@ def from_conflicts(conflicts: Sequence[Conflict], run: Run) -> list[Finding]:
         for o in run.observations
         if o.boundary is Boundary.PREPARED and "rows" in o.values
     }
+    find_edge = edge_finder(run.trace, run.edges)
     findings: dict[str, Finding] = {}
     for conflict in conflicts:
         found = signature(
             "conflict", conflict.buffer, label(conflict.first.name), label(conflict.second.name)
         )
         if found not in findings:
-            edge = _edge_for(conflict, run.edges)
-            findings[found] = _from_conflict(conflict, found, edge, rows)
+            findings[found] = _from_conflict(conflict, found, find_edge(conflict), rows)
     return list(findings.values())
 
 
 def _from_conflict(
-    conflict: Conflict, found: str, edge: Edge | None, rows: Mapping[int, Sequence[str]]
+    conflict: Conflict, found: str, meant: Sequence[Edge], rows: Mapping[int, Sequence[str]]
 ) -> Finding:
+    edge = meant[0] if len(meant) == 1 else None
     first, second = conflict.first, conflict.second
     places = [row for row in range(conflict.rows.bit_length()) if conflict.rows >> row & 1]
     names = rows.get(first.step, ())
@@ -51,8 +52,8 @@ def _from_conflict(
     )
     if edge is None:
         message += (
-            f"No declared edge is for this pair: record an event behind {first.name} and let the "
-            f"lane of {second.name} wait for it before."
+            f"{_none_named(meant)} record an event behind {first.name} and let the lane of "
+            f"{second.name} wait for it before."
         )
     else:
         message += (
@@ -71,6 +72,14 @@ def _from_conflict(
         step=second.step,
         request=request,
     )
+
+
+def _none_named(meant: Sequence[Edge]) -> str:
+    """Why no edge is named for a pair."""
+    if not meant:
+        return "No declared edge is for this pair:"
+    names = ", ".join(edge.name for edge in meant)
+    return f"Which of the edges {names} is for this pair their `first` and `second` do not say:"
 
 
 def from_misowned(misowned: Sequence[Misowned]) -> list[Finding]:
@@ -115,31 +124,9 @@ def from_losses(losses: Sequence[Loss]) -> list[Finding]:
     ]
 
 
-def label(name: str) -> str:
-    """An operation's name without its step."""
-    return name.partition("@")[0]
-
-
 def signature(*parts: str) -> str:
     """What a finding is known by."""
     return "/".join(parts)
-
-
-def _edge_for(conflict: Conflict, edges: Sequence[Edge]) -> Edge | None:
-    """The edge that is meant to order the pair: both operations are its own."""
-    first, second = label(conflict.first.name), label(conflict.second.name)
-    meant = (
-        edge
-        for edge in edges
-        if _matches(conflict.buffer, edge.buffers)
-        and _matches(first, edge.first)
-        and _matches(second, edge.second)
-    )
-    return next(meant, None)
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _owner(owner: tuple[str, int]) -> str:

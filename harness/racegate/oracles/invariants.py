@@ -23,7 +23,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
     invariant: str
     step: int
-    boundary: Boundary
+    boundary: str
     request: str | None
     message: str
 
@@ -332,7 +332,7 @@ def _i65(seen: Observation, scenario: OwnScenario) -> Iterable[Complaint]:
         yield None, f"{seen.detail['frames_in_flight']} steps in flight"
 
 
-PREDICATES: dict[Boundary, dict[str, Predicate]] = {
+PREDICATES: dict[str, dict[str, Predicate]] = {
     Boundary.SCHEDULED: {
         "I-01": _i01,
         "I-02": _i02,

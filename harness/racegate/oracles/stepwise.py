@@ -21,7 +21,7 @@ FLOAT_TOLERANCE = 1e-4
 
 # The order of fields within a boundary: causes before effects, so that the first difference names
 # the cause.
-FIELDS: dict[Boundary, tuple[str, ...]] = {
+FIELDS: dict[str, tuple[str, ...]] = {
     Boundary.SCHEDULED: ("plan", "preempted", "block_table", "state_table"),
     Boundary.PREPARED: ("rows", "discarded", "backup_token", "accept_target"),
     Boundary.INPUTS: (
@@ -68,7 +68,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     step: int
-    boundary: Boundary
+    boundary: str
     field: str
     layer: int | None
     request: str | None

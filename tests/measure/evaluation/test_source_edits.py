@@ -47,7 +47,28 @@ OFFERED = [
     (SourceOperator.CHOICE, "x = any(a)", {"x = all(a)"}),
     (SourceOperator.WRAPPER, "x = sorted(a)", {"x = a"}),
     (SourceOperator.WRAPPER, "x = sorted(a, key=b)", set()),
-]
+    (SourceOperator.STEP, "x = a[self.step]", {"x = a[(self.step - 1)]"}),
+    (SourceOperator.STEP, "f(step, step=step)", {"f((step - 1), step=step)"}),
+    (SourceOperator.ROW, "x = a[row]", {"x = a[(row - 1)]"}),
+    (SourceOperator.ROW, "x = f(a.row_of) + a.row_to", {
+        "x = f(a.row_to) + a.row_to", "x = f(a.row_of) + a.row_of"}),
+    (SourceOperator.STALE, "x = f(a.prev_count) + a.count", {
+        "x = f(a.count) + a.count", "x = f(a.prev_count) + a.prev_count"}),
+    (SourceOperator.STALE, "x = f(a.count) + b.prev_count", set()),
+    (SourceOperator.FIELD, "x = [a for a in (b, c)]", {
+        "x = [a for a in (b,)]", "x = [a for a in (c,)]"}),
+    (SourceOperator.FIELD, "a[0], a[1] = a[1], a[0]", {"a[0] = a[1]", "a[1] = a[0]"}),
+    (SourceOperator.FIELD, "a, b = b, a", set()),
+    (SourceOperator.FIELD, "replace(a, b=c, d=e)", {"replace(a, b=c, )", "replace(a, d=e)"}),
+    (SourceOperator.FIELD, "a.b[c] = a.b[d]", {"pass"}),
+    (SourceOperator.CLAMP, "x = a.clip(0, b)", {"x = a", "x = a.clip(0, b + 1)"}),
+    (SourceOperator.CLAMP, "x = min(a, b)", {"x = min(a, b + 1)"}),
+    (SourceOperator.BRANCH, "x = a if b else -c.d", {"x = a", "x = -c.d"}),
+    (SourceOperator.BRANCH, "x = np.where(a, b, -1).max()", {"x = b.max()", "x = (-1).max()"}),
+    (SourceOperator.BRANCH, "x = a and b", {"x = a", "x = b"}),
+    (SourceOperator.RESET, "a.b = None", {"pass"}),
+    (SourceOperator.RESET, "a.clear()", {"pass"}),
+]  # fmt: skip
 
 
 def offered(line: str, operator: SourceOperator) -> list[str]:
@@ -65,6 +86,12 @@ def test_an_operator_offers(operator: SourceOperator, line: str, others: set[str
     found = offered(line, operator)
     assert set(found) == others
     assert len(found) == len(others), "offered twice"
+
+
+def test_an_edge_case_is_never_met_but_an_error_is_no_edge_case() -> None:
+    source = b"if a:\n    b = 1\nif a:\n    raise\n"
+    found = [each for each in edits_of(source) if each.operator is SourceOperator.BRANCH]
+    assert [each.apply(source) for each in found] == [source.replace(b"a", b"False", 1)]
 
 
 def test_loops_go_on_or_end() -> None:

@@ -15,7 +15,7 @@ import pytest
 from racegate.measure.evaluation.source.by_gate import GateLook
 from racegate.measure.evaluation.source.child import ChildLimits, ChildResult, Say, in_a_child
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
-from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, chosen, result_of
+from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, result_of
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
 from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import (
@@ -230,15 +230,6 @@ def test_a_test_that_changes_is_another_state(
             states.add(state_of(source))
     (tmp_path / "tests/b/test_c.py").write_text("not asked")
     assert state_of(source) in states and len(states) == 6
-
-
-def test_a_larger_sample_contains_a_smaller_one() -> None:
-    mutants = [mutant(f"x = {value}") for value in range(40)]
-    few, more = (chosen(mutants, sample=count, seed=1) for count in (5, 15))
-    assert len(few) == 5 and set(few) < set(more)
-    assert few != chosen(mutants, sample=5, seed=2)
-    assert set(few) <= set(chosen(mutants[::-1], sample=5, seed=1))
-    assert chosen(mutants, sample=None, seed=1) == mutants
 
 
 def test_who_executes_the_statement_judges_the_quickest_first() -> None:

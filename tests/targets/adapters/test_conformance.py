@@ -89,6 +89,14 @@ def test_planted_races_of_the_toy(plant: DropEdge | WrongRow | StaleValue) -> No
     assert found.findings[0].edge == edge
 
 
+def test_a_race_of_the_toy_is_never_benign_without_holds() -> None:
+    """It offers to be compared, and no landing can be tried."""
+    with Adapter([*TOY, "plain", "observations"]) as adapter:
+        judge = AdapterJudge(adapter, load(ROOT / "docs" / "examples" / "toy.toml"))
+        found = judge.judge(plant=DropEdge(edge="count-landed"))
+    assert (found.verdict, found.stats.conflicts, found.tried.number) == (Verdict.CONFLICT, 19, 0)
+
+
 @pytest.mark.parametrize("fault", [None, "accepted-read-before-copy", "correction-wrong-epoch"])
 def test_the_history_of_this_repository_is_the_trace(fault: str | None) -> None:
     """What comes over the wire has the clocks, conflicts and owners of the run itself."""
@@ -97,7 +105,7 @@ def test_the_history_of_this_repository_is_the_trace(fault: str | None) -> None:
     from racegate.targets.adapters.reader import HistoryReader
 
     run = Checker(load(CONDENSE)).execute(fault=None if fault is None else find_fault(fault))
-    reader = HistoryReader(ServedEngine().hello())
+    reader = HistoryReader(ServedEngine().hello(), load(CONDENSE))
     for line in lines_of(run):
         reader.take(line)
     its, mine = run.trace, reader.trace()
@@ -153,17 +161,16 @@ PLANTS = [
 LATE = "d2h:x@1 until host:take@2"
 RUNS: dict[str, Lines] = {
     "": HONEST,
+    "shorter": HONEST[:-1],
     "drop_edge": DROPPED,
     f"{LATE} & drop_edge": [*DROPPED[:-1], observation(2, count=3)],
     "wrong_row": OTHER,
     "stale_value": OTHER,
 }
-NOTHING = "d2h:no-such-operation@0 until forced"
 ANSWERS: dict[str, dict[str, Any]] = {
     "wrong_row": {"delivered": {"A": [1, 2, 9]}},
     "stale_value": {"delivered": {"A": [1, 2, 9]}},
     LATE: {"holds": [{"hold": LATE, "matched": 1, "realised": 0}]},
-    NOTHING: {"holds": [{"hold": NOTHING, "matched": 0, "realised": 0}]},
 }
 HELLO: dict[str, Any] = {
     "offers": ["plain", "observations", "holds"],
@@ -199,10 +206,20 @@ LIES: dict[str, tuple[dict[str, Any], str, str]] = {
         "does not hold an operation past a wait for it",
         "the wait does not wait",
     ),
-    "a hold of nothing": (
-        {"answers": {NOTHING: {"holds": [{"hold": NOTHING, "matched": 1, "realised": 1}]}}},
-        "does not claim a hold of what there is not",
-        "the outcome is made up",
+    "a history that was recorded once": (
+        {"runs": {"shorter": HONEST}},
+        "tells another history of another scenario",
+        "the history is the same",
+    ),
+    "an answer that was recorded once": (
+        {"answers": {"shorter": {"delivered": {"A": [1, 2, 3]}}}},
+        "tells another history of another scenario",
+        "3 tokens are delivered, and it ends after 1",
+    ),
+    "a plant of its own that does nothing": (
+        {"plants": [*PLANTS, {"plant": "own", "name": "lost-wakeup"}]},
+        "own:lost-wakeup is found",
+        "PROVED: nothing found",
     ),
     "a hold that is not kept": (
         {"answers": {FORCED: {"holds": [{"hold": FORCED, "matched": 1, "realised": 0}]}}},

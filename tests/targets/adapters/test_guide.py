@@ -8,11 +8,24 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from racegate.cli.app import app
+from racegate.history.edge import Edge
+from racegate.history.observe import Boundary
+from racegate.targets.adapters.answers import FINISHES
+from racegate.targets.adapters.wire import (
+    EventKind,
+    HelloAnswer,
+    HistoryLine,
+    Offer,
+    Plant,
+    RanAnswer,
+)
 from repository import ROOT
 
 PAGE = ROOT / "docs" / "bring_your_own_runner.md"
@@ -60,6 +73,17 @@ def test_the_example_needs_only_python() -> None:
     for path in EXAMPLES.glob("*.py"):
         imported = re.findall(r"^(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.M)
         assert set(imported) <= {"json", "os", "sys", "toy_runner"}
+
+
+def test_the_page_names_every_field() -> None:
+    """Also what a field may say, where that is a closed list."""
+    text = re.sub(r"^```.*?^```$", "", PAGE.read_text(encoding="utf-8"), flags=re.M | re.S)
+    words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`[^`]+`", text))))
+    for kind in (HelloAnswer, RanAnswer, Edge, *get_args(HistoryLine)):
+        fields = {field.encode_name for field in msgspec.structs.fields(kind)}
+        assert fields - {"to"} <= words, kind
+    plants = {str(plant.__struct_config__.tag) for plant in get_args(Plant)}
+    assert {*Offer, *EventKind, *Boundary, *FINISHES, *plants} <= words
 
 
 def test_a_replay_command_shows_the_finding_again(monkeypatch: pytest.MonkeyPatch) -> None:

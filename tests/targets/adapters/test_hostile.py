@@ -57,6 +57,7 @@ NOT_BELIEVED = {
     "other_finish": "a request finished by 'done'",
     "holds_unsaid": "what became of each hold",
     "contradiction": "line 1 .*the lane 'plan', which the engine has not introduced",
+    "answers_twice": "although nothing was asked|line 1 answers question 2, asked was 3",
     "chatter": "more than 2000 lines for one question",
     "no_hello": r"(?s)asked 'hello'.*ended with code 1.*ModuleNotFoundError: No module named",
     "other_schema": "speaks 'racegate.adapter/9', this racegate 'racegate.adapter/1'",
@@ -180,6 +181,7 @@ def test_a_stop_and_a_refusal() -> None:
 VERDICTS = {
     "exit_midway": (PATIENT, Verdict.DIVERGENT, FindingKind.CRASH),
     "killed": (PATIENT, Verdict.DIVERGENT, FindingKind.CRASH),
+    "dies_behind_its_answer": (PATIENT, Verdict.DIVERGENT, FindingKind.CRASH),
     "stops": (PATIENT, Verdict.DEADLOCK, FindingKind.DEADLOCK),
     "hang": (HASTY, Verdict.INCONCLUSIVE, None),
     "hog": (Limits(memory_mib=150), Verdict.INCONCLUSIVE, None),

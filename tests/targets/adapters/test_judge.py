@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from racegate.cli.app import app
 from racegate.history.finding import FindingKind, Verdict
 from racegate.history.outcome import RunResult
 from racegate.history.schedule import parse_schedule
@@ -20,6 +24,7 @@ from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import DropEdge
+from repository import ROOT
 from scripted_engine import buffer, host, observation, op, record, scripted, use, wait
 
 SCENARIO = OwnScenario(
@@ -224,22 +229,97 @@ def test_losses_need_no_conflict(tmp_path: Path) -> None:
     assert (found.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.LOSS])
 
 
+# What is told of the end of a run of one request that wants three tokens; and the finding.
+ENDS: dict[str, tuple[dict[str, Any], str]] = {
+    "aborted by itself": ({"delivered": [1], "finished": "abort"}, "the engine aborted it"),
+    "too early": ({"delivered": [1, 2], "finished": "max_tokens"}, "after 2 of 3 tokens"),
+    "stopped too early": ({"delivered": [1, 2], "finished": "stop"}, "after 2 of 3 tokens"),
+    "for another reason": ({"delivered": [1, 2, 3], "finished": "stop"}, "finished by stop"),
+    "too late": ({"delivered": [1, 2, 3, 4], "finished": "max_tokens"}, "it ends after 3"),
+    "no token": ({"delivered": [1, -1, 3], "finished": "max_tokens"}, "-1, which is no token"),
+}
+
+
+@pytest.mark.parametrize("offers", [[], ["plain"]])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_request_ends_as_the_scenario_lets_it(
+    tmp_path: Path, end: str, offers: list[str]
+) -> None:
+    """With plain decoding it may be seen as a loss already."""
+    told, said = ENDS[end]
+    answers = {"": {name: {"A": value} for name, value in told.items()}}
+    found = judged(tmp_path, {"": ORDERED}, answers=answers, offers=offers)
+    assert (found.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.LOSS])
+    is_loss = offers and found.findings[0].field == "delivered"
+    assert said in found.findings[0].message or is_loss
+
+
+def test_an_end_that_the_scenario_asks_for(tmp_path: Path) -> None:
+    aborting = OwnScenario(
+        name="a", title="a", requests=SCENARIO.requests, events=(Abort(step=1, request="A"),)
+    )
+    stopping = msgspec.structs.replace(
+        SCENARIO, requests=(msgspec.structs.replace(SCENARIO.requests[0], stop_token=2),)
+    )
+    for scenario, why, count in ((aborting, "abort", 1), (stopping, "stop", 2)):
+        answers = {"": {"delivered": {"A": [1, 2][:count]}, "finished": {"A": why}}}
+        script = {"answers": answers, "events": ["abort"]}
+        found = judged(tmp_path, {"": ORDERED}, scenario=scenario, **script)
+        assert (found.verdict, found.findings) == (Verdict.INCONCLUSIVE, ())
+
+
+ABSURD: dict[str, tuple[dict[str, Any], str]] = {
+    "a negative counter": ({"counters": {"gaps": -1}}, "counter 'gaps' is -1"),
+    "an absurd counter": ({"counters": {"gaps": 10**12}}, "counter 'gaps' is 1000000000000"),
+    "no steps": ({"steps": 0}, "`steps` is 0"),
+    "fewer steps than happened": ({"steps": 1}, "the history names step 2"),
+    "more steps than may be": ({"steps": 10**6}, "the scenario allows 200"),
+}
+
+
+@pytest.mark.parametrize("what", ABSURD)
+def test_an_answer_that_cannot_be_true(tmp_path: Path, what: str) -> None:
+    told, said = ABSURD[what]
+    with pytest.raises(AdapterError, match=said):
+        judged(tmp_path, {"": ORDERED}, answers={"": told}, offers=["plain"])
+
+
+def test_a_gate_in_which_most_is_refused_is_no_pass(tmp_path: Path) -> None:
+    toy = ROOT / "docs" / "examples" / "toy.toml"
+    scripts = {"toy": toy.read_text(encoding="utf-8")}
+    ending = scripts["toy"].replace("max_tokens = 16", "max_tokens = 16\nstop_after = 3")
+    scripts |= {f"ends{n}": ending.replace('"toy"', f'"ends{n}"') for n in range(3)}
+    for name, text in scripts.items():
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    engine = [sys.executable, str(toy.with_name("toy_adapter.py")), "plain"]
+    command = ["adapter", "gate", "--scenarios", str(tmp_path), "--json", "-", "--", *engine]
+    result = CliRunner().invoke(app, command)
+    gate = json.loads(result.stdout)
+    verdicts = [one["verdict"] for one in gate["results"]]
+    assert (verdicts.count("PROVED"), gate["verdict"], result.exit_code) == (1, "INCONCLUSIVE", 4)
+
+
 def test_owners(tmp_path: Path) -> None:
     """A value that was waited for and belongs to another request."""
     owner = {"is": "owner", "name": "host:take@2", "buffer": "x", "row": 1, "meant": ["A", 1]}
-    lines = [*ORDERED, {**owner, "found": ["B", 1]}]
+    ordered = [*ORDERED[:-1], host("host:take@2", use("x", [1]))]
+    lines = [*ordered, {**owner, "found": ["B", 1]}]
     found = judged(tmp_path, {"": lines}, offers=["plain", "owners"])
     assert (found.verdict, kinds(found)) == (Verdict.DIVERGENT, [FindingKind.OWNERSHIP])
     assert "for request A, step 1 and finds the value of request B" in (found.findings[0].message)
     right = judged(
-        tmp_path, {"": [*ORDERED, {**owner, "found": ["A", 1]}]}, offers=["plain", "owners"]
+        tmp_path, {"": [*ordered, {**owner, "found": ["A", 1]}]}, offers=["plain", "owners"]
     )
     assert right.verdict is Verdict.PROVED
 
 
 VACUOUS: dict[str, tuple[Lines, dict[str, Any], str]] = {
     "one lane": ([buffer(), COPY], {}, "no memory is touched by two lanes"),
-    "no tokens": (ORDERED, {"answers": {"": {"delivered": {"A": []}}}}, "no token was delivered"),
+    "no tokens": (
+        ORDERED,
+        {"answers": {"": {"delivered": {"A": []}, "finished": {"A": "unfinished"}}}},
+        "no token was delivered",
+    ),
     "no end": (
         ORDERED,
         {"answers": {"": {"finished": {"A": "unfinished"}}}},

@@ -14,6 +14,7 @@ from racegate.device.recorder import Recorder, Version
 from racegate.history.edge import Edge
 from racegate.history.observe import Boundary
 from racegate.history.trace import HOST, Access, HostAccess, Misowned, OpRecord, Recorded, Waited
+from racegate.targets.adapters.conformance import KIT
 from racegate.targets.adapters.reader import HistoryError, HistoryReader, check_introduction
 from racegate.targets.adapters.wire import (
     SCHEMA,
@@ -50,7 +51,7 @@ def hello(*offers: Offer, boundaries: tuple[Boundary, ...] = ()) -> HelloAnswer:
 
 
 def read(lines: Sequence[HistoryLine], told: HelloAnswer | None = None) -> HistoryReader:
-    reader = HistoryReader(told or hello())
+    reader = HistoryReader(told or hello(), KIT)
     for line in lines:
         reader.take(line)
     return reader
@@ -225,7 +226,7 @@ def test_contradictions_are_refused(case: str) -> None:
 @given(lines=st.lists(history_lines(), max_size=12))
 def test_nonsense_is_refused_or_read(lines: Sequence[HistoryLine]) -> None:
     """Whatever comes, it is a trace or a HistoryError."""
-    reader = HistoryReader(hello(*Offer, boundaries=tuple(Boundary)))
+    reader = HistoryReader(hello(*Offer, boundaries=tuple(Boundary)), KIT)
     try:
         for line in lines:
             reader.take(line)

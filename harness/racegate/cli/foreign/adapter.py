@@ -43,7 +43,7 @@ from racegate.targets.adapters.conformance import (
 )
 from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
 from racegate.targets.adapters.process import Limits
-from racegate.targets.adapters.wire import parse_plant
+from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
 from racegate.targets.adapters.witness import witness_of
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
@@ -136,7 +136,7 @@ def run(
     ] = None,
     plant: Annotated[
         str | None,
-        typer.Option("--plant", metavar="PLANT", help="drop_edge:NAME, wrong_row or stale_value."),
+        typer.Option("--plant", metavar="PLANT", help=f"{PLANTS_TEXT}."),
     ] = None,
     device: EngineDeviceOption = None,
     landings: LandingsOption = LANDINGS_MAX,
@@ -206,7 +206,7 @@ def gate(
                 )
                 judged.append(judge.judge())
                 progress.advance(task)
-    found = gated(judged)
+    found = gated(judged, deciding=judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     write_checked(checked_adapter(found, files, benign), junit, sarif)

@@ -144,7 +144,8 @@ def gate(
     write_checked(checked_engine(judged, exit_code=code), junit, sarif)
     write_engine_page(html, judged)
     if json is not None:
-        write_json(json, gated([result_of(found, str(place)) for place, found in judged]))
+        results = [result_of(found, str(place)) for place, found in judged]
+        write_json(json, gated(results, deciding=[one for one in results if not one.refused]))
     if json != "-":
         print_engine_gate(stdout_console(), verdicts)
     raise typer.Exit(code)

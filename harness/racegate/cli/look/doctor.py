@@ -18,6 +18,7 @@ from racegate.cli.options import JsonOption, stdout_console, tell
 from racegate.device.cuda.driver import NoCudaError
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import gpu_environment, open_cuda
+from racegate.history import __version__
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.history.replayed import ReplayOutcome
@@ -28,7 +29,6 @@ from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.shipped import shipped_scripts
 from racegate.scenario.untrusted.console import line
 from racegate.targets.program.doctor import Checkup, Health, check_programs
-from racegate.version import __version__
 
 # One hold that has to be realised.
 HELD = "accepted-copy-after-row-move.witness.json"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from racegate.cli.testing.settings import OPTIONS, TrialSettings, key_of, settings_of
-from racegate.version import __version__
+from racegate.history import __version__
 
 if TYPE_CHECKING:
     from racegate.cli.testing.files import RacegateFile

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from racegate.scenario.errors import BadInputError
+from racegate.order.native.errors import BadInput
 from racegate_kernels.backend import Backend
 
 WORD_BYTES = 4
@@ -23,7 +23,7 @@ Tensor = Any
 Memory = Any  # a NumPy array (pinned) or a torch tensor (device), contiguous
 
 
-class NoCudaError(BadInputError):
+class NoCudaError(BadInput):
     """There is no GPU to run on: says what is missing and what to do."""
 
 

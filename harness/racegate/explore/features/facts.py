@@ -216,12 +216,12 @@ def _iterations(scenario: OwnScenario, run: Run) -> dict[int, int]:
     return done
 
 
-Moment = Mapping[Boundary, Observation]
+Moment = Mapping[str, Observation]
 
 
 def _by_moment(observations: Sequence[Observation]) -> Iterator[tuple[int, Moment]]:
     """The boundaries of an issued step together, and each processed frame alone."""
-    issued: dict[Boundary, Observation] = {}
+    issued: dict[str, Observation] = {}
     for seen in observations:
         if seen.boundary is Boundary.PROCESSED:
             yield seen.step, {seen.boundary: seen}

@@ -23,7 +23,7 @@ _COPY_KINDS = {
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class Log:
+class LoggedRuntime:
     """The runtime with its log of calls, as a session needs it."""
 
     def __init__(self, library: Library) -> None:

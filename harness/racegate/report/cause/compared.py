@@ -26,7 +26,7 @@ _COLUMNS = (
     (Boundary.SAMPLED, "drafts"),
     (Boundary.PROCESSED, "delivered"),
 )
-_Seen = Mapping[tuple[int, Boundary], Observation]
+_Seen = Mapping[tuple[int, str], Observation]
 
 
 class ComparedValue(NamedTuple):

@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from racegate.history import __version__
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import Checked, Failing
 from racegate.report.ci.failing import KINDS
 from racegate.scenario.untrusted.text import printable, printable_lines
-from racegate.version import __version__
 
 VERSION = "2.1.0"
 FINGERPRINT = "racegateSignature/v1"

@@ -6,11 +6,11 @@ import hashlib
 from base64 import b64encode
 from datetime import UTC, datetime
 
+from racegate.history import __version__
 from racegate.report.dashboard.targets import cell_text
 from racegate.report.objects import DashboardView
 from racegate.report.search import rate_of
 from racegate.report.templating import render
-from racegate.version import __version__
 
 # Between two looks of an open page.
 REFRESH_S = 5.0

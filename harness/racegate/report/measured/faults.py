@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -14,6 +14,7 @@ from racegate.measure.evaluation.source.results import (
     SourceFate,
     SourceReport,
     SourceResult,
+    SourceScore,
     score_of,
 )
 from racegate.report.measured.objects import SourceMutationObject
@@ -91,24 +92,25 @@ def print_source_mutants(console: Console, report: SourceReport) -> None:
 def render_source_mutants(found: SourceMutationObject) -> str:
     """The committed page."""
     report = found.report
-    by_file: dict[str, list[SourceResult]] = {}
-    for result in report.results:
-        by_file.setdefault(result.file, []).append(result)
     return render(
         "source.md.j2",
         report=report,
         environment=found.environment,
         score=score_of(report.results),
-        files={name: score_of(results) for name, results in by_file.items()},
-        operators=_by_operator(report.results),
+        files=_scores(report.results, lambda result: result.file),
+        operators=_scores(report.results, lambda result: result.operator),
+        features=_scores(report.results, lambda result: result.feature),
         missed=[result for result in report.results if result.fate in MISSED],
         equivalent=[result for result in report.results if result.reason],
         cpu_s=sum(result.cpu_s for result in report.results),
     )
 
 
-def _by_operator(results: Iterable[SourceResult]) -> dict[str, object]:
+def _scores(
+    results: Iterable[SourceResult], part_of: Callable[[SourceResult], str]
+) -> dict[str, SourceScore]:
+    """The sums by part, in the order of the alphabet."""
     found: dict[str, list[SourceResult]] = {}
     for result in results:
-        found.setdefault(result.operator, []).append(result)
+        found.setdefault(part_of(result), []).append(result)
     return {name: score_of(some) for name, some in sorted(found.items())}

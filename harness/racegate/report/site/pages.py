@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from racegate.history import __version__
 from racegate.measure.evaluation.matrix import load_matrix
 from racegate.report.cause.pair import Relation
 from racegate.report.measured.matrix import render_html
@@ -20,7 +21,6 @@ from racegate.report.site.reports import Reports, SiteError
 from racegate.report.templating import render
 from racegate.report.timeline.material import Material
 from racegate.report.timeline.page import Trail, finding_page
-from racegate.version import __version__
 
 WITNESSES = "witnesses/index.html"
 EVIDENCE = "evidence.html"

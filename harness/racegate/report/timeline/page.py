@@ -10,6 +10,7 @@ from base64 import b64encode
 
 import msgspec
 
+from racegate.history import __version__
 from racegate.history.finding import ASSUMPTIONS
 from racegate.report.cause.pair import Relation
 from racegate.report.templating import render
@@ -17,7 +18,6 @@ from racegate.report.timeline.material import Material, SweptSchedule
 from racegate.report.timeline.overview import svg_overview
 from racegate.report.timeline.plain import plain_timeline
 from racegate.report.timeline.svg import svg_inside
-from racegate.version import __version__
 
 PICTURED_MAX = 8  # schedules of the slider
 

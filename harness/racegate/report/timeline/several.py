@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from racegate.history import __version__
 from racegate.report.cause.account import Account
 from racegate.report.templating import render
 from racegate.report.timeline.material import Material
 from racegate.report.timeline.model import Timeline
 from racegate.report.timeline.svg import svg_inside
-from racegate.version import __version__
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

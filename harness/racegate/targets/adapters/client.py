@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Schedule
 from racegate.history.trace import HoldOutcome
 from racegate.scenario.spec import OwnScenario
+from racegate.targets.adapters.answers import check_plain, check_ran
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, HugeLineError, said
 from racegate.targets.adapters.process import EngineProcess, Limits
 from racegate.targets.adapters.reader import HistoryError, HistoryReader, check_introduction
@@ -36,7 +38,6 @@ from racegate.targets.adapters.wire import (
 )
 
 LINE_SHOWN = 160
-FINISHES = frozenset({"max_tokens", "stop", "abort", "unfinished"})
 
 ANSWERS: dict[type[Question], tuple[type[Answer], ...]] = {
     HelloQuestion: (HelloAnswer,),
@@ -121,7 +122,7 @@ class Adapter:
             holds=schedule.texts(),
             plant=plant,
         )
-        reader = HistoryReader(hello)
+        reader = HistoryReader(hello, scenario)
         digest = hashlib.sha256()
 
         def take(line: HistoryLine) -> None:
@@ -144,8 +145,11 @@ class Adapter:
                 stopped = EngineStoppedError(answer)
             else:
                 assert isinstance(answer, RanAnswer)
-                self._checked(question, answer)
+                with self._believing():
+                    check_ran(question, answer, reader)
                 result, holds = _result(answer), answer.holds
+        if result is not None:
+            stopped = self._lost_since()
         run = Run(
             trace=reader.trace(holds),
             observations=reader.observations(),
@@ -165,29 +169,52 @@ class Adapter:
         if isinstance(answer, RefusedAnswer):
             return answer
         assert isinstance(answer, PlainAnswer)
-        missing = [r.name for r in scenario.requests if r.name not in answer.tokens]
-        if missing:
-            raise self._error(f"plain decoding of {', '.join(missing)} is missing")
+        with self._believing():
+            check_plain(scenario, answer.tokens)
         return answer.tokens
 
     def _started(self) -> None:
         if self._process is not None:
             return
         self._process = EngineProcess(self._command, limits=self._limits, folder=self._folder)
-        self._asked += 1
-        question = HelloQuestion(id=self._asked, schema=SCHEMA)
-        hello = self._answered_or_lost(question)
-        assert isinstance(hello, HelloAnswer)
-        if hello.schema != SCHEMA:
-            raise self._error(f"it speaks {hello.schema!r}, this racegate {SCHEMA!r}")
         try:
+            hello = self._introduced(self._limits.start_s)
+        except EngineLostError as error:
+            raise self._error(f"asked 'hello': {error}") from error
+        with self._believing("its introduction: "):
             check_introduction(hello)
-        except HistoryError as error:
-            raise self._error(f"its introduction: {error}") from error
-        hello = msgspec.structs.replace(hello, to=0)
         if self._hello not in (None, hello):
             raise self._error("started again, it introduces itself differently")
         self._hello = hello
+
+    def _introduced(self, within_s: float) -> HelloAnswer:
+        """Its introduction, without a number. Raises EngineLostError."""
+        self._asked += 1
+        hello = self._answered(HelloQuestion(id=self._asked, schema=SCHEMA), within_s=within_s)
+        assert isinstance(hello, HelloAnswer)
+        if hello.schema != SCHEMA:
+            raise self._error(f"it speaks {hello.schema!r}, this racegate {SCHEMA!r}")
+        return msgspec.structs.replace(hello, to=0)
+
+    def _lost_since(self) -> EngineLostError | None:
+        """How the engine was lost behind its answer, if it was: who is alive introduces itself, and
+        says nothing of the run any more. A question cannot tell one from the other by waiting.
+        """
+        try:
+            hello = self._introduced(self._limits.timeout_s)
+        except EngineLostError as error:
+            return error
+        if hello != self._hello:
+            raise self._error("asked again, it introduces itself differently")
+        return None
+
+    @contextmanager
+    def _believing(self, what: str = "") -> Iterator[None]:
+        """What speaks against something that the engine said is an AdapterError. what: it was"""
+        try:
+            yield
+        except HistoryError as error:
+            raise self._error(f"{what}{error}") from error
 
     def _answered_or_lost(self, question: Question) -> Answer:
         """The answer to a question in which nothing of the engine runs asynchronously: that the
@@ -199,7 +226,11 @@ class Adapter:
             raise self._error(f"asked {_tag(question)!r}: {error}") from error
 
     def _answered(
-        self, question: Question, take: Callable[[HistoryLine], None] | None = None
+        self,
+        question: Question,
+        take: Callable[[HistoryLine], None] | None = None,
+        *,
+        within_s: float | None = None,
     ) -> Answer:
         """The answer to a question, of a type that fits it; what comes before it is taken."""
         process = self._process
@@ -208,8 +239,7 @@ class Adapter:
             raise self._error(f"it says {_shown(unasked)} although nothing was asked")
         process.send(encode(question))
         asked = time.monotonic()
-        is_start = isinstance(question, HelloQuestion)
-        within_s = self._limits.start_s if is_start else self._limits.timeout_s
+        within_s = self._limits.timeout_s if within_s is None else within_s
         try:
             for number in range(1, self._limits.lines + 1):
                 line = self._decoded(process.line(asked, within_s), number)
@@ -250,18 +280,6 @@ class Adapter:
             take(line)
         except (HistoryError, msgspec.DecodeError, RecursionError) as error:
             raise self._error(f"line {number} ({_shown(encode(line))}): {error}") from error
-
-    def _checked(self, question: RunQuestion, answer: RanAnswer) -> None:
-        names = {request.name for request in question.scenario.requests}
-        if answer.delivered.keys() != names or answer.finished.keys() != names:
-            raise self._error(
-                "`delivered` and `finished` have to name every request of the scenario, and no "
-                "other"
-            )
-        if unknown := set(answer.finished.values()) - FINISHES:
-            raise self._error(f"a request finished by {unknown.pop()!r}: {', '.join(FINISHES)}")
-        if tuple(hold.hold for hold in answer.holds) != question.holds:
-            raise self._error("`holds` has to say what became of each hold asked for, in order")
 
     def _error(self, what: str) -> AdapterError:
         """What it says is not to be believed; nor what it would say next."""

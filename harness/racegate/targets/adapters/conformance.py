@@ -17,6 +17,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.schedule import EAGER, FORCED, Hold, Schedule
 from racegate.history.trace import HostAccess, OpRecord, Trace, Waited
 from racegate.scenario.spec import OwnScenario, Request
+from racegate.targets.adapters.answers import wrong_ends
 from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
@@ -24,6 +25,7 @@ from racegate.targets.adapters.landings import can_hold, first_change
 from racegate.targets.adapters.wire import (
     DropEdge,
     Offer,
+    OwnPlant,
     Plant,
     RefusedAnswer,
     StaleValue,
@@ -100,6 +102,7 @@ def conform(adapter: Adapter, *, scenario: OwnScenario = KIT) -> Iterator[Confor
     yield _passed("introduces itself", f"{hello.engine} {hello.version}, offers {offers}")
     first = _told(adapter, scenario)
     yield from _deterministic(adapter, scenario, first)
+    yield _another(adapter, scenario, first)
     judge = AdapterJudge(adapter, scenario)
     yield _silent(adapter, judge.judge(), first)
     if Offer.OBSERVATIONS in hello.offers:
@@ -124,6 +127,25 @@ def _deterministic(
     yield _same("tells the same history twice", _told(adapter, scenario), first)
     adapter.restart()
     yield _same("tells it in a new process too", _told(adapter, scenario), first)
+
+
+def _another(adapter: Adapter, scenario: OwnScenario, first: AdapterRun) -> ConformanceCheck:
+    """A history that was recorded once would be told of everything."""
+    name = "tells another history of another scenario"
+    requests = [
+        msgspec.structs.replace(request, max_tokens=max(1, request.max_tokens // 2))
+        for request in scenario.requests
+    ]
+    other = msgspec.structs.replace(
+        scenario, name=f"{scenario.name}-shorter", requests=tuple(requests)
+    )
+    told = _told(adapter, other)
+    seen = told.run.trace.events, told.run.observations
+    if seen == (first.run.trace.events, first.run.observations):
+        return _failed(name, "its requests want half the tokens, and the history is the same")
+    if told.run.result is not None and (wrong := wrong_ends(other, told.run.result)):
+        return _failed(name, wrong[0].message)
+    return _passed(name, f"{len(told.run.trace.events)} events")
 
 
 def _same(name: str, told: AdapterRun, first: AdapterRun) -> ConformanceCheck:
@@ -151,10 +173,12 @@ def _silent(adapter: Adapter, result: RunResult, first: AdapterRun) -> Conforman
 
 def _observes(adapter: Adapter, first: AdapterRun) -> ConformanceCheck:
     name = "observes at every boundary that it introduces"
-    seen = {observation.boundary for observation in first.run.observations}
-    lacking = sorted(set(adapter.hello.boundaries) - seen)
-    if lacking:
-        return _failed(name, f"nothing was observed at: {', '.join(lacking)}")
+    for boundary in adapter.hello.boundaries:
+        steps = [seen.step for seen in first.run.observations if seen.boundary == boundary]
+        if not steps:
+            return _failed(name, f"nothing was observed at: {boundary}")
+        if gaps := set(range(steps[0], steps[-1])).difference(steps):
+            return _failed(name, f"nothing was observed at {boundary} of step {min(gaps)}")
     return _passed(name, f"{len(first.run.observations)} observations")
 
 
@@ -179,14 +203,11 @@ def _holds(
     else:
         yield _passed(name, outcome.hold)
     late = Schedule(holds=(Hold(op=op, until=behind),))
-    yield _unrealisable("does not hold an operation past a wait for it", adapter, scenario, late)
-    none = Schedule(holds=(Hold(op="d2h:no-such-operation@0", until=FORCED),))
-    yield _unrealisable("does not claim a hold of what there is not", adapter, scenario, none)
+    yield _unrealisable(adapter, scenario, late)
 
 
-def _unrealisable(
-    name: str, adapter: Adapter, scenario: OwnScenario, schedule: Schedule
-) -> ConformanceCheck:
+def _unrealisable(adapter: Adapter, scenario: OwnScenario, schedule: Schedule) -> ConformanceCheck:
+    name = "does not hold an operation past a wait for it"
     held = _told(adapter, scenario, schedule)
     if any(hold.realised for hold in held.run.trace.holds):
         return _failed(
@@ -230,6 +251,9 @@ def _planted(
         yield from _dropped(adapter, scenario, plant, judged)
         return
     name = f"{plant_text(plant)} is found"
+    if isinstance(plant, OwnPlant):
+        yield _demanded(name, bool(judged.findings), judged)
+        return
     offers = set(adapter.hello.offers)
     if not offers & {Offer.PLAIN, Offer.OWNERS, Offer.OBSERVATIONS}:
         yield _skipped(name, "it takes plain, owners or observations to see a wrong value")

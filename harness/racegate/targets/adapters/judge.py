@@ -10,7 +10,7 @@ import msgspec
 
 from racegate.history.finding import Finding, FindingKind, Verdict, with_hazards
 from racegate.history.outcome import RunResult
-from racegate.history.run import Run
+from racegate.history.run import EngineResult, Run
 from racegate.history.schedule import EAGER, Holds, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
@@ -29,6 +29,7 @@ from racegate.oracles.losslessness import find_losses
 from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
 from racegate.oracles.ownership import find_misowned
 from racegate.scenario.spec import OwnScenario, settings_of
+from racegate.targets.adapters.answers import wrong_ends
 from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
 from racegate.targets.adapters.landings import Landings, first_change, landings_of
@@ -192,12 +193,16 @@ class AdapterJudge:
     def _wrong(self, run: Run) -> list[Finding]:
         """What is wrong in a run by itself, whatever the order: causes before effects."""
         findings = from_misowned(find_misowned(run.trace))
-        if run.result is not None and Offer.PLAIN in self._hello.offers:
-            plain = self._plainly_decoded()
-            if plain is not None:
-                losses = find_losses(run.result.delivered, plain, run.result.finished)
-                findings += from_losses(losses)
+        if run.result is not None:
+            findings += self._losses(run.result) or wrong_ends(self._scenario, run.result)
         return findings + _from_stop(run.stopped)
+
+    def _losses(self, result: EngineResult) -> list[Finding]:
+        """What plain decoding says against the delivered tokens, if it is offered."""
+        plain = self._plainly_decoded() if Offer.PLAIN in self._hello.offers else None
+        if plain is None:
+            return []
+        return from_losses(find_losses(result.delivered, plain, result.finished))
 
     def _changed(
         self, eager: Run, held: Run, schedule: Schedule, plant: Plant | None

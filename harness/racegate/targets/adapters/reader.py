@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
-from racegate.history.observe import Observation
+from racegate.history.observe import Boundary, Observation
 from racegate.history.schedule import step_number
 from racegate.history.trace import (
     HOST,
@@ -23,10 +23,13 @@ from racegate.history.trace import (
     TraceEvent,
     Waited,
 )
+from racegate.oracles.missing_edge import label
+from racegate.scenario.spec import ScenarioBase
 from racegate.targets.adapters.clocks import ClockError, ForeignClocks
 from racegate.targets.adapters.wire import (
     AccessEntry,
     BufferLine,
+    DropEdge,
     HelloAnswer,
     HistoryLine,
     HostLine,
@@ -37,6 +40,7 @@ from racegate.targets.adapters.wire import (
     QueryLine,
     RecordLine,
     WaitLine,
+    plant_text,
 )
 
 HOST_NAME = "host"
@@ -44,6 +48,7 @@ ROWS_MAX = 1 << 20
 # Rows of the buffers that single accesses name rows of, all together: so many bits are kept.
 MASK_BITS_MAX = 1 << 32
 # Holds are written with these names.
+_BOUNDARIES = frozenset(Boundary)
 _NAME = re.compile(r"[A-Za-z0-9_.:@/#\-]{1,200}")
 
 
@@ -52,10 +57,14 @@ class HistoryError(Exception):
 
 
 class HistoryReader:
-    """Takes the history lines of one run, in order. hello: what they have to keep to"""
+    """Takes the history lines of one run, in order. hello: what they have to keep to
+    scenario: what runs, whose requests alone can own a value
+    """
 
-    def __init__(self, hello: HelloAnswer) -> None:
+    def __init__(self, hello: HelloAnswer, scenario: ScenarioBase) -> None:
         self._hello = hello
+        self._scenario = scenario
+        self._requests = {request.name for request in scenario.requests}
         self._lanes = (HOST_NAME, *hello.lanes)
         self._edges = {edge.name for edge in hello.edges}
         self._clocks = ForeignClocks(self._lanes)
@@ -63,10 +72,16 @@ class HistoryReader:
         self._storages: dict[str, tuple[int, int]] = {}
         self._whole: dict[int, int] = {}
         self._mask_bits = 0
-        self._ops: set[str] = set()
+        self._last_seen: dict[str, int] = {}
+        # Rows by action and buffer: read ones, those of which an owner was told, right owners
+        self._reads: dict[tuple[str, str], int] = {}
+        self._owned: dict[tuple[str, str], int] = {}
+        self._right: set[tuple[str, str]] = set()
+        self._written: dict[int, int] = {}  # rows, by storage
         self._events: list[TraceEvent] = []
         self._observations: list[Observation] = []
-        self.owners_seen = 0
+        self.ops: dict[str, str] = {}  # with their lanes
+        self.last_step = 0
 
     def take(self, line: HistoryLine) -> None:
         """The next line. Raises HistoryError."""
@@ -94,6 +109,20 @@ class HistoryReader:
         except ClockError as error:
             raise HistoryError(str(error)) from error
 
+    @property
+    def owners_seen(self) -> int:
+        """Rows of which it was said whose value they had."""
+        return sum(rows.bit_count() for rows in self._owned.values())
+
+    def check_owners(self) -> None:
+        """Whether who says that values are the right ones says it of all that the action reads.
+        Raises HistoryError.
+        """
+        told = {(label(name), buffer) for name, buffer in self._right}
+        for (name, buffer), rows in self._reads.items():
+            if (label(name), buffer) in told and rows & ~self._owned.get((name, buffer), 0):
+                raise HistoryError(f"{name} reads rows of {buffer} whose owner it does not tell")
+
     def trace(self, holds: tuple[HoldOutcome, ...] = ()) -> Trace:
         """What has happened so far."""
         return Trace(lanes=self._lanes, events=tuple(self._events), holds=holds)
@@ -111,25 +140,28 @@ class HistoryReader:
             raise HistoryError(
                 f"buffer {line.name} has {line.rows} rows of the storage {memory}, which has {rows}"
             )
-        self._buffers[_named(line.name)] = number, rows
+        if self._buffers.get(_named(line.name)) == (number, rows):
+            raise HistoryError(f"buffer {line.name} is already there: say it once")
+        self._buffers[line.name] = number, rows
 
     def _op(self, line: OpLine) -> None:
-        if line.name in self._ops:
+        if line.name in self.ops:
             raise HistoryError(
                 f"two operations are called {line.name}: a hold could not tell them apart; add "
                 "#2 to the second"
             )
-        self._ops.add(_named(line.name))
+        self.ops[_named(line.name)] = line.lane
         lane = self._stream(line.lane)
-        accesses = tuple(self._access(entry) for entry in line.accesses)
+        accesses = tuple(self._access(line.name, entry) for entry in line.accesses)
         seq, clock = self._clocks.issued(lane, self._told(line.clock))
-        self._events.append(OpRecord(line.name, _step(line.name), lane, seq, clock, accesses))
+        self._events.append(OpRecord(line.name, self._step(line.name), lane, seq, clock, accesses))
 
     def _host(self, line: HostLine) -> None:
         seq, clock = self._clocks.accessed(self._told(line.clock))
-        step = _step(_named(line.name))
+        step = self._step(_named(line.name))
         for entry in line.accesses:
-            self._events.append(HostAccess(line.name, step, seq, clock, self._access(entry)))
+            access = self._access(line.name, entry)
+            self._events.append(HostAccess(line.name, step, seq, clock, access))
 
     def _wait(self, line: WaitLine) -> None:
         if line.edge not in self._edges:
@@ -143,12 +175,21 @@ class HistoryReader:
 
     def _owner(self, line: OwnerLine) -> None:
         self._offered(Offer.OWNERS, "owner")
-        _, rows = self._known_buffer(line.buffer)
+        storage, rows = self._known_buffer(line.buffer)
         if not 0 <= line.row < rows:
             raise HistoryError(f"row {line.row} of {line.buffer}, which has {rows} rows")
-        self.owners_seen += 1
-        if line.meant != line.found:
-            step = _step(_named(line.name))
+        if line.meant[0] not in self._requests or self._checked(line.meant[1]) < 0:
+            raise HistoryError(f"the owner {line.meant}, which is no request and step of the run")
+        place = line.name, line.buffer
+        if not self._reads.get(place, 0) >> line.row & 1:
+            raise HistoryError(f"{line.name} has not read row {line.row} of {line.buffer}")
+        self._owned[place] = self._owned.get(place, 0) | 1 << line.row
+        if line.meant == line.found:
+            self._right.add(place)
+            if not self._written.get(storage, 0) >> line.row & 1:
+                raise HistoryError(f"nobody has written row {line.row} of {line.buffer}")
+        else:
+            step = self._step(_named(line.name))
             found = Misowned(line.name, step, line.buffer, line.row, line.meant, line.found)
             self._events.append(found)
 
@@ -159,9 +200,29 @@ class HistoryReader:
                 f"an observation at the boundary {line.boundary}, which the engine has not "
                 "introduced"
             )
+        last = self._last_seen.get(line.boundary, -1)
+        if self._checked(line.step) <= last:
+            raise HistoryError(
+                f"{line.boundary} of step {line.step} comes behind step {last}: a boundary is "
+                "passed once in a step, and steps are numbered from 0"
+            )
+        self._last_seen[line.boundary] = line.step
+        boundary = Boundary(line.boundary) if line.boundary in _BOUNDARIES else line.boundary
         self._observations.append(
-            Observation(step=line.step, boundary=line.boundary, values=line.values)
+            Observation(step=line.step, boundary=boundary, values=line.values)
         )
+
+    def _step(self, name: str) -> int:
+        """Of an operation or action; -1 if its name tells none."""
+        step = step_number(name)
+        return -1 if step is None else self._checked(step)
+
+    def _checked(self, step: int) -> int:
+        """A step that the run can have come to."""
+        if step >= self._scenario.steps_max:
+            raise HistoryError(f"step {step} of a run of at most {self._scenario.steps_max}")
+        self.last_step = max(self.last_step, step)
+        return step
 
     def _offered(self, offer: Offer, what: str) -> None:
         if offer not in self._hello.offers:
@@ -188,7 +249,7 @@ class HistoryReader:
             raise HistoryError(f"an access to {name!r}, of which no buffer line came before")
         return self._buffers[name]
 
-    def _access(self, entry: AccessEntry) -> Access:
+    def _access(self, name: str, entry: AccessEntry) -> Access:
         storage, rows = self._known_buffer(entry.buffer)
         if entry.rows is None:
             mask = self._whole.setdefault(rows, (1 << rows) - 1)
@@ -200,6 +261,10 @@ class HistoryReader:
                     f"{MASK_BITS_MAX} rows together: leave `rows` out, or make the buffers smaller"
                 )
             mask = _mask(entry, rows)
+        if entry.write:
+            self._written[storage] = self._written.get(storage, 0) | mask
+        else:
+            self._reads[name, entry.buffer] = self._reads.get((name, entry.buffer), 0) | mask
         return Access(entry.buffer, storage, mask, entry.write)
 
 
@@ -224,18 +289,19 @@ def _named(name: str) -> str:
     return name
 
 
-def _step(name: str) -> int:
-    step = step_number(name)
-    return -1 if step is None else step
-
-
 def check_introduction(hello: HelloAnswer) -> None:
     """Whether an engine's introduction makes sense. Raises HistoryError."""
-    for name in chain(hello.lanes, hello.devices, (edge.name for edge in hello.edges)):
+    edges = [edge.name for edge in hello.edges]
+    for name in chain(hello.lanes, hello.devices, edges, hello.boundaries):
         _named(name)
     _once("lane", (HOST_NAME, *hello.lanes))
-    _once("edge", (edge.name for edge in hello.edges))
+    _once("edge", edges)
     _once("device", hello.devices)
+    _once("boundary", hello.boundaries)
+    _once("plant", map(plant_text, hello.plants))
+    for plant in hello.plants:
+        if isinstance(plant, DropEdge) and plant.edge not in edges:
+            raise HistoryError(f"it plants a missing {plant.edge!r}, which is none of its edges")
     if not hello.devices:
         raise HistoryError("it names no device: say at least one, such as 'cpu'")
     if (Offer.OBSERVATIONS in hello.offers) is not bool(hello.boundaries):

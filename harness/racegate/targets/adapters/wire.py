@@ -13,7 +13,6 @@ from enum import StrEnum
 import msgspec
 
 from racegate.history.edge import Edge
-from racegate.history.observe import Boundary
 from racegate.history.trace import HoldOutcome, Owner
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import OwnScenario
@@ -72,7 +71,14 @@ class StaleValue(_Plant, frozen=True, kw_only=True, tag="stale_value"):
     """The accepted count of an earlier step is taken once more."""
 
 
-Plant = DropEdge | WrongRow | StaleValue
+class OwnPlant(_Plant, frozen=True, kw_only=True, tag="own"):
+    """A fault that only this engine knows, by the name that it has for it."""
+
+    name: str
+
+
+Plant = DropEdge | WrongRow | StaleValue | OwnPlant
+PLANTS_TEXT = "drop_edge:NAME, wrong_row, stale_value or own:NAME"
 
 
 class PlantError(BadInputError):
@@ -80,22 +86,27 @@ class PlantError(BadInputError):
 
 
 def plant_text(plant: Plant) -> str:
-    """A plant in one word, `drop_edge:NAME`, `wrong_row` or `stale_value`."""
-    return f"drop_edge:{plant.edge}" if isinstance(plant, DropEdge) else _tag_of(plant)
+    """A plant in one word, as `PLANTS_TEXT` says."""
+    match plant:
+        case DropEdge():
+            return f"drop_edge:{plant.edge}"
+        case OwnPlant():
+            return f"own:{plant.name}"
+    return _tag_of(plant)
 
 
 def parse_plant(text: str) -> Plant:
     """What `plant_text` wrote. Raises PlantError."""
-    kind, _, edge = text.partition(":")
-    if kind == "drop_edge" and edge:
-        return DropEdge(edge=edge)
+    kind, _, name = text.partition(":")
+    if kind == "drop_edge" and name:
+        return DropEdge(edge=name)
+    if kind == "own" and name:
+        return OwnPlant(name=name)
     if text == "wrong_row":
         return WrongRow()
     if text == "stale_value":
         return StaleValue()
-    raise PlantError(
-        f"cannot read the plant {quoted(text)}: write drop_edge:NAME, wrong_row or stale_value"
-    )
+    raise PlantError(f"cannot read the plant {quoted(text)}: write {PLANTS_TEXT}")
 
 
 class _Question(StrictStruct, frozen=True, kw_only=True, tag_field="ask"):
@@ -105,7 +116,7 @@ class _Question(StrictStruct, frozen=True, kw_only=True, tag_field="ask"):
 
 
 class HelloQuestion(_Question, frozen=True, kw_only=True, tag="hello"):
-    """The first one: who are you?"""
+    """The first one, and behind every run once more: who are you?"""
 
     schema: str
 
@@ -205,10 +216,12 @@ class OwnerLine(_Line, frozen=True, kw_only=True, tag="owner"):
 
 
 class ObservationLine(_Line, frozen=True, kw_only=True, tag="observation"):
-    """What is true at a boundary of a step: plain data by field."""
+    """What is true at a boundary of a step: plain data by field. boundary: one that the engine
+    introduced; those of `Boundary` are known by their fields, any other is compared as it is
+    """
 
     step: int
-    boundary: Boundary
+    boundary: str
     values: dict[str, object]
 
 
@@ -234,7 +247,7 @@ class HelloAnswer(_Answer, frozen=True, kw_only=True, tag="hello"):
     lanes: tuple[str, ...]
     devices: tuple[str, ...] = ("cpu",)
     offers: tuple[Offer, ...] = ()
-    boundaries: tuple[Boundary, ...] = ()
+    boundaries: tuple[str, ...] = ()
     holdable: tuple[str, ...] = ("*",)
     events: tuple[EventKind, ...] = ()
     edges: tuple[Edge, ...] = ()

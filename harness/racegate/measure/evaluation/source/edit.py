@@ -21,6 +21,13 @@ class SourceOperator(StrEnum):
     SLICE = "slice bound"
     CHOICE = "min and max"
     WRAPPER = "removed wrapper"
+    STEP = "wrong step"
+    ROW = "wrong row"
+    FIELD = "forgotten field"
+    STALE = "stale for fresh"
+    CLAMP = "clamp"
+    BRANCH = "one branch of two"
+    RESET = "missing reset"
 
 
 class Edit(StrictStruct, frozen=True):

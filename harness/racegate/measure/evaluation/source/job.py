@@ -5,20 +5,30 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
+import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from racegate.history.breakage import Caught
 from racegate.history.finding import Verdict
 from racegate.jobs.pools.pool import Task
 from racegate.measure.evaluation.source.child import ChildResult, Say, in_a_child
-from racegate.measure.evaluation.source.exchange import exchange, import_anew
+from racegate.measure.evaluation.source.exchange import (
+    compile_with,
+    exchange,
+    forget_results,
+    import_anew,
+    lay_over,
+)
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
-from racegate.measure.evaluation.source.pooled import pooled
-from racegate.measure.evaluation.source.recording import OnDone, reach_of
+from racegate.measure.evaluation.source.reach import UNRUN, LineReach, in_turns, script_features
+from racegate.measure.evaluation.source.recording import OnDone, pooled, reach_of
 from racegate.measure.evaluation.source.results import (
     SourceFate,
     SourceMutant,
@@ -67,9 +77,9 @@ class SourceWorker:
         killers = self._killers.setdefault(mutant.file, {})
         names = [name for name in reversed(killers) if name in task.judges]
         names += [name for name in task.judges if name not in killers]
-        heard = in_a_child(
-            partial(_judge_mutant, self._source, self._look, mutant, names), self._look.limits
-        )
+        with tempfile.TemporaryDirectory(prefix="racegate-mutant-") as folder:
+            judging = _Judging(self._source, self._look, mutant, names, Path(folder))
+            heard = in_a_child(judging.judge, self._look.limits)
         result = result_of(mutant, heard)
         if result.fate is SourceFate.KILLED:
             killers.pop(result.by, None)
@@ -91,23 +101,35 @@ def make_worker(source: str, number: int) -> SourceWorker:
     return SourceWorker(found, look)
 
 
-def _judge_mutant(
-    source: Source, look: MutantJudge, mutant: SourceMutant, names: Sequence[str], say: Say
-) -> None:
-    """In a child."""
-    path = ROOT / mutant.file
-    before = path.read_bytes()
-    after = mutant.edit.apply(before)
-    module = module_of(mutant.file)
-    if not exchange(importlib.import_module(module), before, after):
-        say(f"at {names[0]}")
-        with Caught("importing", through=()) as caught:
-            look = _look_anew(source, module, path, after)
-        if caught.breakage is not None:
-            say(f"found {caught.breakage.error} when it was imported")
-            return
-    look.judge(names, say)
-    say("end")
+class _Judging(NamedTuple):
+    """One mutant in a child. names: of its judges; folder: for what processes are given"""
+
+    source: Source
+    look: MutantJudge
+    mutant: SourceMutant
+    names: Sequence[str]
+    folder: Path
+
+    def judge(self, say: Say) -> None:
+        path = ROOT / self.mutant.file
+        before = path.read_bytes()
+        after = self.mutant.edit.apply(before)
+        if self.source.elsewhere:
+            give = compile_with if path.suffix == ".c" else lay_over
+            give(ROOT, self.mutant.file, after, self.folder)
+            forget_results()
+        look = self.look
+        if path.suffix != ".c":
+            module = module_of(self.mutant.file)
+            if not exchange(importlib.import_module(module), before, after):
+                say(f"at {self.names[0]}")
+                with Caught("importing", through=()) as caught:
+                    look = _look_anew(self.source, module, path, after)
+                if caught.breakage is not None:
+                    say(f"found {caught.breakage.error} when it was imported")
+                    return
+        look.judge(self.names, say)
+        say("end")
 
 
 def _look_anew(source: Source, module: str, path: Path, after: bytes) -> MutantJudge:
@@ -160,17 +182,6 @@ def _result(
     )
 
 
-def chosen(mutants: Sequence[SourceMutant], *, sample: int | None, seed: int) -> list[SourceMutant]:
-    """All, or so many of them by seed: each mutant has a place of its own in the draw, so that a
-    larger sample contains a smaller one, and an edit elsewhere moves nothing.
-    """
-    if sample is None:
-        return list(mutants)
-    ranked = sorted(mutants, key=lambda one: random.Random(f"{seed} {one.key}").random())
-    kept = {id(one) for one in ranked[:sample]}
-    return [one for one in mutants if id(one) in kept]
-
-
 def mutate_source(
     asked: SourceSpec,
     *,
@@ -185,26 +196,48 @@ def mutate_source(
     equivalents = load_equivalents(asked.equivalent)
     every = [mutant for path in files_of(source) for mutant in mutants_of(path)]
     equivalents.check(every)
-    mutants = chosen(every, sample=asked.sample, seed=asked.seed)
-    state = state_of(source)
-    kept = KeptResults(asked.keep, state, equivalents)
+    kept = KeptResults(asked.keep, state_of(source), equivalents)
+    reach_now = cache(lambda: reach_of(source, asked.keep, workers=workers, on_done=on_done))
+    groups = {"": every} if asked.per_feature is None else _by_feature(every, reach_now())
+    most = asked.per_feature or asked.sample or len(every)
+    drawn = {name: in_turns(some, most=most, seed=asked.seed) for name, some in groups.items()}
+    mutants = [one for some in drawn.values() for one in some]
     left = list({one.key: one for one in mutants if kept.result(one) is None}.values())
     done = count(len(mutants) - len(left))
     on_done(next(done), len(mutants), source.name)
     if left:
-        reach = reach_of(source, asked.keep, workers=workers, on_done=on_done)
-        tasks = [
-            Task(name=one.file, content=SourceTask(mutant=one, judges=tuple(reach.judges(one))))
-            for one in left
-        ]
+        reach = reach_now()
+        tasks = [SourceTask(mutant=one, judges=judges_of(one, source, reach)) for one in left]
+        named = [Task(name=task.mutant.file, content=task) for task in tasks]
         make = partial(make_worker, source.name)
-        for result in pooled(make, tasks, workers=workers, what="mutants judged"):
+        for result in pooled(make, named, workers=workers, what="mutants judged"):
             kept.add(result)
             on_done(next(done), len(mutants), result.file)
+    found = [
+        msgspec.structs.replace(equivalents.applied(one, kept.known(one)), feature=feature)
+        for feature, some in drawn.items()
+        for one in some
+    ]
     return SourceReport(
         source=source.name,
         total=len(every),
         sample=asked.sample,
         seed=asked.seed,
-        results=tuple(equivalents.applied(one, kept.known(one)) for one in mutants),
+        per_feature=asked.per_feature,
+        results=tuple(sorted(found, key=lambda one: (one.file, one.line, one.key))),
     )
+
+
+def judges_of(mutant: SourceMutant, source: Source, reach: LineReach) -> tuple[str, ...]:
+    """Who executes its statement, the quickest first; then those whose processes may."""
+    return (*reach.judges(mutant), *source.elsewhere)
+
+
+def _by_feature(mutants: Sequence[SourceMutant], reach: LineReach) -> dict[str, list[SourceMutant]]:
+    """By the feature that the line belongs to; those that nobody runs are of none."""
+    features = script_features(ROOT / "scenarios")
+    groups: dict[str, list[SourceMutant]] = defaultdict(list)
+    for one in mutants:
+        judges = reach.judges(one)
+        groups[features.of(judges) if judges else UNRUN].append(one)
+    return dict(sorted(groups.items()))

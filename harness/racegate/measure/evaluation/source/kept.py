@@ -95,12 +95,12 @@ class KeptReach:
 
 def state_of(source: Source) -> str:
     """A digest of everything that a fate hangs on: sources, scenarios, tests."""
-    judges = ("tests/helpers", *source.tests) if source.tests else ("scenarios",)
+    judges = ("tests/helpers", *source.tests, *source.elsewhere) if source.tests else ("scenarios",)
     return _digest(
         path
         for part in ("harness/racegate", "kernels", "reference", *judges)
         for path in ([ROOT / part] if (ROOT / part).is_file() else sorted((ROOT / part).rglob("*")))
-        if path.suffix in (".py", ".toml")
+        if path.suffix in (".py", ".toml", ".c", ".h")
     )
 
 

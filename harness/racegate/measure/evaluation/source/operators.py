@@ -1,4 +1,5 @@
-"""Operators: the edits of a file, by a set of operators that the literature knows.
+"""Operators: the edits of a file, by a set of operators that the literature knows; those that the
+developer of a runner gets wrong are in `mistakes`.
 
 libcst says where an expression or a statement stands, to the byte; an edit puts other text there.
 Nothing is edited that a run does not do (annotations, decorators, imports) or only says (asserts,
@@ -20,6 +21,7 @@ import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from racegate.measure.evaluation.source.edit import Edit, SourceOperator
+from racegate.measure.evaluation.source.mistakes import SiblingTable, mistakes, name_of, removed_as
 
 
 def edits_of(source: bytes) -> list[Edit]:
@@ -48,6 +50,7 @@ class _Finder(cst.CSTVisitor):
         # Of functions, by their bodies: a default belongs to whoever defines the function.
         self._names: dict[int, str] = {}
         self._statements = [1]
+        self._siblings = SiblingTable(module)
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if _is_untouched(node):
@@ -62,6 +65,8 @@ class _Finder(cst.CSTVisitor):
             if isinstance(node, offer.kind):
                 for other in offer.others(node):
                     self._keep(node, offer.operator, other)
+        for mistake in mistakes(node, self._siblings):
+            self._keep(mistake.node, mistake.operator, mistake.other)
         if isinstance(node, cst.If | cst.While | cst.IfExp | cst.CompIf):
             other_test = _negated(node.test)
             if other_test is not None:
@@ -80,8 +85,11 @@ class _Finder(cst.CSTVisitor):
 
     def _keep(self, node: cst.CSTNode, operator: SourceOperator, other: cst.CSTNode) -> None:
         start, end = self._span(node)
+        if operator is SourceOperator.STATEMENT:
+            operator = removed_as(node)
         text = self._module.code_for_node(_bare(other))
-        if _needs_parentheses(node, other):
+        is_asked = self._source[end : end + 1] == b"." and not isinstance(other, CLOSED)
+        if is_asked or _needs_parentheses(node, other):
             text = f"({text})"
         if text.encode() != self._source[start:end]:
             self.found.append(
@@ -127,8 +135,8 @@ def _is_untouched(node: cst.CSTNode) -> bool:
 def _is_for_a_gpu(node: cst.CSTNode) -> bool:
     """A Triton source, its launcher or its block size: the eager twin is what runs without one."""
     if isinstance(node, cst.Assign):
-        is_triton = isinstance(node.value, cst.Call) and _name_of(node.value.func) == "constexpr"
-        return is_triton or _name_of(node.targets[0].target).startswith("BLOCK")
+        is_triton = isinstance(node.value, cst.Call) and name_of(node.value.func) == "constexpr"
+        return is_triton or name_of(node.targets[0].target).startswith("BLOCK")
     if not isinstance(node, cst.FunctionDef):
         return False
     decorators = [cst.Module(()).code_for_node(each.decorator) for each in node.decorators]
@@ -138,17 +146,21 @@ def _is_for_a_gpu(node: cst.CSTNode) -> bool:
 
 def _bare(node: cst.CSTNode) -> cst.CSTNode:
     """Without parentheses of its own: those in the file stay."""
-    if isinstance(node, cst.BaseExpression):
-        return node.with_changes(lpar=(), rpar=())
-    return node
+    is_empty = isinstance(node, cst.Tuple) and not node.elements
+    if is_empty or not isinstance(node, cst.BaseExpression):
+        return node
+    return node.with_changes(lpar=(), rpar=())
 
 
 def _needs_parentheses(node: cst.CSTNode, other: cst.CSTNode) -> bool:
     """An operand in the place of what may have bound closer."""
     is_expression = isinstance(node, cst.BaseExpression) and not node.lpar
+    if isinstance(other, cst.Tuple) and not other.elements:
+        return False
     return is_expression and type(node) is not type(other) and isinstance(other, LOOSE)
 
 
+CLOSED = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
 LOOSE = (
     cst.BooleanOperation,
     cst.Comparison,
@@ -156,6 +168,7 @@ LOOSE = (
     cst.IfExp,
     cst.Lambda,
     cst.GeneratorExp,
+    cst.Tuple,
 )
 
 
@@ -215,7 +228,8 @@ _CHOICES = {
     "any": "all",
     "all": "any",
 }
-_WRAPPERS = frozenset({"sorted", "reversed", "abs", "int", "bool"})
+# Not int and bool: of a value of NumPy they change nothing but the type.
+_WRAPPERS = frozenset({"sorted", "reversed", "abs"})
 
 
 def _compared(node: cst.ComparisonTarget) -> Iterator[cst.CSTNode]:
@@ -293,7 +307,7 @@ def _does_something(statement: cst.BaseSmallStatement) -> bool:
 def _exchanged(node: cst.Call) -> Iterator[cst.CSTNode]:
     """The first two arguments that have no name, if it matters to the call which is which."""
     arguments = list(node.args)
-    if _name_of(node.func) in _CHOICES:
+    if name_of(node.func) in _CHOICES:
         return
     plain = [not (one.keyword or one.star) for one in arguments[:2]]
     if plain == [True, True] and not arguments[0].value.deep_equals(arguments[1].value):
@@ -320,7 +334,7 @@ def _unbound(node: cst.Slice) -> Iterator[cst.CSTNode]:
 
 def _chosen(node: cst.Call) -> Iterator[cst.CSTNode]:
     """The other of min and max, and either argument alone."""
-    name = _name_of(node.func)
+    name = name_of(node.func)
     if name not in _CHOICES:
         return
     other = cst.Name(_CHOICES[name])
@@ -333,16 +347,10 @@ def _chosen(node: cst.Call) -> Iterator[cst.CSTNode]:
 
 def _unwrapped(node: cst.Call) -> Iterator[cst.CSTNode]:
     """What a call that puts something in order, or into shape, was given."""
-    name = _name_of(node.func)
+    name = name_of(node.func)
     is_plain = len(node.args) == 1 and not (node.args[0].star or node.args[0].keyword)
     if name in _WRAPPERS and isinstance(node.func, cst.Name) and is_plain:
         yield node.args[0].value
-
-
-def _name_of(function: cst.BaseExpression) -> str:
-    if isinstance(function, cst.Attribute):
-        return function.attr.value
-    return function.value if isinstance(function, cst.Name) else ""
 
 
 class EditRule(NamedTuple):

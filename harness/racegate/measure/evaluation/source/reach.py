@@ -1,23 +1,61 @@
 """LineReach: which lines each scenario or test executes, recorded once.
 
 coverage.py counts; what was executed when modules were imported belongs to nobody.
+
+ScriptFeatures: a statement belongs to the feature that most of the scripts that execute it have,
+and few of those that do not. No list of files says so, so that code that moves takes its mutants
+along. In a sample every feature has the same weight, and within it every operator.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import coverage
 
+from racegate.check.checker import Checkers
+from racegate.explore.features.catalogue import FEATURE_BY_NAME, features_of
+from racegate.explore.features.facts import facts_of
 from racegate.measure.evaluation.source.results import SourceMutant
+from racegate.scenario.files import load_all, scenario_paths
 from racegate.scenario.strict import StrictStruct
 
 # Of a test with many examples so many come first; then others for as long.
 ALIKE_FIRST, OTHERS_MAX_S = 5, 30.0
+# Of the catalogue, those that have lines of their own. What nearly every script executes is the
+# core; what none does is mutated too, and missed.
+MUTATED = (
+    "cache_mode = align",
+    "cache_mode = all",
+    "cache_mode = offload",
+    "state migration",
+    "layout = slots",
+    "cascade = on",
+    "positions = three-dimensional",
+    "drafts behind an image",
+    "constrained row",
+    "draft_sampling = random",
+    "drafter = mtp",
+    "drafter = ngram",
+    "drafter = extract_hidden_states",
+    "rejection",
+    "graph replay",
+    "graph_mode = piecewise",
+    "zeroing = fresh",
+    "dummy step between steps",
+    "preemption",
+    "condense move",
+    "numerics = float32",
+    "rotary = partial",
+)
+CORE, UNRUN = "core", "run by no script"
+# How much larger the share of scripts that execute a statement has to be where the feature is.
+CONTRAST_LEAST = 0.5
 
 
 class LineReach(StrictStruct, frozen=True):
@@ -117,3 +155,48 @@ def _by_judge(lines: Mapping[int, Iterable[str]]) -> dict[str, tuple[int, ...]]:
         for judge in filter(None, judges):
             found.setdefault(judge, []).append(line)
     return {judge: tuple(numbers) for judge, numbers in found.items()}
+
+
+class ScriptFeatures:
+    """Which scripts have which of the mutated features. scripts: features by name of the script"""
+
+    def __init__(self, scripts: Mapping[str, Set[str]]) -> None:
+        assert FEATURE_BY_NAME.keys() >= set(MUTATED)
+        self._scripts = frozenset(scripts)
+        self._having = {
+            name: frozenset(script for script, features in scripts.items() if name in features)
+            for name in MUTATED
+        }
+
+    def of(self, judges: Sequence[str]) -> str:
+        """The one that a statement belongs to which these scripts and witnesses execute."""
+        here = self._scripts.intersection(judges)
+        contrast = {name: self._contrast(here, having) for name, having in self._having.items()}
+        best = max(contrast, key=lambda name: contrast[name])
+        return best if contrast[best] >= CONTRAST_LEAST else CORE
+
+    def _contrast(self, here: frozenset[str], having: frozenset[str]) -> float:
+        others = self._scripts - having
+        if not having or not others:
+            return 0.0
+        return len(here & having) / len(having) - len(here & others) / len(others)
+
+
+def script_features(folder: Path) -> ScriptFeatures:
+    """Runs every script of a folder once, eagerly, and looks at what it has."""
+    checkers, found = Checkers(), {}
+    for _, scenario in load_all(scenario_paths(folder)):
+        run = checkers.of(scenario).execute()
+        found[scenario.name] = features_of(facts_of(scenario, run))
+    return ScriptFeatures(found)
+
+
+def in_turns(mutants: Sequence[SourceMutant], *, most: int, seed: int) -> list[SourceMutant]:
+    """So many of them by seed, one of each operator, then another one of each. Each has a place of
+    its own in the draw, so that a larger sample contains a smaller one.
+    """
+    by_operator: dict[str, list[SourceMutant]] = defaultdict(list)
+    for one in sorted(mutants, key=lambda one: random.Random(f"{seed} {one.key}").random()):
+        by_operator[one.edit.operator].append(one)
+    turns = zip_longest(*(some for _, some in sorted(by_operator.items())))
+    return [one for turn in turns for one in turn if one is not None][:most]

@@ -4,14 +4,17 @@ tests is recorded on its own, so that a change of one costs no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
-from racegate.jobs.pools.pool import Task
+from racegate.jobs.pools.choice import pool_of
+from racegate.jobs.pools.pool import Done, Failed, Lost, MakeWorker, PoolError, Task, spread
+from racegate.jobs.stopping import StoppedError
 from racegate.measure.evaluation.source.kept import KeptReach, digest_of
-from racegate.measure.evaluation.source.pooled import pooled
 from racegate.measure.evaluation.source.reach import LineReach, merged
 from racegate.measure.evaluation.source.sources import (
     LineRecording,
@@ -20,8 +23,38 @@ from racegate.measure.evaluation.source.sources import (
     recording_of,
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 # How many are done, of how many, and which was the last.
 OnDone = Callable[[int, int, str], None]
+
+
+def pooled(
+    make: MakeWorker[T, R], tasks: Sequence[Task[T]], *, workers: int, what: str
+) -> Iterator[R]:
+    """Results as they come; whoever is free takes the next task. what: they are, for whoever stops
+
+    Raises StoppedError; after everything else was done, PoolError for what failed.
+    """
+    done, failed = 0, []
+    events = pool_of(workers).run(make, spread(tasks, workers))
+    try:
+        with closing(events):
+            for event in events:
+                match event:
+                    case Done():
+                        done += 1
+                        yield event.result
+                    case Failed():
+                        failed.append(event.breakage.text)
+                    case Lost():
+                        raise PoolError(event.text)
+    except KeyboardInterrupt as stop:
+        go_on = "the same command, which goes on with --keep"
+        raise StoppedError(stop, done=f"{done} {what}", go_on=go_on) from stop
+    if failed:
+        raise PoolError("\n".join(failed))
 
 
 class RecordingWorker:

@@ -66,6 +66,7 @@ class SourceResult(StrictStruct, frozen=True):
     before, after: the lines that differ; fate: what became of it
     by: the scenario, witness or test that killed it; how: what that said, or how it ended
     reason: why it changes nothing; cpu_s: seconds of computing
+    feature: of the engine that the line belongs to, where mutants are drawn by feature
     """
 
     key: str
@@ -80,6 +81,7 @@ class SourceResult(StrictStruct, frozen=True):
     how: str = ""
     reason: str = ""
     cpu_s: float = 0.0
+    feature: str = ""
 
 
 class EquivalentEntry(StrictStruct, frozen=True):
@@ -199,11 +201,13 @@ def score_of(results: Sequence[SourceResult]) -> SourceScore:
 class SourceSpec(StrictStruct, frozen=True):
     """What is asked of a job. sample: so many mutants, drawn by the seed; None is all of them
 
+    per_feature: so many of each feature of the engine, in the place of a sample of all
     keep: a file to go on with; equivalent: that of mutants known to change nothing
     """
 
     source: str
     sample: int | None = None
+    per_feature: int | None = None
     seed: int = 0
     keep: Path | None = None
     equivalent: Path | None = None
@@ -214,6 +218,7 @@ class SourceReport(StrictStruct, frozen=True):
 
     source: a room, or the engine with its kernels; total: mutants that there are
     sample: how many of them were drawn, null for all; results: of those that were tried
+    per_feature: how many were drawn of each feature, null where they were drawn of all
     """
 
     source: str
@@ -221,3 +226,4 @@ class SourceReport(StrictStruct, frozen=True):
     sample: int | None
     seed: int
     results: tuple[SourceResult, ...]
+    per_feature: int | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from racegate.measure.evaluation.source.c_operators import c_edits_of
 from racegate.measure.evaluation.source.child import ChildLimits, Say
 from racegate.measure.evaluation.source.operators import edits_of
 from racegate.measure.evaluation.source.reach import LineReach
@@ -20,14 +21,17 @@ ROOT = Path(__file__).parents[5]
 
 
 class Source(StrictStruct, frozen=True):
-    """name: of a room; folders: of its files; tests: that have to kill its mutants, none where the
-    gate has to; without: parts of paths that are left out, as they need a GPU
+    """name: of a room; folders: of its files, or files; tests: that have to kill its mutants, none
+    where the gate has to; without: parts of paths that are left out, as they need a GPU
+    elsewhere: tests, in this order, of which processes of their own run the mutants too, so that
+        nobody counts lines: they judge what the others do not notice, and what is in C
     """
 
     name: str
     folders: tuple[str, ...]
     tests: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 def _room(name: str, *more_tests: str, without: tuple[str, ...] = ()) -> Source:
@@ -37,6 +41,10 @@ def _room(name: str, *more_tests: str, without: tuple[str, ...] = ()) -> Source:
         tests=(f"tests/{name}", *more_tests),
         without=without,
     )
+
+
+def _named(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in names)
 
 
 # Without test_removal, which makes whole runs of every fault: what kills has to be a law.
@@ -82,6 +90,7 @@ SOURCES = {
                 "tests/interpose/test_recorder.py",
             ),
             without=("native/compiler.py",),
+            elsewhere=("tests/order/test_order.py", "tests/order/test_ranges.py"),
         ),
         _room("explore", "tests/check/repro", "tests/measure/evaluation/test_coverage.py"),
         _room("faults"),
@@ -92,6 +101,46 @@ SOURCES = {
             tests=("tests/check/repro",),
         ),
         _room("jobs"),
+        Source(
+            name="interpose",
+            folders=_named(
+                "harness/racegate/interpose/device",
+                *("queue.py", "graphs.py", "session.py", "calls.py", "spans.py"),
+                *("native/core.c", "native/runtime.c"),
+            ),
+            tests=_named(
+                "tests/interpose",
+                *("test_queue.py", "test_graph_parts.py", "test_touches.py"),
+                *("test_torn_copies.py", "test_interpose_latches.py"),
+            ),
+            elsewhere=_named(
+                "tests/interpose",
+                *("test_program.py", "test_interpose_litmus.py", "test_memory.py"),
+                *("test_interpose_search.py", "test_no_gpu.py"),
+            ),
+        ),
+        Source(
+            name="adapters",
+            folders=("harness/racegate/targets/adapters",),
+            tests=("tests/targets/adapters", "tests/targets/test_every_judge.py"),
+        ),
+        Source(
+            name="targets",
+            folders=_named(
+                "harness/racegate/targets",
+                *("common/judge.py", "common/landings.py", "common/search.py"),
+                *("common/sensitivity.py", "common/result.py", "vllm/sensitivity.py"),
+                *("program/judge.py", "program/explore.py"),
+            ),
+            tests=(
+                *_named(
+                    "tests/targets",
+                    *("common", "test_every_judge.py", "vllm/test_vllm_landings.py"),
+                    *("vllm/test_vllm_search.py", "vllm/test_vllm_sensitivity.py"),
+                ),
+                "tests/interpose/test_interpose_search.py",
+            ),
+        ),
         Source(
             name="evaluation",
             folders=("harness/racegate/measure/evaluation",),
@@ -121,10 +170,17 @@ def files_of(source: Source) -> list[Path]:
     return [
         path
         for folder in source.folders
-        for path in sorted((ROOT / folder).rglob("*.py"))
+        for path in _files_in(ROOT / folder)
         if path.name != "__init__.py"
         and not any(str(path).endswith(part) for part in source.without)
     ]
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """In the order of their paths; a file is in itself."""
+    if folder.is_file():
+        return [folder]
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".c"))
 
 
 def mutants_of(path: Path) -> list[SourceMutant]:
@@ -133,7 +189,7 @@ def mutants_of(path: Path) -> list[SourceMutant]:
     file = str(path.relative_to(ROOT))
     alike: Counter[tuple[str, ...]] = Counter()
     found = []
-    for edit in edits_of(content):
+    for edit in (c_edits_of if path.suffix == ".c" else edits_of)(content):
         before, after = edit.shown(content)
         looks = (edit.scope, edit.operator, before, after)
         found.append(

@@ -1,0 +1,119 @@
+"""Which edge a conflict lacks: of several for its buffer, the one that was tried and orders the
+pair.
+
+Patterns say what an edge is for, but those of a foreign engine may be wide: the two edges of a ring
+buffer are for the same buffer. So the same history is timed again with the waits of one edge put
+back, or taken away, and what conflicts then is compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+
+import msgspec
+
+from racegate.history.edge import Edge
+from racegate.history.trace import (
+    HOST,
+    Clock,
+    HostAccess,
+    OpRecord,
+    Recorded,
+    Trace,
+    TraceEvent,
+    Waited,
+)
+from racegate.oracles.ordering import Conflict, find_conflicts
+from racegate.order.clocks import Clocks
+
+_Pairs = Counter[tuple[str, str, str]]
+
+
+def label(name: str) -> str:
+    """An operation's name without its step."""
+    return name.partition("@")[0]
+
+
+def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Sequence[Edge]]:
+    """What names the edge that a conflict of this run lacks: one, if it is known; several, if none
+    of those that are for the pair by their patterns is known to be it.
+    """
+
+    @cache
+    def found_with(name: str) -> _Pairs:
+        """Conflicts, by operation, if the dropped waits of one edge waited."""
+        return _pairs(retimed(trace, lambda wait: not wait.is_dropped or wait.edge == name))
+
+    @cache
+    def found_without(name: str) -> _Pairs:
+        """Conflicts, by the kind of operation, if the waits of one edge did not wait."""
+        kept = retimed(trace, lambda wait: not wait.is_dropped and wait.edge != name)
+        return _by_kind(_pairs(kept))
+
+    @cache
+    def found_now() -> _Pairs:
+        return _by_kind(_pairs(trace))
+
+    def find(conflict: Conflict) -> Sequence[Edge]:
+        meant = [edge for edge in edges if _is_for(edge, conflict)]
+        if len(meant) < 2:
+            return meant
+        pair = _pair(conflict)
+        kind = _kind(pair)
+        mending = [edge for edge in meant if not found_with(edge.name)[pair]]
+        keeping = [edge for edge in meant if found_without(edge.name)[kind] > found_now()[kind]]
+        return mending or keeping or meant
+
+    return find
+
+
+def retimed(trace: Trace, is_kept: Callable[[Waited], bool]) -> Trace:
+    """The same history with the clocks that it has if these waits wait, and no other does."""
+    clocks = Clocks(len(trace.lanes))
+    records: dict[str, Clock] = {}
+    events: list[TraceEvent] = []
+    for event in trace.events:
+        match event:
+            case OpRecord():
+                seq, clock = clocks.issue(HOST, event.lane)
+                events.append(msgspec.structs.replace(event, seq=seq, clock=clock))
+                continue
+            case HostAccess():
+                seq, clock = clocks.number(HOST), clocks.known(HOST)
+                events.append(msgspec.structs.replace(event, seq=seq, clock=clock))
+                continue
+            case Recorded():
+                records[event.event] = clocks.record(HOST, event.lane)
+            case Waited() if is_kept(event):
+                clocks.learn(event.lane, records.get(event.event, ()))
+        events.append(event)
+    return msgspec.structs.replace(trace, events=tuple(events))
+
+
+def _is_for(edge: Edge, conflict: Conflict) -> bool:
+    """Whether an edge says that it is for such a pair."""
+    first, second = label(conflict.first.name), label(conflict.second.name)
+    sides = ((conflict.buffer, edge.buffers), (first, edge.first), (second, edge.second))
+    return all(any(fnmatchcase(name, p) for p in patterns) for name, patterns in sides)
+
+
+def _pairs(trace: Trace) -> _Pairs:
+    return Counter(map(_pair, find_conflicts(trace)))
+
+
+def _pair(found: Conflict) -> tuple[str, str, str]:
+    return found.buffer, found.first.name, found.second.name
+
+
+def _kind(pair: tuple[str, str, str]) -> tuple[str, str, str]:
+    return pair[0], label(pair[1]), label(pair[2])
+
+
+def _by_kind(pairs: _Pairs) -> _Pairs:
+    counted: _Pairs = Counter()
+    for pair, number in pairs.items():
+        counted[_kind(pair)] += number
+    return counted
