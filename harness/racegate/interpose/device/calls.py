@@ -43,6 +43,10 @@ class LoggedRuntime:
         """Tells the session what was logged since."""
         if not (self._news[0] or self._taking):
             return
+        if self._library.has_left():
+            self._taking = 0
+            self._library.hush()
+            session.leave()
         own = get_ident()
         if self._taking == own:
             return

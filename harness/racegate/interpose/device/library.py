@@ -74,13 +74,14 @@ _CALLBACK = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD, _WORD, _WORD, _WORD, ctypes.c_
 _ROOM = 256
 _FIELDS = 6
 _PAGE = 4096
+_LEFT, _FORKS = 2, 3  # of the news
 
 
 class Library:
     """The preloaded library. It must have been preloaded, or torch talks to another runtime.
 
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
-        its second if there are touches among them
+        its second if there are touches among them, its third in a process that the program forked
     lands_at_once: what is issued in a recorded run has run by then
     thread_number: of the calling thread, never another's; odd if autograd started it
     """
@@ -97,7 +98,7 @@ class Library:
         self._library.vg_guard.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
-        self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
+        self.news = memoryview((_WORD * 4).from_address(address)).cast("B").cast("Q")
         self.thread_number: Callable[[], int] = ctypes.PyDLL(str(path)).vg_thread
         self.thread_number.restype = _WORD
         self._touch = (_WORD * 5)()
@@ -117,6 +118,19 @@ class Library:
     def take_news(self) -> None:
         """What is there now will be taken in: what comes from here on is news again."""
         self.news[0] = 0
+
+    def watch_forks(self) -> None:
+        """Forks of this process are counted from now on."""
+        self._library.vg_watch_forks()
+
+    def forks(self) -> int:
+        """How many there were."""
+        return self.news[_FORKS]
+
+    def has_left(self) -> bool:
+        """Whether this is a process that the program forked, and nobody has asked before."""
+        has_left, self.news[_LEFT] = self.news[_LEFT], 0
+        return bool(has_left)
 
     def watch_pages(self) -> None:
         """Touches of guarded pages are noted from now on."""

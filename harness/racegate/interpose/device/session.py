@@ -13,6 +13,7 @@ from types import FrameType
 import torch
 
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
+from racegate.interpose.device.given_work import GivenWork
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
 from racegate.interpose.device.held_threads import HeldThreads
@@ -51,6 +52,7 @@ class Session:
         self.recorder = Recorder(label=label, on_conflict=on_conflict)
         self.host_threads = HostThreads(self.recorder, runtime.thread_number)
         self.queue: WorkQueue = Queue()
+        self.work = GivenWork()
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
         self.guards = Guards(runtime.guard)
@@ -104,6 +106,7 @@ class Session:
         """This is a forked child of the program: whatever it does is computed and not judged."""
         self.begin(Queue(), is_recording=False)
         self.lock = threading.RLock()  # another thread may have held it
+        self.work.leave()
         self.end()
 
     @property
@@ -196,6 +199,7 @@ class Session:
         """An operation on a stream; returns its label. run: its work, if it was not done already
         (eager runs).
         """
+        self.work.add()
         listener = self._listener
         if listener is not None and run is not None:
             run = listener.work(kind, run)
@@ -249,6 +253,7 @@ class Session:
         """The program is about to touch pinned memory."""
         if self.is_own or not (reads or writes):
             return
+        self.work.add()
         if not self.is_bare:
             self._note_access(kind, reads, writes)
         if self._listener is not None:
@@ -383,6 +388,7 @@ class Session:
     def memory_added(
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
+        self.work.add()
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
         self.recorder.memory.add(base, size, is_watched=place is Place.PINNED)
 

@@ -120,10 +120,12 @@ class OnDevice(Protocol):
     def kernels(self) -> DeviceKernels: ...
 
 
-def enter(installed: OnDevice) -> None:
-    """In the process of the run: this thread and those it starts are watched from now on."""
+def enter(installed: OnDevice, refuse: Callable[[str], None]) -> None:
+    """In the process of the run: this thread and those it starts are watched from now on. refuse:
+    ends the run if racegate fails in one of them.
+    """
     torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
-    track_threads(installed.session, lambda: watching(installed))
+    track_threads(installed.session, lambda: watching(installed), refuse)
     watching(installed).__enter__()
 
 

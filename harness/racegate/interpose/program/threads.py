@@ -8,11 +8,14 @@ from __future__ import annotations
 import _thread
 import queue
 import threading
+import traceback
 from asyncio import base_events
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from racegate.interpose.device.session import Session
+from racegate.interpose.program.failures import is_ours, words_for
 from racegate.order.clocks import Clock, join
 
 MakeMode = Callable[[], Any]
@@ -53,8 +56,9 @@ class TrackedLock:
         return getattr(self._lock, name)
 
 
-def track_threads(session: Session, make_mode: MakeMode) -> None:
-    """Locks made from now on, and threads started from now on, carry their edges.
+def track_threads(session: Session, make_mode: MakeMode, refuse: Callable[[str], None]) -> None:
+    """Locks made from now on, and threads started from now on, carry their edges. refuse: ends the
+    run if racegate fails in a thread.
 
     queue.Queue, Condition, Semaphore, Barrier and futures are made of these locks; executors also
     of queue.SimpleQueue, which is written in C.
@@ -63,7 +67,7 @@ def track_threads(session: Session, make_mode: MakeMode) -> None:
     queue.SimpleQueue = _tracked_queue(session)  # type: ignore[misc, assignment]
     _track_flags(session)
     _track_loops(session)
-    _track_starts(session, make_mode)
+    _track_starts(session, make_mode, refuse)
     _track_raw_starts(session, make_mode)
 
 
@@ -146,7 +150,28 @@ def _track_loops(session: Session) -> None:
     base_events.BaseEventLoop.call_soon_threadsafe = tracked  # type: ignore[method-assign, assignment]
 
 
-def _track_starts(session: Session, make_mode: MakeMode) -> None:
+@contextmanager
+def _mourned(thread: Any, refuse: Callable[[str], None]) -> Iterator[None]:
+    """If the thread dies of an error of racegate's, the run ends with its name."""
+    run = thread.run
+
+    def run_or_refuse() -> None:
+        try:
+            run()
+        except Exception as error:
+            if is_ours(error):
+                traceback.print_exc()
+                refuse(words_for(error, f"thread {thread.name}"))
+            raise
+
+    thread.run = run_or_refuse
+    try:
+        yield
+    finally:
+        del thread.run
+
+
+def _track_starts(session: Session, make_mode: MakeMode, refuse: Callable[[str], None]) -> None:
     start, run_all, join_plain, is_alive = (
         threading.Thread.start,
         threading.Thread._bootstrap_inner,  # type: ignore[attr-defined]
@@ -161,7 +186,7 @@ def _track_starts(session: Session, make_mode: MakeMode) -> None:
     def tracked_bootstrap(thread: Any) -> None:
         session.host_threads.begin(thread.name)
         session.take(getattr(thread, "_racegate_begin", []))
-        with make_mode():
+        with make_mode(), _mourned(thread, refuse):
             run_all(thread)
         thread._racegate_end = session.hand_on()
 

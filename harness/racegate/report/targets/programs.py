@@ -41,6 +41,7 @@ def render(verdicts: Verdicts, command: str) -> str:
         lines += [f"observed {shown(item)}" for item in outcome.observations]
     if verdicts.unheld is not None and not verdicts.changes:
         lines.append(verdicts.text)
+    lines += [f"no pass: {reason}" for reason in verdicts.unjudged]
     lines += not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, verdicts)
@@ -74,6 +75,8 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
         failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
     elif not verdicts.is_finished:
         failing.append(_said(command, "inconclusive", str(outcome.ending), [closing(verdicts)]))
+    for reason in verdicts.unjudged:
+        failing.append(_said(command, "inconclusive", "not judged", [reason]))
     for stale in verdicts.stale:
         failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
     case = CheckedCase(

@@ -35,6 +35,8 @@ from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
+NO_WORK = "the program gave the device no work: no operation, no memory, no access of pinned memory"
+CHILDREN_WORK = "operations and memory of processes that the program forked, which nobody judges"
 
 
 class Suppression(StrictStruct, frozen=True, kw_only=True):
@@ -118,16 +120,32 @@ class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self) -> Verdict:
         """The table's word for all runs of a program that came to its end."""
         outcome, search = self.outcome, self.search
-        unrealised = [hold for hold, count in outcome.realised.items() if not count]
         facts = Facts(
             is_wrong=bool(self.changes or self.polls_matter)
             or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
             conflicts=len(self._standing),
-            unmet=tuple(map(unrealised_text, unrealised)),
+            unmet=self.unmet,
             is_compared=bool(outcome.observations),
             tried=self.tried,
         )
         return verdict_of(facts)
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """Why a run in which nothing is wrong would be no proof."""
+        unrealised = [hold for hold, count in self.outcome.realised.items() if not count]
+        return (*self.unjudged, *map(unrealised_text, unrealised))
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """Why the runs say nothing of the program, or not of all of it."""
+        outcome = self.outcome
+        if not self.is_finished:
+            return ()
+        reasons = [NO_WORK] if outcome.work == 0 else []
+        if outcome.work_of_children:
+            reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
+        return tuple(reasons)
 
     @property
     def tried(self) -> Tried:

@@ -9,13 +9,21 @@
 #include "virtual.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int counts_forks;
 static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
-__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void after_fork(void) { vg_news[3] += (uint64_t)counts_forks; pthread_mutex_unlock(&lock); }
+static void in_child(void) {
+    if (counts_forks) vg_news[2] = vg_news[0] = 1;
+    pthread_mutex_unlock(&lock);
+}
+__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, in_child); }
+void vg_watch_forks(void) { counts_forks = 1; vg_news[2] = vg_news[3] = 0; }
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity;
 static callback_t callback;
-volatile uint64_t vg_news[2]; /* set when there is something that Python has not read: anything; touches of pages */
+/* Set when there is something that Python has not read: anything; touches of pages; that this process was forked by the
+   program. The last counts forks. */
+volatile uint64_t vg_news[4];
 
 void vg_set_callback(callback_t function) { callback = function; }
 volatile uint64_t *vg_news_address(void) { return vg_news; }
