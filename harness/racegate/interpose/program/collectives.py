@@ -8,7 +8,7 @@ from typing import Any
 
 from racegate.interpose.device.session import Session
 
-_CALLS = (
+CALLS = (
     "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
     "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather",
     "_allgather_base", "_reduce_scatter_base", "monitored_barrier", "recv", "recv_anysource",
@@ -22,7 +22,7 @@ def track_collectives(session: Session, distributed: ModuleType) -> None:
         return
     bindings: Any = distributed.distributed_c10d
     group, work = bindings.ProcessGroup, bindings.Work
-    for name in _CALLS:
+    for name in CALLS:
         if hasattr(group, name):
             setattr(group, name, _handing_on(session, getattr(group, name)))
     work.wait = _waiting(session, work.wait)
