@@ -94,16 +94,17 @@ def _is_kernel(node: ast.FunctionDef) -> bool:
     return any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
-def _is_command(node: ast.FunctionDef) -> bool:
-    """Its parameters are the options that a user sees: typer reads them from the signature."""
-    return any(".command(" in ast.unparse(decorator) for decorator in node.decorator_list)
+def _is_option(parameter: ast.arg) -> bool:
+    """What a user sees: typer reads it from the signature of a command, or of a set of options."""
+    annotation = "" if parameter.annotation is None else ast.unparse(parameter.annotation)
+    return "typer." in annotation or annotation.endswith(("Option", "Argument"))
 
 
 def _takes_few_parameters(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef) and not _is_command(node):
-            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-            names += [a.arg for a in node.args.kwonlyargs]
+        if isinstance(node, ast.FunctionDef):
+            given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            names = [a.arg for a in given if not _is_option(a)]
             assert len([n for n in names if n not in ("self", "cls")]) <= PARAMETERS_MAX, node.name
 
 

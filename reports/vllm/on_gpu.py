@@ -26,8 +26,8 @@ from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import FreshEngines
-from racegate.targets.vllm.environment import environment_of
-from racegate.targets.vllm.witness import read_witness
+from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.witness import VLLM_WITNESSES
 
 WITNESSES = Path(__file__).parents[2] / "scenarios" / "vllm" / "witnesses"
 COUNT = "0.22.1-v1-none-first_decode_in_moved_row-1"
@@ -63,7 +63,7 @@ class Kept:
 
 def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
     """What the landing did on this GPU."""
-    witness = read_witness(WITNESSES / f"{one.witness}.json")
+    witness = VLLM_WITNESSES.load(WITNESSES / f"{one.witness}.json")
     cell = Cell(release=one.release, runner=witness.subject.runner, mode=witness.subject.mode)
     log = folder / f"{one.release}-{cell.runner}-{cell.mode}.log"
     known = {
@@ -73,7 +73,7 @@ def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
         "hold": witness.landing,
     }
     try:
-        environment = environment_of(one.release)
+        environment = VLLM.environment_of(one.release)
         engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
         judged = judge_under(engines, witness.scenario, cell, witness.landing, kind=DeviceKind.CUDA)
     except BadInput as error:

@@ -187,7 +187,7 @@ Requests that are drawn independently hardly ever make a row move in the step in
 seeds 0 to 5 found nothing in 0.22.1. Drawn to come in when the row of the first request becomes
 free, or a step before, they do:
 
-    racegate vllm search --release 0.22.1 --seeds 12
+    racegate vllm search --release 0.22.1 --out DIR --scenarios 12
 
 finds the copy of the accepted counts wrong with seed 9, the tenth: 307 runs under holds until then.
 All 12 seeds are 371 runs in 143 CPU seconds (156 a minute and core, load 6 to 11 on two cores); the

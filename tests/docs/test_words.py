@@ -27,7 +27,6 @@ TERMS_MAX = 150
 # field's one word for both. Nothing else shares its name.
 SHARED = {
     "Access": "of the rows of a storage; of the bytes of a program",
-    "Campaign": "on our own engine; on a release",
     "Conflict": "of the rows of a storage; of the bytes of a program",
     "Driver": "what runs scenarios inside a release, of vLLM and of SGLang",
     "Host": "what a release's runs are forked from, of vLLM and of SGLang",

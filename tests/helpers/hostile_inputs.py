@@ -64,11 +64,11 @@ from racegate.targets.adapters.wire import (
 )
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
     ProgramSubject,
     ProgramWitness,
-    load_program_witness,
 )
-from racegate.targets.vllm.witness import read_witness
+from racegate.targets.vllm.witness import VLLM_WITNESSES
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 2.0  # of the processor
@@ -392,8 +392,8 @@ LOADERS = tuple(
         ("scenario", _of(SCRIPTS, write_toml), partial(_file, load, "a.toml")),
         ("log", _of((LOG,), _joined), partial(_file, _log, "a.csv")),
         ("witness", _of(WITNESSES, _sealed), partial(_file, load_witness, "a.witness.json")),
-        ("program", _of((PROGRAM,), _sealed), partial(_file, load_program_witness, "a.json")),
-        ("vllm", _of((VLLM,), write_json), partial(_file, read_witness, "v.json")),
+        ("program", _of((PROGRAM,), _sealed), partial(_file, PROGRAM_WITNESSES.load, "a.json")),
+        ("vllm", _of((VLLM,), write_json), partial(_file, VLLM_WITNESSES.load, "v.json")),
         (
             "suppressions",
             _of((SUPPRESSIONS,), write_toml),

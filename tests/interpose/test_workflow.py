@@ -23,8 +23,8 @@ from racegate.targets.program.launch import Program
 from racegate.targets.program.workflow.replay import render_replay, replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
+    PROGRAM_WITNESSES,
     ProgramWitness,
-    load_program_witness,
     save_witnesses,
 )
 from support import SCENARIOS
@@ -93,7 +93,7 @@ def saved(tmp_path: Path, script: Program) -> Path:
 
 
 def test_a_witness_comes_back_as_it_was_written(saved: Path, script: Program) -> None:
-    witness = load_program_witness(saved)
+    witness = PROGRAM_WITNESSES.load(saved)
     assert witness.argv == script.argv
     assert witness.holds == ("d2h@x.py:step#1 until forced",)
     assert (witness.expected, witness.actual) == (RIGHT, WRONG)
@@ -109,14 +109,14 @@ def test_each_divergent_finding_has_a_file(tmp_path: Path, script: Program) -> N
         found(finding("0" * 12), finding("1" * 12)), script, tmp_path / "w.witness.json"
     )
     assert [path.name for path in paths] == ["w.witness.json", "w-2.witness.json"]
-    assert [load_program_witness(path).signature for path in paths] == ["0" * 12, "1" * 12]
+    assert [PROGRAM_WITNESSES.load(path).signature for path in paths] == ["0" * 12, "1" * 12]
     nothing = save_witnesses(found(finding(), verdict=Verdict.BENIGN), script, tmp_path / "no")
     assert (nothing, (tmp_path / "no").exists()) == ((), False)
 
 
 def test_whose_witness_it_is(saved: Path) -> None:
-    with pytest.raises(WitnessError, match="not a witness of a program"):
-        load_program_witness(ENGINES)
+    with pytest.raises(WitnessError, match="a witness of 'engine', not of a program"):
+        PROGRAM_WITNESSES.load(ENGINES)
     with pytest.raises(WitnessError, match=r"a witness of 'program', not of racegate's own engine"):
         load_witness(saved)
 
@@ -137,7 +137,7 @@ def test_a_damaged_witness_is_refused(saved: Path, change: dict[str, object], me
     fields = json.loads(saved.read_text())
     saved.write_text(json.dumps(fields | change))
     with pytest.raises(WitnessError) as caught:
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
     assert str(caught.value).startswith(f"{saved}: ")
     assert message in str(caught.value)
 
@@ -146,12 +146,12 @@ def test_a_witness_without_a_hold_is_refused(saved: Path) -> None:
     fields = json.loads(saved.read_text()) | {"holds": []}
     saved.write_text(json.dumps(fields | {"checksum": checksum_of(fields)}))
     with pytest.raises(WitnessError, match="a witness of a program has a hold"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     """As `racegate.program/1` had it: the finding among the other fields."""
-    new = load_program_witness(saved)
+    new = PROGRAM_WITNESSES.load(saved)
     fields = json.loads(saved.read_text())
     found = fields.pop("finding")
     del fields["verdict"]
@@ -167,13 +167,13 @@ def test_a_witness_of_the_first_schema_is_read(saved: Path) -> None:
     }
     del old["subject"]
     saved.write_text(json.dumps(old | {"checksum": checksum_of(old)}))
-    again = load_program_witness(saved)
+    again = PROGRAM_WITNESSES.load(saved)
     assert new.finding is not None and again.finding is not None
     plain = msgspec.structs.replace(new.finding, hazard=None)
     assert again == sealed(msgspec.structs.replace(new, finding=plain))
     saved.write_text(json.dumps(old | {"edge": "another", "checksum": checksum_of(old)}))
     with pytest.raises(WitnessError, match="altered since it was written"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 def test_a_field_that_is_missing_is_named(saved: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_field_that_is_missing_is_named(saved: Path) -> None:
     del fields["holds"]
     saved.write_text(json.dumps(fields))
     with pytest.raises(WitnessError, match="missing required field `holds`"):
-        load_program_witness(saved)
+        PROGRAM_WITNESSES.load(saved)
 
 
 @given(cut=st.integers(0, 900))
@@ -191,7 +191,7 @@ def test_a_cut_witness_is_refused(cut: int, tmp_path_factory: pytest.TempPathFac
     whole = path.read_bytes()
     path.write_bytes(whole[: min(cut, len(whole) - 3)])
     with pytest.raises(WitnessError, match="truncated or not JSON"):
-        load_program_witness(path)
+        PROGRAM_WITNESSES.load(path)
 
 
 # ---- replay
@@ -237,7 +237,7 @@ OTHER = (RIGHT[0], Observation("name", "4" * 16, "y"))
 def test_what_a_replay_comes_to(
     saved: Path, base: Outcome, held: Outcome, outcome: ReplayOutcome
 ) -> None:
-    replay = replay_program(Device(base, held), load_program_witness(saved), times=2)
+    replay = replay_program(Device(base, held), PROGRAM_WITNESSES.load(saved), times=2)
     assert (replay.outcome, replay.outcomes) == (outcome, {str(outcome): 2})
     assert render_replay(replay).startswith(f"{outcome} 2 of 2: [0123456789ab] host (step)")
     assert replay.matches_record is ((base.observations, held.observations) == (RIGHT, WRONG))
@@ -250,7 +250,7 @@ def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved
             return ended(RIGHT) if plan.settles else outcome
 
     gpu = Gpu(ended(WRONG, finding()), ended(WRONG), DeviceKind.CUDA)
-    replay = replay_program(gpu, load_program_witness(saved), times=1)
+    replay = replay_program(gpu, PROGRAM_WITNESSES.load(saved), times=1)
     assert replay.outcome is ReplayOutcome.REPRODUCED
     assert (replay.expected, replay.actual) == (RIGHT, WRONG)
     kinds = [(plan.is_recording, plan.settles, bool(plan.holds)) for plan in gpu.plans]
@@ -266,14 +266,14 @@ def test_a_replay_asks_with_the_answers_of_the_record(tmp_path: Path, script: Pr
         msgspec.structs.replace(verdicts, search=search), script, tmp_path / "w.json"
     )
     device = Device(ended(RIGHT, finding()), ended(WRONG))
-    replay_program(device, load_program_witness(path), times=1)
+    replay_program(device, PROGRAM_WITNESSES.load(path), times=1)
     assert [plan.polls for plan in device.plans] == [3, 3]
 
 
 def test_a_replay_without_its_script_says_where_it_looked(saved: Path, script: Program) -> None:
     Path(script.argv[0]).unlink()
     with pytest.raises(BadInput, match=r"x\.py does not exist"):
-        replay_program(Device(ended(RIGHT), ended(WRONG)), load_program_witness(saved), times=1)
+        replay_program(Device(ended(RIGHT), ended(WRONG)), PROGRAM_WITNESSES.load(saved), times=1)
 
 
 # ---- suppressions

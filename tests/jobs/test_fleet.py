@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,25 +15,29 @@ from typer.testing import CliRunner
 
 from fleets import fleet_file, revision, toy, toys, two_revisions
 from racegate.cli.app import app
-from racegate.cli.look.fleet import drawn_requests
-from racegate.history.finding import Hazard, Race, Side, Verdict, finding_of
-from racegate.history.outcome import GatedResults, RunResult, gated
+from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.schedule import Hold
-from racegate.history.stats import Stats
 from racegate.interpose.outcome import Ending
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import Shown, shown_of
-from racegate.jobs.fleet.targets import FleetError, SglangTarget, VllmTarget, load_fleet
+from racegate.jobs.fleet.targets import FleetError, load_fleet
+from racegate.jobs.foreign.opened import TargetResult
+from racegate.jobs.foreign.requests import drawn_requests
+from racegate.jobs.foreign.worker import report_of
+from racegate.jobs.generated import NOT_RUN
+from racegate.scenario.spec import happening
 from racegate.targets.common.judge import TargetVerdict
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.common.wire import ReleaseRun
-from racegate.targets.sglang.wire import ModelKind
+from racegate.targets.common.witnesses.witness import every_witness_of
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
+from racegate.targets.vllm.witness import EngineWitness
+from shown_results import shown_by
 from support import IS_NIGHTLY
 
+SCENARIO = happening(drawn_requests(0, 9))
 # In its first scenario five requests come, and both defects show.
 SEED = 8
 GPU = 'name = "card"\ndevice = "gpu"'
@@ -102,7 +106,7 @@ def test_a_race_is_seen_where_it_is_and_nowhere_else(
     # The dead one is an error of the harness, which comes before findings.
     assert code == said["exit_code"] == 3
     (dead,) = said["breakages"]
-    assert (dead["at"], "exit code 3" in dead["error"]) == ("scenario 0", True)
+    assert (dead["at"], "code 7" in dead["error"]) == ("scenario 0", True)
     (missed,) = said["missed"]
     assert (missed["target"], "no GPU" in missed["why"]) == ("card", True)
     assert (out / "target.racing" / f"requests-{SEED}-0.toml").is_file()
@@ -185,51 +189,32 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
         search=LandingSearch(conflicts=tuple(conflicts), runs=7, is_complete=True),
     )
 
-    def written(judged: TargetVerdict) -> RunResult:
-        """As a gate writes it and the fleet reads it."""
-        text = msgspec.json.encode(gated([result_of(judged, "requests-0-9.toml")]))
-        return msgspec.json.decode(text, type=GatedResults).results[0]
+    def counted(judged: TargetVerdict) -> TargetResult:
+        witnesses = every_witness_of(EngineWitness, judged, SCENARIO)
+        result = result_of(judged, "requests-0-9.toml")
+        return TargetResult(result=result, witnesses=tuple(witnesses))
 
-    shows = shown_of(written(judged))
-    assert (shows.signature, shows.holds) == ("wrong/c/abc", ("d2h c#1 until host read",))
-    assert (shows.schedules, shows.delivered) == (8, 2)
-    assert not written(judged).is_lost
+    shown = counted(judged)
+    report = report_of(0, 9, shown)
+    assert (report.signature, report.schedules) == ("wrong/c/abc", 8)
+    assert report.found is not None
+    assert report.found.witness.holds == ("d2h c#1 until host read",)
+    assert report_of(0, 9, shown, seen={"wrong/c/abc": 4}).found is None
+    assert not shown.result.is_lost
     late = msgspec.structs.replace(told, ending=Ending.TIMED_OUT)
-    assert written(msgspec.structs.replace(judged, shown=late)).is_lost
+    assert counted(msgspec.structs.replace(judged, shown=late)).result.is_lost
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PROVED, Verdict.BENIGN, Verdict.INCONCLUSIVE])
 def test_what_is_no_finding_for_an_exit_code_is_none_for_a_fleet(verdict: Verdict) -> None:
-    result = RunResult(
-        scenario="a",
-        device="virtual",
-        config={},
-        fault=None,
-        schedule=(),
-        verdict=verdict,
-        findings=(finding_of(race("x")),),
-        stats=Stats(schedules=3, delivered=2),
-        holds=(),
-        unmet=(),
-        warnings=(),
-    )
-    assert shown_of(result) == Shown(verdict=verdict, schedules=3, delivered=2)
-    found = shown_of(msgspec.structs.replace(result, verdict=Verdict.CONFLICT))
-    assert found.signature == "abc"
-    assert shown_of(msgspec.structs.replace(result, refused="no images")).refused
-
-
-def test_words_of_releases_are_those_of_their_rooms() -> None:
-    vllm, sglang = get_type_hints(VllmTarget), get_type_hints(SglangTarget)
-    assert get_args(vllm["runner"]) == tuple(ModelRunner)
-    assert get_args(vllm["cache_mode"]) == tuple(StateMode)
-    assert get_args(sglang["model"]) == tuple(ModelKind)
-
-
-def test_a_seed_of_requests_is_that_of_the_search_of_releases() -> None:
-    scenario = drawn_requests(0, 9)
-    assert (scenario.name, scenario.title) == ("requests-0-9", "drawn from seed 9")
-    assert drawn_requests(1, 9).requests != scenario.requests
+    shown = shown_by(drawn_requests(0, 0), "abc")
+    result = msgspec.structs.replace(shown.result, verdict=verdict)
+    report = report_of(0, 0, TargetResult(result=result, witnesses=shown.witnesses))
+    assert (report.signature, report.found, report.settings) == (None, None, ())
+    found = report_of(0, 0, shown)
+    assert (found.signature, found.found is not None) == ("abc", True)
+    refused = msgspec.structs.replace(shown.result, refused="no images")
+    assert report_of(0, 0, TargetResult(result=refused)).settings == (NOT_RUN,)
 
 
 @pytest.mark.parametrize(

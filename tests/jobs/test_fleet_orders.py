@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Verdict
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fleet.outcome import FleetObject, outcome_of
-from racegate.jobs.fleet.run import UNANSWERED_MAX, FleetBounds, FleetRun, TargetCampaign
-from racegate.jobs.fleet.shown import FleetAnswers, Shown
+from racegate.jobs.fleet.run import UNANSWERED_MAX, FleetRun, TargetCampaign
 from racegate.jobs.fleet.targets import DeviceTarget, Target, TargetDevice
-from racegate.jobs.fleet.worker import FleetSpec, FleetWorker
+from racegate.jobs.fleet.worker import FleetAnswers, FleetSpec, FleetWorker
+from racegate.jobs.fuzz import Bounds
 from racegate.jobs.generated import CampaignSpec, drawn
 from racegate.jobs.pools.choice import WorkerPlace
 from racegate.jobs.pools.driver import DrivenPool
 from racegate.scenario.spec import OwnScenario
+from shown_results import shown_by
 from shuffled import Shuffled
 
 SCENARIOS = 9
@@ -45,15 +45,10 @@ class ToldWorker(FleetWorker):
 
     def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
         assert target is not CARD or self._gpu is not None
-        said = {one.name: self.told[target.name][_index(one)] for one in scenarios}
+        said = {one.name: (one, self.told[target.name][_index(one)]) for one in scenarios}
         shown = {
-            name: Shown(
-                verdict=Verdict.DIVERGENT if signature else Verdict.PROVED,
-                signature=signature,
-                schedules=1,
-                delivered=1,
-            )
-            for name, signature in said.items()
+            name: shown_by(scenario, signature)
+            for name, (scenario, signature) in said.items()
             if signature != SILENT
         }
         return FleetAnswers(shown=shown, why="it is silent")
@@ -63,15 +58,9 @@ def _index(scenario: OwnScenario) -> int:
     return int(scenario.name.rpartition("-")[2])
 
 
-def nothing_missing(target: Target) -> str:
-    return ""
-
-
 def after(told: Told, workers: int, gpus: int, luck: random.Random) -> FleetObject:
     """A fleet of two targets."""
-    spec = FleetSpec(
-        seed=5, targets=(VIRTUAL, CARD), draw=drawn, missing=nothing_missing, timeout_s=0
-    )
+    spec = FleetSpec(seed=5, targets=(VIRTUAL, CARD), draw=drawn, timeout_s=0)
     pool = DrivenPool(Shuffled(luck), losses_max=2)
     with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr("racegate.jobs.fleet.run.pool_of", lambda *given, **more: pool)
@@ -81,7 +70,7 @@ def after(told: Told, workers: int, gpus: int, luck: random.Random) -> FleetObje
             TargetCampaign(one, Campaign(CampaignSpec(seed=5), Path(name, one.name)))
             for one in spec.targets
         ]
-        run = FleetRun(spec, targets, FleetBounds(scenarios=SCENARIOS))
+        run = FleetRun(spec, targets, Bounds(scenarios=SCENARIOS))
         states = run.run(workers, WorkerPlace(gpus=gpus))
         assert run.breakages == []
         return outcome_of(run, 5, states)

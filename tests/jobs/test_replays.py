@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay as command
-from racegate.cli.foreign import torch, vllm
+from racegate.cli.foreign import adapter, releases, torch
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome, Replays, ReplaySummary
@@ -25,19 +23,20 @@ from racegate.history.witness import (
     save_first,
     subject_of,
 )
-from racegate.interpose.outcome import Plan
+from racegate.jobs.stores.witnesses import any_witness
 from racegate.jobs.triage import replays
 from racegate.jobs.triage.replays import REPLAY_KINDS, ReplaySettings, replay_files
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Request, Scenario
 from racegate.targets.common.judge import judge
-from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.wire import ModelKind, Repair
-from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness
+from racegate.targets.sglang.witness import SGLANG_WITNESSES, SchedulerWitness
 from racegate.targets.vllm.cell import Cell
-from small_engine import SmallEngine, Wait
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+from small_engine import Wait
+from small_release import SmallReleases
 from support import SCENARIOS
 
 ENGINE = SCENARIOS / "witnesses" / "accepted-copy-after-row-move.witness.json"
@@ -56,45 +55,18 @@ COMMITTED = [
 ]
 
 
-class Small:
-    """A small engine in the place of a release's. wait: where its host waits"""
-
-    def __init__(self, wait: Wait) -> None:
-        self.engine = SmallEngine(wait)
-
-    def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
-        return self.engine.run(plan)
-
-
-class Opened:
-    """Opens small engines, and notes for which cell and with which limits."""
-
-    def __init__(self, wait: Wait) -> None:
-        self.wait = wait
-        self.cells: list[Cell | SchedulerCell] = []
-        self.limits: list[float] = []
-
-    @contextmanager
-    def __call__(
-        self, cell: Cell | SchedulerCell, *, log: Path | None = None, run_s: float
-    ) -> Iterator[Small]:
-        self.cells.append(cell)
-        self.limits.append(run_s)
-        yield Small(self.wait)
-
-
 @pytest.fixture
 def sglang(tmp_path: Path) -> Path:
     """A witness of SGLang."""
-    judged = judge(Small(Wait.BEHIND), SCENARIO, CELL)
+    judged = judge(SmallReleases(Wait.BEHIND), SCENARIO, CELL)
     (path,) = write_witnesses(tmp_path, witnesses_of(SchedulerWitness, judged, SCENARIO))
     return path
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
 def test_every_committed_witness_is_read(path: Path) -> None:
-    kind = REPLAY_KINDS[subject_of(read_object(path), source=str(path))]
-    witness = kind.read(path)
+    assert subject_of(read_object(path), source=str(path)) in REPLAY_KINDS
+    witness = any_witness(path)
     assert witness.schema == SCHEMA and witness.title and witness.verdict
 
 
@@ -121,8 +93,8 @@ def test_the_subject_is_asked_of_the_tag() -> None:
 def test_mixed_files_come_back_in_their_order(
     monkeypatch: pytest.MonkeyPatch, sglang: Path
 ) -> None:
-    opened = Opened(Wait.BEHIND)
-    monkeypatch.setattr(replays, "open_plain_scheduler", opened)
+    opened = SmallReleases(Wait.BEHIND)
+    monkeypatch.setattr(replays, "open_release", opened)
     done: list[Path] = []
     files = [sglang, ENGINE, sglang, OTHER_ENGINE]
     found = replay_files(files, ReplaySettings(times=2), on_done=done.append)
@@ -137,7 +109,7 @@ def test_mixed_files_come_back_in_their_order(
 def test_several_have_one_form_and_the_worst_outcome_is_the_exit_code(
     monkeypatch: pytest.MonkeyPatch, sglang: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(replays, "open_plain_scheduler", Opened(Wait.DEAD))
+    monkeypatch.setattr(replays, "open_release", SmallReleases(Wait.DEAD))
     out = tmp_path / "out.json"
     result = CliRunner().invoke(command.app, [str(sglang), str(ENGINE), "--json", str(out)])
     assert result.exit_code == ExitCode.NOTHING_FOUND
@@ -172,34 +144,30 @@ def test_a_gpu_is_refused_for_sglang(sglang: Path) -> None:
 
 
 def test_options_of_releases_are_honoured(monkeypatch: pytest.MonkeyPatch, sglang: Path) -> None:
-    opened = Opened(Wait.BEHIND)
-    monkeypatch.setattr(replays, "open_plain_scheduler", opened)
-    monkeypatch.setattr(replays, "open_cell", opened)
-    monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
+    opened = SmallReleases(Wait.BEHIND)
+    monkeypatch.setattr(replays, "open_release", opened)
     replay_files([sglang], ReplaySettings(release="2.0", checkout=Path("/src"), timeout_s=7.0))
     assert (opened.cells[0].release, opened.cells[0].checkout) == ("2.0", "/src")
     replay_files([sglang], ReplaySettings(release="2.0"))
     assert (opened.cells[1].release, opened.cells[1].checkout) == ("2.0", None)
     (found,) = replay_files([VLLM], ReplaySettings(times=3))
-    assert opened.cells[2] == Cell(
-        release="0.22.1", runner=vllm.ModelRunner.V1, mode=vllm.StateMode.NONE
-    )
+    assert opened.cells[2] == Cell(release="0.22.1", runner=ModelRunner.V1, mode=StateMode.NONE)
     assert opened.limits == [7.0, replays.RUN_S, replays.RUN_S]
     assert (found.times, sum(found.outcomes.values())) == (3, 3)
 
 
 def test_a_witness_of_sglang_is_read_as_it_was_written(sglang: Path) -> None:
-    witness = read_scheduler_witness(sglang)
+    witness = SGLANG_WITNESSES.load(sglang)
     assert witness.subject == CELL
     assert sglang.name == "1.0-hybrid-without-war-barrier-small-1.json"
     assert (witness.verdict, witness.wrong[0].used) == (Verdict.DIVERGENT, 4)
     with pytest.raises(WitnessError, match="a witness of 'sglang', not of racegate's own engine"):
         load_witness(sglang)
-    with pytest.raises(WitnessError, match="a witness of 'vllm', not of sglang"):
-        read_scheduler_witness(VLLM)
+    with pytest.raises(WitnessError, match="a witness of 'vllm', not of an SGLang release"):
+        SGLANG_WITNESSES.load(VLLM)
 
 
 def test_the_names_of_other_groups_are_this_command() -> None:
-    for group in (torch.app, vllm.app):
+    for group in (torch.app, releases.vllm, releases.sglang, adapter.app):
         names = {one.name or one.callback.__name__ for one in group.registered_commands}
         assert "replay" in names

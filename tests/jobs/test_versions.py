@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,19 +15,23 @@ from typer.testing import CliRunner
 from cuda_torch import needs_cuda_torch
 from racegate.cli.app import app
 from racegate.interpose.errors import BadInput
+from racegate.jobs.foreign.releases import OpenedEngine
+from racegate.jobs.versions import engines
 from racegate.jobs.versions.cells import CellReport, ScenarioReport, first_line, read_cell
 from racegate.jobs.versions.chosen import available, chosen
-from racegate.jobs.versions.engines import EngineHistory, Environments, OpenedEngine
+from racegate.jobs.versions.engines import EngineHistory, Environments
 from racegate.jobs.versions.kinds import VllmKind
 from racegate.jobs.versions.running import Keep, run_history
 from racegate.report.dashboard.versions import render_history
 from racegate.report.objects import HistoryObject
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.environment import Say, cache_folder
+from racegate.targets.common.cell import EngineCell
+from racegate.targets.common.environment import EnginePackage, Environment, Say, cache_folder
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from small_engine import Served, SmallEngine, Wait
+from small_engine import Wait
+from small_release import SmallReleases
 
 PACKAGE = "racegate-tiny"
 SCENARIO = Scenario(
@@ -185,31 +189,38 @@ class TestRunning:
             run_history(Scripted(fails={}, stops={}), ["1"], tmp_path, lambda text: None)
 
 
+class SmallPackage(EnginePackage):
+    """Of a release that is a folder."""
+
+    def set_up(self, release: str, say: Say, **_: object) -> Environment:
+        folder = cache_folder(self.name) / release
+        folder.mkdir(parents=True, exist_ok=True)
+        return Environment(release, folder)
+
+
 class SmallKind:
-    """An engine of one way to run it. wait: by release"""
+    """An engine of one way to run it."""
 
-    name = "small"
-
-    def __init__(self, wait: Callable[[str], Wait]) -> None:
-        self._wait = wait
+    packaging = SmallPackage(
+        title="Small", name="small", packages=(), module="", left_out=frozenset(), families=()
+    )
 
     def cells(self, release: str) -> Sequence[CellReport]:
         return [CellReport(release=release, runner="v1", mode="none")]
 
-    def set_up(self, release: str, say: Say) -> None:
-        (cache_folder(self.name) / release).mkdir(parents=True, exist_ok=True)
+    def cell(self, report: CellReport) -> EngineCell:
+        return Cell(release=report.release, runner=ModelRunner.V1, mode=StateMode.NONE)
 
-    @contextmanager
-    def opened(self, cell: CellReport, log: Path) -> Iterator[OpenedEngine]:
-        if cell.release == "9":
-            log.write_text("Traceback\nImportError: no kernel\n")
-            raise BadInput("the engine did not start; its message is above")
-        yield OpenedEngine(
-            Cell(release=cell.release, runner=ModelRunner.V1, mode=StateMode.NONE),
-            Served(SmallEngine(self._wait(cell.release))),
-            cpu_s=lambda: 0.0,
-            sensitivity=dict,
-        )
+
+@contextmanager
+def small_release(cell: EngineCell, *, log: Path) -> Iterator[OpenedEngine]:
+    """Releases of which the first is broken, and the last does not start."""
+    if cell.release == "9":
+        log.write_text("Traceback\nImportError: no kernel\n")
+        raise BadInput("the engine did not start; its message is above")
+    wait = Wait.BEHIND if cell.release == "1" else Wait.BEFORE
+    with SmallReleases(wait)(cell) as opened:
+        yield opened
 
 
 def test_an_engine_is_judged_release_by_release(
@@ -217,8 +228,8 @@ def test_an_engine_is_judged_release_by_release(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (cache_folder("small") / "1").mkdir(parents=True)
-    kind = SmallKind(lambda release: Wait.BEHIND if release == "1" else Wait.BEFORE)
-    history = EngineHistory(kind, [SCENARIO], environments=Environments.REMOVED)
+    monkeypatch.setattr(engines, "open_release", small_release)
+    history = EngineHistory(SmallKind(), [SCENARIO], environments=Environments.REMOVED)
     versions, folder = ("1", "2", "9"), tmp_path / "cells"
     folder.mkdir()
     run_history(history, versions, folder, lambda text: None)

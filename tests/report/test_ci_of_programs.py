@@ -5,8 +5,6 @@ form, valid, and harmless.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,8 @@ from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
 from racegate.targets.program.explore import Judged, Search
 from racegate.targets.program.judge import Suppression, Verdicts
-from small_engine import Served, SmallEngine, Wait
+from small_engine import Wait
+from small_release import SmallReleases
 from support import SCENARIOS
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -149,13 +148,8 @@ def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
 def engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small engine in the place of a release, and no installation."""
 
-    @contextmanager
-    def small(*given: object) -> Iterator[Served]:
-        yield Served(SmallEngine(Wait.BEHIND))
-
-    for module in ("vllm", "sglang"):
-        monkeypatch.setattr(f"racegate.cli.foreign.{module}.started", small)
-    monkeypatch.setattr("racegate.cli.foreign.vllm.sensitivity_of", lambda engine: {})
+    small = SmallReleases(Wait.BEHIND)
+    monkeypatch.setattr("racegate.cli.foreign.releases.open_release", small)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

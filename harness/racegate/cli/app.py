@@ -31,10 +31,11 @@ from racegate.scenario.untrusted.text import printable, without_secrets
 
 
 class LazyCommand(NamedTuple):
-    """A command. module: of this room, with the command or the group of commands as `app`"""
+    """A command. module: of this room; app: what it calls the command, or the group of commands"""
 
     module: str
     summary: str
+    app: str = "app"
 
 
 COMMANDS = {
@@ -54,8 +55,12 @@ COMMANDS = {
     "scenarios": LazyCommand("scenarios", "The scenario scripts."),
     "adapter": LazyCommand("foreign.adapter", "Judge an engine of your own, through its adapter."),
     "torch": LazyCommand("foreign.torch", "Judge a PyTorch program, unmodified, without a GPU."),
-    "vllm": LazyCommand("foreign.vllm", "Judge unmodified vLLM releases, without a GPU."),
-    "sglang": LazyCommand("foreign.sglang", "Judge unmodified SGLang releases, without a GPU."),
+    "vllm": LazyCommand(
+        "foreign.releases", "Judge unmodified vLLM releases, without a GPU.", app="vllm"
+    ),
+    "sglang": LazyCommand(
+        "foreign.releases", "Judge unmodified SGLang releases, without a GPU.", app="sglang"
+    ),
     "ab": LazyCommand("measure.ab", "Generations with and without a fault under natural timing."),
     "soak": LazyCommand("measure.soak", "Run correct scenarios on a GPU with held operations."),
     "bench": LazyCommand("measure.bench", "Measure schedules per second, and what holding costs."),
@@ -88,7 +93,7 @@ class LazyCommands(TyperGroup):
         """Typer's own, with the command itself in the place of its summary."""
         if lazy := COMMANDS.get(args[0]):
             module = import_module(f"racegate.cli.{lazy.module}")
-            command = typer.main.get_command(module.app)
+            command = typer.main.get_command(getattr(module, lazy.app))
             refuse_repeats(command)
             self.add_command(command, args[0])
             collect_from_here_on()

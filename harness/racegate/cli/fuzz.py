@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.live import Live
 
 from racegate.cli.options import (
-    AddressOption,
-    BackendOption,
     FaultOption,
     JsonOption,
-    StoreOption,
     StrictOption,
-    TimeoutOption,
-    WorkersOption,
     benign_of,
-    check_search,
     link_to,
     stderr_console,
     stdout_console,
     tell,
 )
+from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.campaign import Campaign, CampaignProgress
-from racegate.jobs.fuzz import Bounds
+from racegate.jobs.fuzz import MakeScenarioWorker, make_worker
 from racegate.jobs.fuzz import fuzz as run_fuzz
-from racegate.jobs.generated import NOTHING_HAPPENED, CampaignSpec
-from racegate.jobs.pools.choice import PoolBackend, WorkerPlace
-from racegate.jobs.pools.time_limit import TIMEOUT_S
+from racegate.jobs.generated import NOT_RUN, NOTHING_HAPPENED, CampaignSpec
 from racegate.jobs.stopping import StoppedError
 from racegate.jobs.stores.records import CampaignState, code_of
+from racegate.jobs.stores.witnesses import requests_in
 from racegate.report.objects import FuzzObject, NewFinding
 from racegate.report.search import print_campaign
 
@@ -42,40 +35,44 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command()
+@with_set("options", campaign_options)
 def fuzz(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Witnesses and progress are kept here.")],
-    seconds: Annotated[
-        float | None, typer.Option(min=0.0, help="Stop after so many seconds.")
-    ] = None,
-    scenarios: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many scenarios in all.")
-    ] = None,
-    workers: WorkersOption = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
+    options: CampaignOptions,
     holds: Annotated[
         int, typer.Option(min=0, help="Further schedules of each scenario, with drawn holds.")
     ] = 0,
     fault: FaultOption = None,
     strict: StrictOption = None,
-    backend: BackendOption = PoolBackend.LOCAL,
-    address: AddressOption = None,
-    store: StoreOption = None,
-    timeout: TimeoutOption = TIMEOUT_S,
     json: JsonOption = None,
 ) -> None:
     """Search generated scenarios; minimise each new finding and write it as a witness."""
-    check_search(seconds, scenarios, backend, address)
     if fault is not None:
         find_fault(fault)
-    spec = CampaignSpec(seed=seed, fault=fault, holds_each=holds, benign=benign_of(strict))
-    campaign = Campaign(spec, out, link_to(store, fault, out))
-    bounds = Bounds(seconds=seconds, scenarios=scenarios, timeout_s=timeout)
+    spec = CampaignSpec(seed=options.seed, fault=fault, holds_each=holds, benign=benign_of(strict))
+    run_campaign(spec, options, make=make_worker, subject=fault, json=json)
+
+
+def run_campaign(
+    spec: CampaignSpec,
+    options: CampaignOptions,
+    *,
+    make: MakeScenarioWorker,
+    subject: str | None,
+    json: str | None,
+) -> NoReturn:
+    """Goes on with a campaign, shows it and exits with what it came to.
+
+    make: its workers; subject: what its findings are kept by in a store that it shares
+    """
+    out = options.out
+    campaign = Campaign(spec, out, link_to(options.store, subject, out))
     with Live("starting", console=stderr_console(), transient=True) as display:
         state = run_fuzz(
             campaign,
-            bounds,
-            workers=workers,
-            place=WorkerPlace(backend=backend, address=address),
+            options.bounds,
+            workers=options.workers,
+            make=make,
+            place=options.place,
             on_progress=lambda live: display.update(live_line(live)),
         )
     shown = campaign_object(campaign, state)
@@ -91,14 +88,15 @@ def exit_code_of(campaign: Campaign, state: CampaignState) -> int:
     """3 whatever was found, if the harness is not sound; 1 if a scenario of this or of an earlier
     run of the campaign showed something; 4 if it did not look at what it should.
 
-    A drawn scenario in which nothing happens is no reason; a campaign of nothing else is.
+    A drawn scenario in which nothing happens, or that the target does not run, is no reason; a
+    campaign of nothing else is.
     """
     if not campaign.selfcheck.is_sound or campaign.breakages or campaign.set_aside:
         return ExitCode.BROKEN_HARNESS
     if campaign.new:
         return ExitCode.FINDING
-    is_idle = not state.exercised.get("overlapped_ops")
-    code = code_of(state, excused=(NOTHING_HAPPENED,))
+    is_idle = not (state.target or state.exercised.get("overlapped_ops"))
+    code = code_of(state, excused=(NOTHING_HAPPENED, NOT_RUN))
     is_open = code is ExitCode.CLEAN and (is_idle or campaign.unchecked)
     return ExitCode.INCONCLUSIVE if is_open else code
 
@@ -132,7 +130,7 @@ def campaign_object(campaign: Campaign, state: CampaignState) -> FuzzObject:
                 shrink_runs=found.runs,
                 is_minimal=found.is_minimal,
                 holds=found.witness.holds,
-                requests=len(found.witness.scenario.requests),
+                requests=requests_in(found.witness),
             )
             for found in sorted(campaign.new.values(), key=lambda found: found.index)
         ),

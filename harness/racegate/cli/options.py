@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
@@ -82,6 +83,10 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")]
+HoldOption = Annotated[
+    list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
+]
 JsonOption = Annotated[
     str | None,
     typer.Option(
@@ -284,16 +289,6 @@ def subject_given(fault: str | None, target: str | None) -> str | None:
     return fault if target is None else subject_of(target)
 
 
-def check_search(
-    seconds: float | None, scenarios: int | None, backend: PoolBackend, address: str | None
-) -> None:
-    """What a search over scenarios is given: an end, and workers where they are said to be."""
-    if seconds is None and scenarios is None:
-        fail("give --seconds or --scenarios, or both")
-    if address is not None and backend is not PoolBackend.RAY:
-        fail("--address is of a Ray cluster: give --backend ray")
-
-
 def link_to(store: str | None, subject: str | None, folder: Path) -> StoreLink | None:
     """To a shared store, if one is given. The same folder on the same machine goes on where a
     driver was killed.
@@ -311,6 +306,12 @@ def link_to(store: str | None, subject: str | None, folder: Path) -> StoreLink |
 def say(text: str) -> None:
     """A message on standard error: how a command goes on, or why it does not."""
     print(message(f"racegate: {text}"), file=sys.stderr, flush=True)
+
+
+def say_written(files: Iterable[Path]) -> None:
+    """Witnesses that were written, each with what replays it."""
+    for file in files:
+        say(f"wrote {file}: racegate replay {quote(str(file))}")
 
 
 def fail(reason: str) -> NoReturn:

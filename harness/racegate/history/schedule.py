@@ -69,7 +69,7 @@ class Half(Enum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """The operation `op` does not complete before the point `until`.
+    """An operation that does not complete before a point. op: its name; until: the point
 
     row_first: for a torn copy, the first row that is held; None holds the whole operation
     half: for a copy torn into two halves, the one that is held; None holds the whole operation

@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -72,6 +73,13 @@ class RecordedFinding(StrictStruct, frozen=True, kw_only=True):
     edge: str = ""
 
 
+class DrawnIndex(StrictStruct, frozen=True, kw_only=True):
+    """Where a campaign found something. seed: the campaign's; index: of the scenario it drew"""
+
+    seed: int
+    index: int
+
+
 class SealedWitness(StrictStruct, frozen=True, kw_only=True):
     """The envelope of every witness.
 
@@ -79,6 +87,7 @@ class SealedWitness(StrictStruct, frozen=True, kw_only=True):
     polls: how often completion queries are first answered "not ready"
     signature: what a replay has to show, empty in older files of releases; finding: what that was
     verdict: on the recorded run; versions: of what it ran on
+    drawn: where a campaign found it, null if none did, or in a file of an earlier version
     checksum: hash of all other fields, so that an altered file is noticed
     """
 
@@ -90,7 +99,13 @@ class SealedWitness(StrictStruct, frozen=True, kw_only=True):
     finding: RecordedFinding | None = None
     verdict: Verdict
     versions: dict[str, str]
+    drawn: DrawnIndex | None = None
     checksum: str = ""
+
+    @property
+    def known_as(self) -> str:
+        """What a campaign calls the finding."""
+        return self.signature
 
 
 class EngineSubject(StrictStruct, frozen=True, kw_only=True, tag="engine", tag_field="of"):
@@ -209,7 +224,7 @@ def save_all(witnesses: Sequence[SealedWitness], path: Path) -> tuple[Path, ...]
 def save_first(witness: Witness, path: Path) -> None:
     """Writes the file as the first schema has it, for revisions that read no other."""
     fields = msgspec.to_builtins(witness)
-    for name in ("subject", "polls", "finding"):
+    for name in ("subject", "polls", "finding", "drawn"):
         del fields[name]
     subject = msgspec.structs.asdict(witness.subject)
     fields = {**fields, **subject, "schema": FIRST_SCHEMA}
@@ -241,46 +256,59 @@ def subject_of(raw: object, *, source: str) -> str:
     )
 
 
-def witness_of_kind(
-    raw: object, kind: type[AnyWitness], converted: Callable[[Raw], Raw], *, source: str
-) -> AnyWitness:
-    """The witness that JSON says, of a subject whose struct is `kind`. Raises WitnessError.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessReader(Generic[AnyWitness]):
+    """Reads the witnesses of one subject. of: its tag; title: in words; kind: the struct
 
+    check: what is asked of a witness beside its fields; raises one of REFUSALS
     converted: the fields of an older file as this schema has them
     """
-    assert isinstance(raw, dict)
-    is_older = raw["schema"] != SCHEMA
-    try:
-        witness = msgspec.convert(converted(dict(raw)) if is_older else raw, kind)
-        parse_holds(witness.holds)
-    except (msgspec.ValidationError, ScheduleError) as error:
-        raise WitnessError(f"{source}: {error}") from error
-    if witness.polls < 0:
-        raise WitnessError(f"{source}: a witness has no negative number of polls")
-    if raw["schema"] not in UNSEALED:
-        check_sum(raw, source)
-    return sealed(witness) if is_older else witness
+
+    of: str
+    title: str
+    kind: type[AnyWitness]
+    check: Callable[[AnyWitness], object]
+    converted: Callable[[Raw], Raw] = dict
+
+    def load(self, path: Path) -> AnyWitness:
+        """The witness in a file. Raises WitnessError with the file and the reason."""
+        return self.read(read_object(path), source=str(path))
+
+    def read(self, raw: object, *, source: str) -> AnyWitness:
+        """The witness that JSON says, wherever it was read. Raises WitnessError."""
+        if (found := subject_of(raw, source=source)) != self.of:
+            raise WitnessError(
+                f"{source}: a witness of {quoted(found)}, not of {self.title}: `racegate replay` "
+                "takes it"
+            )
+        assert isinstance(raw, dict)
+        is_older = raw["schema"] != SCHEMA
+        try:
+            witness = msgspec.convert(self.converted(dict(raw)) if is_older else raw, self.kind)
+            parse_holds(witness.holds)
+            if witness.polls < 0:
+                raise WitnessError("a witness has no negative number of polls")
+            if raw["schema"] not in UNSEALED:
+                check_sum(raw)
+            self.check(witness)
+        except REFUSALS as error:
+            raise WitnessError(f"{source}: {error}") from error
+        return sealed(witness) if is_older else witness
+
+
+# What is said against the content of a file.
+REFUSALS = (msgspec.ValidationError, ScheduleError, ScenarioError, WitnessError)
+
+
+def check_engine(witness: Witness) -> None:
+    """Whether an engine can run it. Raises ScenarioError or ScheduleError."""
+    validate(witness.scenario)
+    parse_schedule(witness.holds)
 
 
 def load_witness(path: Path) -> Witness:
     """The witness of our own engine in a file. Raises WitnessError with the reason."""
-    return witness_in(read_object(path), source=str(path))
-
-
-def witness_in(raw: object, *, source: str) -> Witness:
-    """The witness of our own engine that JSON says, wherever it was read. Raises WitnessError."""
-    if (subject := subject_of(raw, source=source)) != "engine":
-        raise WitnessError(
-            f"{source}: a witness of {quoted(subject)}, not of racegate's own engine: "
-            "`racegate replay` takes it"
-        )
-    witness = witness_of_kind(raw, Witness, _from_first, source=source)
-    try:
-        validate(witness.scenario, source=source)
-        parse_schedule(witness.holds)
-    except (ScenarioError, ScheduleError) as error:
-        raise WitnessError(f"{source}: {error}") from error
-    return witness
+    return ENGINE_WITNESSES.load(path)
 
 
 def _from_first(raw: Raw) -> Raw:
@@ -294,11 +322,20 @@ def moved(raw: Raw, into: str, tag: str, names: Sequence[str]) -> Raw:
     return {**raw, into: {"of": tag, **table}}
 
 
-def check_sum(raw: dict[str, object], source: Path | str) -> None:
+ENGINE_WITNESSES = WitnessReader(
+    of="engine",
+    title="racegate's own engine",
+    kind=Witness,
+    check=check_engine,
+    converted=_from_first,
+)
+
+
+def check_sum(raw: dict[str, object]) -> None:
     """Whether a file is as it was written. Raises WitnessError."""
     if raw.get("checksum", "") != checksum_of(raw):
         raise WitnessError(
-            f"{source}: altered since it was written (its checksum does not fit); record it again"
+            "altered since it was written (its checksum does not fit); record it again"
         )
 
 

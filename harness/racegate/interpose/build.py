@@ -19,10 +19,11 @@ from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
 
 NATIVE = Path(__file__).parent / "device" / "native"
-SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c")
+SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c", "vmm.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
+NVML = "libnvidia-ml.so.1"  # likewise
 # Entry points of the runtime that touch no memory of the program and order nothing.
 _ASKS = re.compile(
     r"(__cuda|cuda(Get|Peek|Driver|Runtime|Choose|InitDevice|SetDevice|SetValid|Func|Occupancy|Pointer"
@@ -86,6 +87,11 @@ def build_library(toolkit: Toolkit) -> Path:
     return _built(toolkit, LIBRARY, sources, stub_source(toolkit))
 
 
+def build_nvml(toolkit: Toolkit) -> Path:
+    """Path of the library that says which GPUs there are, likewise; it asks the virtual runtime."""
+    return _built(toolkit, NVML, (NATIVE / "nvml.c",), "")
+
+
 def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
     _build_recording()
@@ -125,5 +131,9 @@ def forward_stub_source(toolkit: Toolkit) -> str:
 
 
 def _stubs(names: list[str]) -> str:
-    stub = '__attribute__((weak)) int {0}(void) {{ return vg_unmodelled("{0}"); }}'
-    return "\n".join(["int vg_unmodelled(const char *);", *map(stub.format, names), ""])
+    stub = (
+        "__attribute__((weak)) int {0}(void) "
+        '{{ return vg_unmodelled_for("{0}", __builtin_return_address(0)); }}'
+    )
+    declared = "int vg_unmodelled_for(const char *, const void *);"
+    return "\n".join([declared, *map(stub.format, names), ""])

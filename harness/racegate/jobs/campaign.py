@@ -22,7 +22,7 @@ from racegate.check.selfcheck import SelfCheck, together
 from racegate.explore.features.table import FeatureTotals
 from racegate.history.breakage import Breakage
 from racegate.history.finding import Benign
-from racegate.history.witness import Witness, WitnessError, load_witness
+from racegate.history.witness import SealedWitness, WitnessError
 from racegate.jobs.generated import CampaignSpec, GeneratedFinding, Report
 from racegate.jobs.stores.folder import RAW, STATE_FILE, FolderStore, load_state
 from racegate.jobs.stores.link import StoreLink
@@ -36,9 +36,9 @@ from racegate.jobs.stores.records import (
     WorkerState,
     encoded_state,
     further_of,
-    index_of,
 )
 from racegate.jobs.stores.store import StoreError
+from racegate.jobs.stores.witnesses import any_witness, drawn_at
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.files import check_writable, write_whole
 
@@ -131,7 +131,7 @@ class Campaign:
             state = self._join(shared, state)
             _, raw = _known(folder)
         self._totals = _Totals() if state is None else self._totals_of(state)
-        for found in map(_as_found, raw):
+        for found in raw:
             # What is not counted yet is looked at again, and then it may be an earlier scenario's.
             if found.index < self.done and found.signature not in self.known:
                 self._open(found)
@@ -330,25 +330,25 @@ def _decides(given: CampaignSpec | CampaignState) -> str:
     return f"seed {given.seed}, fault {given.fault}, {given.holds_each} drawn holds{strict}{target}"
 
 
-def _known(folder: Path) -> tuple[set[str], list[Witness]]:
+def _known(folder: Path) -> tuple[set[str], list[GeneratedFinding]]:
     """Signatures of the witnesses in a folder, which is made if it does not exist; and those that
     still are as they were found.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_writable(folder / STATE_FILE)
-        found = {path: load_witness(path) for path in sorted(folder.glob("*.witness.json"))}
+        found = {path: any_witness(path) for path in sorted(folder.glob("*.witness.json"))}
+        raw = [_as_found(one) for path, one in found.items() if path.name.endswith(RAW)]
     except (OSError, WitnessError) as error:
         raise CampaignError(str(error)) from error
-    known = {one.signature for path, one in found.items() if not path.name.endswith(RAW)}
-    raw = [one for path, one in found.items() if path.name.endswith(RAW)]
+    known = {one.known_as for path, one in found.items() if not path.name.endswith(RAW)}
     return known, [one for one in raw if one.signature not in known]
 
 
-def _as_found(witness: Witness) -> GeneratedFinding:
+def _as_found(witness: SealedWitness) -> GeneratedFinding:
     return GeneratedFinding(
-        signature=witness.signature,
-        index=index_of(witness),
+        signature=witness.known_as,
+        index=drawn_at(witness).index,
         witness=witness,
         runs=0,
         is_minimal=False,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import count
+from typing import TypeAlias
 
 import msgspec
 
@@ -59,6 +60,12 @@ END_WITHIN_S = 120.0
 LOSSES_MAX = 2
 
 
+# From what decides a campaign, and the signatures that it knows.
+MakeScenarioWorker: TypeAlias = Callable[
+    [CampaignSpec, frozenset[str], int], Worker[int | GeneratedFinding, Answer]
+]
+
+
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How long a campaign goes on. seconds: of this run; scenarios: of all runs; whichever is met
     first, and None is no bound; timeout_s: for each scenario, 0 is no limit
@@ -74,17 +81,19 @@ def fuzz(
     bounds: Bounds,
     *,
     workers: int,
+    make: MakeScenarioWorker | None = None,
     place: WorkerPlace = HERE,
     on_progress: Callable[[CampaignProgress], None] = lambda live: None,
 ) -> CampaignState:
     """Goes on with a campaign to a bound and returns what has been done in all runs together.
 
     Errors of the harness end it, and are among the campaign's breakages; told to stop it ends as
-    well, and the campaign has what stopped it. place: where the workers are
+    well, and the campaign has what stopped it. make: its workers, if they are not those of our own
+    engine; place: where they are
 
     Raises ClusterError.
     """
-    return _Run(campaign, bounds, on_progress).run(workers, place)
+    return _Run(campaign, bounds, on_progress).run(workers, make or make_worker, place)
 
 
 class _Shared(Iterator[Task[int | GeneratedFinding]]):
@@ -118,10 +127,10 @@ class _Run:
         self._indices = self._left()
         self._is_broken = False
 
-    def run(self, workers: int, place: WorkerPlace) -> CampaignState:
+    def run(self, workers: int, make: MakeScenarioWorker, place: WorkerPlace) -> CampaignState:
         campaign = self._campaign
         campaign.unchecked = set(range(workers))
-        make = partial(make_worker, campaign.spec, frozenset(campaign.known))
+        made = partial(make, campaign.spec, frozenset(campaign.known))
         shares = spread(_Shared(self._next_task), workers)
         timeout_s = self._bounds.timeout_s
         pool = pool_of(workers, timeout_s=timeout_s, place=place, losses_max=LOSSES_MAX)
@@ -129,7 +138,7 @@ class _Run:
         try:
             with (
                 Caught(f"campaign in {campaign.folder}", command=command) as caught,
-                closing(pool.run(make, shares)) as events,
+                closing(pool.run(made, shares)) as events,
             ):
                 for event in in_order(self._heard(events)):
                     self._take(event)

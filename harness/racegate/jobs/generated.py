@@ -23,12 +23,15 @@ from racegate.history.finding import Benign, counted_finding, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
-from racegate.history.witness import Witness
+from racegate.history.witness import SealedWitness
+from racegate.jobs.stores.witnesses import found_at, own_witness
 from racegate.scenario.spec import OwnScenario
 
 LADDER_BUDGET = 24
 # A drawn scenario may be one in which every request is aborted before it starts.
 NOTHING_HAPPENED = "nothing happened"
+# A target that is not ours may not be able to run what was drawn.
+NOT_RUN = "not run"
 
 
 class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +56,7 @@ class GeneratedFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     signature: str
     index: int
-    witness: Witness
+    witness: SealedWitness
     runs: int
     is_minimal: bool
 
@@ -154,7 +157,9 @@ def look_at(spec: CampaignSpec, index: int, fault: Fault | None, seen: set[str])
     if signature is not None and signature not in seen:
         seen.add(signature)
         title = f"{_title(signature, index, spec.seed)}, not minimised"
-        witness = as_found(scenario, result, fault, title=title, seed=spec.seed)
+        witness = found_at(
+            as_found(scenario, result, fault, title=title, seed=spec.seed), spec.seed, index
+        )
         found = GeneratedFinding(
             signature=signature, index=index, witness=witness, runs=0, is_minimal=False
         )
@@ -232,13 +237,15 @@ def _with_drawn_holds(
 
 def minimised(found: GeneratedFinding, fault: Fault | None) -> GeneratedFinding:
     """What was found, as small as it gets. Raises ValueError if its witness shows nothing."""
-    raw = found.witness
+    raw = own_witness(found.witness)
     small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault)
     title = _title(small.signature, found.index, raw.seed)
     return GeneratedFinding(
         signature=small.signature,
         index=found.index,
-        witness=witness_of(small, fault, title=title, seed=raw.seed),
+        witness=found_at(
+            witness_of(small, fault, title=title, seed=raw.seed), raw.seed, found.index
+        ),
         runs=small.runs,
         is_minimal=small.is_minimal,
     )

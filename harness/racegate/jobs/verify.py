@@ -27,6 +27,7 @@ from racegate.jobs.generated import CampaignSpec, Report
 from racegate.jobs.pools.choice import pool_of
 from racegate.jobs.pools.pool import Done, Ended, Failed, Lost, SetAside, Task
 from racegate.jobs.stores.records import KeptFinding
+from racegate.jobs.stores.witnesses import own_witness
 
 TIMES = 2
 
@@ -101,7 +102,7 @@ def verify(
 ) -> VerifyObject:
     """spec: of the campaign that found it; first_new: index of a scenario that it has not seen"""
     run = _Run()
-    again = replay(finding.witness, times=TIMES, command="")
+    again = replay(own_witness(finding.witness), times=TIMES, command="")
     is_same = again.digests == 1
     if is_same and again.outcome is not ReplayOutcome.REPRODUCED:
         most = before.clean_run if scenarios_max is None else min(before.clean_run, scenarios_max)
@@ -134,7 +135,7 @@ def verify(
 def _replays(report: Report) -> bool:
     """Whether what a scenario showed shows again."""
     found = report.found
-    return found is not None and _reproduces(found.witness)
+    return found is not None and _reproduces(own_witness(found.witness))
 
 
 def _reproduces(witness: Witness) -> bool:

@@ -17,6 +17,7 @@ from racegate.history.replayed import Replay, ReplayOutcome, ReplaySummary
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.findability import Findability
 from racegate.jobs.stores.records import CampaignState
+from racegate.jobs.stores.witnesses import requests_in
 from racegate.jobs.triage.bisect import Shows
 from racegate.jobs.triage.origin import OriginObject, OriginOutcome
 from racegate.jobs.verify import VerifyObject, VerifyOutcome
@@ -196,7 +197,7 @@ def print_campaign(console: Console, campaign: Campaign, state: CampaignState) -
             item.signature,
             str(item.index),
             lines(item.witness.holds or ["none"]),
-            str(len(item.witness.scenario.requests)),
+            str(requests_in(item.witness)),
             str(item.runs),
         )
     console.print(found)

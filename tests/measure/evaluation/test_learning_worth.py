@@ -18,8 +18,7 @@ from racegate.measure.evaluation.learning.hunt import Hunter
 from racegate.measure.evaluation.learning.results import Approach, Hunt
 from racegate.measure.evaluation.learning.sequences import sequence_of
 from racegate.measure.evaluation.learning.targets import HuntTarget, TargetKind
-from racegate.measure.evaluation.source.edit import Edit, SourceOperator
-from racegate.measure.evaluation.source.results import SourceMutant
+from racegate.measure.evaluation.source.results import Edit, SourceMutant, SourceOperator
 from racegate.measure.evaluation.source.sources import ROOT
 
 SCENARIOS = 300

@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from racegate.measure.evaluation.source.edit import SourceOperator
 from racegate.measure.evaluation.source.exchange import exchange
 from racegate.measure.evaluation.source.operators import edits_of
+from racegate.measure.evaluation.source.results import SourceOperator
 
 # By operator: a line, and all that it may become under it.
 OFFERED = [

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from racegate.measure.evaluation.source.c_operators import c_edits_of
-from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.exchange import compile_with, lay_over
 from racegate.measure.evaluation.source.job import judges_of
 from racegate.measure.evaluation.source.reach import (
@@ -20,7 +19,7 @@ from racegate.measure.evaluation.source.reach import (
     ScriptFeatures,
     in_turns,
 )
-from racegate.measure.evaluation.source.results import SourceMutant
+from racegate.measure.evaluation.source.results import Edit, SourceMutant, SourceOperator
 from racegate.measure.evaluation.source.sources import SOURCES, mutants_of
 
 C = b"""#include <a.h>

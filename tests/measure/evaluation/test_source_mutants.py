@@ -14,16 +14,17 @@ import pytest
 
 from racegate.measure.evaluation.source.by_gate import GateLook
 from racegate.measure.evaluation.source.child import ChildLimits, ChildResult, Say, in_a_child
-from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.job import SourceTask, SourceWorker, result_of
 from racegate.measure.evaluation.source.kept import KeptResults, state_of
 from racegate.measure.evaluation.source.reach import LineReach
 from racegate.measure.evaluation.source.results import (
+    Edit,
     EquivalentEntry,
     EquivalentError,
     EquivalentTable,
     SourceFate,
     SourceMutant,
+    SourceOperator,
     SourceReport,
     SourceResult,
     load_equivalents,

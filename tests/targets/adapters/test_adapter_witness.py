@@ -17,7 +17,7 @@ from racegate.history.replayed import ReplayOutcome
 from racegate.history.witness import WitnessError, save
 from racegate.jobs.triage.replays import ReplaySettings, replay_files
 from racegate.scenario.writing import toml_of
-from racegate.targets.adapters.witness import AdapterSubject, read_adapter_witness
+from racegate.targets.adapters.witness import ADAPTER_WITNESSES, AdapterSubject
 from scripted_engine import observation, scripted
 
 EAGER: Lines = [*RACY, observation(2, count=1)]
@@ -43,7 +43,7 @@ def written(tmp_path: Path, words: list[str]) -> Path:
 
 
 def test_a_landing_that_does_harm_is_written(written: Path, words: list[str]) -> None:
-    witness = read_adapter_witness(written)
+    witness = ADAPTER_WITNESSES.load(written)
     assert witness.subject == AdapterSubject(command=tuple(words), device="cpu")
     assert (witness.holds, witness.signature) == ((HOLD,), "divergence/sampled.count")
     assert witness.finding is not None and witness.finding.kind is FindingKind.DIVERGENCE
@@ -80,7 +80,7 @@ def test_a_hold_that_keeps_nothing_back_is_not_realised(tmp_path: Path, written:
 
 
 def test_a_witness_that_is_not_understood_is_refused(written: Path) -> None:
-    witness = read_adapter_witness(written)
+    witness = ADAPTER_WITNESSES.load(written)
     save(msgspec.structs.replace(witness, holds=("two words until forced",)), written)
     with pytest.raises(WitnessError, match="cannot read the hold"):
-        read_adapter_witness(written)
+        ADAPTER_WITNESSES.load(written)

@@ -34,7 +34,7 @@ def test_limits_arrive_as_they_were_given(
     assert result.exception.args == (limits,)
 
 
-@pytest.mark.parametrize("command", ["check", "run", "gate"])
+@pytest.mark.parametrize("command", ["check", "run", "gate", "search"])
 def test_a_limit_of_nothing_is_bad_input(command: str) -> None:
     result = CliRunner().invoke(adapter.app, [command, "--memory-mib", "0", "x", "y"])
     assert result.exit_code == 2

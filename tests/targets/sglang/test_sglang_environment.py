@@ -11,7 +11,7 @@ import pytest
 
 from racegate.interpose.errors import BadInput
 from racegate.targets.common.environment import Environment, read_wanted
-from racegate.targets.sglang.environment import environment_of, is_left_out, set_up
+from racegate.targets.sglang.environment import SGLANG
 
 METADATA = """Metadata-Version: 2.4
 Name: sglang
@@ -55,26 +55,26 @@ class Pip:
 
 
 def test_compiled_kernels_are_left_out() -> None:
-    wanted = read_wanted(METADATA, is_left_out)
+    wanted = read_wanted(METADATA, SGLANG.is_left_out)
     assert wanted.torch == "2.11.0"
     assert wanted.requirements == ("aiohttp", "torchvision", "transformers==5.6.0")
 
 
 def test_a_release_is_set_up_once(cache: Path) -> None:
     pip, said = Pip(), []
-    found = set_up("0.5.13", said.append, run=pip)
-    assert found.is_ready and environment_of("0.5.13") == found
+    found = SGLANG.set_up("0.5.13", said.append, run=pip)
+    assert found.is_ready and SGLANG.environment_of("0.5.13") == found
     assert [text[:3] for text in said[:4]] == ["1/4", "2/4", "3/4", "4/4"]
     assert list(cache.glob("sglang/0.5.13/**/sglang/__init__.py"))
     requirements = next(cache.glob("sglang/0.5.13/requirements.txt")).read_text().splitlines()
     assert {"dill", "numpy<2.4", "torch==2.11.0"} <= set(requirements)
     before = len(pip.commands)
-    assert set_up("0.5.13", said.append, run=pip) == found
+    assert SGLANG.set_up("0.5.13", said.append, run=pip) == found
     assert len(pip.commands) == before
 
 
 def test_torch_is_shared_with_vllm(cache: Path) -> None:
-    set_up("0.5.13", lambda text: None, run=Pip())
+    SGLANG.set_up("0.5.13", lambda text: None, run=Pip())
     site = next(cache.glob("sglang/0.5.13/lib/*/site-packages"))
     shared = (site / "racegate_torch.pth").read_text()
     assert shared.startswith(str(cache / "vllm" / "torch-2.11.0"))
@@ -82,19 +82,19 @@ def test_torch_is_shared_with_vllm(cache: Path) -> None:
 
 def test_a_release_that_is_not_set_up_says_how(cache: Path) -> None:
     with pytest.raises(BadInput, match=r"racegate sglang setup --release 0\.5\.13"):
-        environment_of("0.5.13")
+        SGLANG.environment_of("0.5.13")
 
 
 def test_a_checkout_has_to_be_one(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no SGLang"):
-        environment_of("0.5.13", checkout=tmp_path)
+        SGLANG.environment_of("0.5.13", checkout=tmp_path)
 
 
 def test_a_checkout_is_imported_from_its_python_folder(cache: Path, tmp_path: Path) -> None:
-    set_up("0.5.13", lambda text: None, run=Pip())
+    SGLANG.set_up("0.5.13", lambda text: None, run=Pip())
     package = tmp_path / "python" / "sglang"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    found = environment_of("0.5.13", checkout=tmp_path)
+    found = SGLANG.environment_of("0.5.13", checkout=tmp_path)
     paths = found.variables()["PYTHONPATH"].split(":")
     assert paths[0] == str(tmp_path / "python")

@@ -14,7 +14,7 @@ from racegate.targets.common.environment import Environment
 from racegate.targets.common.judge import unmet_expectations
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.engine import WithPlain, open_scheduler
-from racegate.targets.sglang.environment import environment_of
+from racegate.targets.sglang.environment import SGLANG
 from racegate.targets.sglang.wire import ModelKind, Repair
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios" / "sglang"
@@ -25,7 +25,7 @@ KEPT = "index@copy_from"
 
 def installed(release: str) -> Environment:
     try:
-        return environment_of(release)
+        return SGLANG.environment_of(release)
     except BadInput as error:
         pytest.skip(str(error))
 

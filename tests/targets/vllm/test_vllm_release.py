@@ -16,7 +16,7 @@ from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import open_engine
-from racegate.targets.vllm.environment import environment_of
+from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
@@ -28,7 +28,7 @@ WRONG = ("accepted count of request B in row 0", 4, 1)
 
 def installed() -> Environment:
     try:
-        return environment_of(CELL.release)
+        return VLLM.environment_of(CELL.release)
     except BadInput as error:
         pytest.skip(str(error))
 

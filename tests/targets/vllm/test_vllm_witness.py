@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -12,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from racegate.cli import replay
-from racegate.cli.foreign import vllm as commands
+from racegate.cli.foreign import releases as commands
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Hold, parse_holds
@@ -33,8 +31,9 @@ from racegate.targets.common.witnesses.witness import (
 from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import ModelRunner, StateMode
-from racegate.targets.vllm.witness import EngineWitness, read_witness
+from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
 from small_engine import Served, SmallEngine, Wait
+from small_release import SmallReleases
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "scenarios" / "vllm" / "witnesses").glob("*.json"))
@@ -56,7 +55,7 @@ def test_a_witness_is_read_as_it_was_written(tmp_path: Path) -> None:
     found = witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO)
     paths = write_witnesses(tmp_path / "new", found)
     assert [path.name for path in paths] == ["1.0-v2-align-small-1.json"]
-    assert [read_witness(path) for path in paths] == found
+    assert [VLLM_WITNESSES.load(path) for path in paths] == found
     assert (found[0].effect, found[0].subject) == (Effect.WRONG, CELL)
     assert found[0].wrong == WRONG
     assert found[0].finding is not None and found[0].finding.buffer == "counts.cpu"
@@ -85,12 +84,7 @@ def test_the_general_replay_hands_on_to_vllm(
 ) -> None:
     path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
 
-    @contextmanager
-    def opened(*args: object, **kwargs: object) -> Iterator[Served]:
-        yield Served(SmallEngine(Wait.BEHIND))
-
-    monkeypatch.setattr(replays, "open_cell", opened)
-    monkeypatch.setattr(replays, "sensitivity_of", lambda engine: {})
+    monkeypatch.setattr(replays, "open_release", SmallReleases(Wait.BEHIND))
     result = CliRunner().invoke(replay.app, [str(path)])
     assert result.exit_code == 1
     assert "step 1: count: 4 used, 1 true" in result.output
@@ -121,7 +115,7 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
     path = tmp_path / "old.json"
     old = json.loads(COMMITTED[0].read_text())
     path.write_text(json.dumps(old | {"wrong": lines}))
-    witness = read_witness(path)
+    witness = VLLM_WITNESSES.load(path)
     assert witness.wrong == (
         Wrong(step=5, what="accepted count of request B in row 0", used=4, true=1),
         Wrong(step=1, what="blocks to zero", used=[11, 12], true=[5, 6]),
@@ -136,7 +130,7 @@ def test_what_was_wrong_is_read_from_the_words_of_the_first_schema(tmp_path: Pat
     assert wrong_lines(told) == lines, "as reports say it still"
     path.write_text(json.dumps(old | {"wrong": ["nobody knows"]}))
     with pytest.raises(BadInputError, match="cannot read what was wrong: 'nobody knows'"):
-        read_witness(path)
+        VLLM_WITNESSES.load(path)
 
 
 def test_what_is_benign_has_no_witness() -> None:
@@ -149,7 +143,7 @@ def test_a_witness_stores_what_happens_and_no_setting_of_another_engine(tmp_path
     path = write_witnesses(tmp_path, witnesses_of(EngineWitness, judged(Wait.BEHIND), SCENARIO))[0]
     stored = msgspec.json.decode(path.read_bytes())
     assert stored["subject"]["mode"] and not {"model", "engine"} & stored["scenario"].keys()
-    assert read_witness(path).scenario == SCENARIO
+    assert VLLM_WITNESSES.load(path).scenario == SCENARIO
 
 
 @pytest.mark.parametrize(("blocks", "free"), [(128, None), (14, 14)])
@@ -163,7 +157,7 @@ def test_an_earlier_witness_reads_without_the_settings_that_it_stored(
     stored["scenario"] = scenario | {"model": {"numerics": "exact"}, "engine": engine}
     path = tmp_path / "earlier.json"
     path.write_bytes(msgspec.json.encode(stored))
-    assert read_witness(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
+    assert VLLM_WITNESSES.load(path).scenario == msgspec.structs.replace(SCENARIO, free_blocks=free)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +176,12 @@ def test_a_witness_that_is_not_understood_is_refused(
     assert fields["schema"] == SCHEMA
     path.write_bytes(msgspec.json.encode(fields | change))
     with pytest.raises(BadInputError, match=says):
-        read_witness(path)
+        VLLM_WITNESSES.load(path)
 
 
 def test_a_missing_witness_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="No such file"):
-        read_witness(tmp_path / "none.json")
+        VLLM_WITNESSES.load(tmp_path / "none.json")
 
 
 def test_holds_are_read_as_they_are_written() -> None:
@@ -205,7 +199,7 @@ def test_a_release_that_is_not_set_up_says_how(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     scenario = str(next((ROOT / "scenarios" / "vllm").glob("*.toml")))
-    result = CliRunner().invoke(commands.app, ["run", scenario, "--release", "0.0.1"])
+    result = CliRunner().invoke(commands.vllm, ["run", scenario, "--release", "0.0.1"])
     assert isinstance(result.exception, BadInputError)
     assert "racegate vllm setup --release 0.0.1" in str(result.exception)
 
@@ -242,7 +236,7 @@ def test_a_request_that_cannot_be_run_says_why(change: dict[str, object], says: 
 def test_committed_witnesses_are_of_committed_scenarios() -> None:
     folder = ROOT / "scenarios" / "vllm"
     scenarios = [scenario for _, scenario in load_all_for("vLLM", scenario_paths(folder))]
-    found = [read_witness(path) for path in COMMITTED]
+    found = [VLLM_WITNESSES.load(path) for path in COMMITTED]
     assert {witness.subject.release for witness in found} >= {"0.22.1", "0.24.0"}
     for witness in found:
         assert witness.scenario in scenarios and witness.wrong and witness.effect is Effect.WRONG

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable
-from functools import update_wrapper
-from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated
 
-import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
+    HoldOption,
     JsonOption,
+    ScenarioArgument,
     ScenariosOption,
     StrictOption,
     WitnessesOption,
     benign_of,
     loaded_scripts,
     progress_bar,
-    say,
+    say_written,
     stdout_console,
-    write_json,
+    tell,
 )
+from racegate.cli.replay import replay
+from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import exit_code
 from racegate.history.outcome import RunResult, gated
 from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
+from racegate.jobs.foreign.draws import ScenarioDraw
+from racegate.jobs.foreign.opened import TargetOptions, adapter_command
 from racegate.report.ci.failing import checked_adapter
 from racegate.report.targets.adapters import print_adapter_gate, print_check, print_judgement
 from racegate.scenario.files import load
@@ -41,10 +43,10 @@ from racegate.targets.adapters.conformance import (
     conform,
     demand_conformance,
 )
-from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, AdapterJudge
+from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterJudge
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.wire import PLANTS_TEXT, parse_plant
-from racegate.targets.adapters.witness import witness_of
+from racegate.targets.adapters.witness import SHOWN, AdapterSubject, witness_of
 
 app = typer.Typer(no_args_is_help=True, help="Judge an engine of your own, through its adapter.")
 
@@ -58,48 +60,34 @@ LandingsOption = Annotated[
     int, typer.Option("--landings", min=0, help="Schedules to run besides the eager one.")
 ]
 
-# Of every command that starts an engine, by the field of Limits.
-_LIMIT_OPTIONS = {
-    "start_s": typer.Option(
-        "--start-s", min=0.1, help="Seconds until the engine introduces itself."
-    ),
-    "timeout_s": typer.Option("--timeout-s", min=0.1, help="Seconds that one run may take."),
-    "memory_mib": typer.Option("--memory-mib", min=1, help="MiB that the engine may hold."),
-    "address_mib": typer.Option("--address-mib", min=1, help="MiB of address space (RLIMIT_AS)."),
-}
+
+def limits_of(
+    start_s: Annotated[
+        float,
+        typer.Option("--start-s", min=0.1, help="Seconds until the engine introduces itself."),
+    ] = Limits().start_s,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout-s", min=0.1, help="Seconds that one run may take.")
+    ] = Limits().timeout_s,
+    memory_mib: Annotated[
+        int, typer.Option("--memory-mib", min=1, help="MiB that the engine may hold.")
+    ] = Limits().memory_mib,
+    address_mib: Annotated[
+        int | None,
+        typer.Option("--address-mib", min=1, help="MiB of address space (RLIMIT_AS)."),
+    ] = Limits().address_mib,
+) -> Limits:
+    """The limits of every command that starts an engine."""
+    return Limits(
+        start_s=start_s, timeout_s=timeout_s, memory_mib=memory_mib, address_mib=address_mib
+    )
 
 
-def _with_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each limit in the place of its parameter `limits`."""
-    defaults, types = Limits(), get_type_hints(Limits)
-    options = [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=getattr(defaults, name),
-            annotation=Annotated[types[name], option],
-        )
-        for name, option in _LIMIT_OPTIONS.items()
-    ]
-
-    def with_limits(**given: object) -> None:
-        limits = {name: given.pop(name) for name in _LIMIT_OPTIONS}
-        command(**given, limits=msgspec.convert(limits, Limits))
-
-    parameters = [
-        option
-        for parameter in signature(command, eval_str=True).parameters.values()
-        for option in (options if parameter.name == "limits" else [parameter])
-    ]
-    parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-    update_wrapper(with_limits, command)
-    with_limits.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    with_limits.__annotations__ = {one.name: one.annotation for one in parameters}
-    return with_limits
+with_limits = with_set("limits", limits_of)
 
 
 @app.command()
-@_with_limits
+@with_limits
 def check(
     command: CommandArgument,
     *,
@@ -118,22 +106,17 @@ def check(
     conformance = Conformance(
         engine=hello.engine, version=hello.version, offers=hello.offers, checks=tuple(checks)
     )
-    if json is not None:
-        write_json(json, conformance)
-    if json != "-":
-        failed = sum(found.outcome is CheckOutcome.FAILED for found in checks)
-        console.print(f"{len(checks)} checks, {failed} failed")
+    failed = sum(found.outcome is CheckOutcome.FAILED for found in checks)
+    tell(json, conformance, lambda: console.print(f"{len(checks)} checks, {failed} failed"))
     raise typer.Exit(ExitCode.CLEAN if conformance.is_passed else ExitCode.BROKEN_HARNESS)
 
 
 @app.command()
-@_with_limits
+@with_limits
 def run(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")],
+    scenario: ScenarioArgument,
     command: CommandArgument,
-    hold: Annotated[
-        list[str] | None, typer.Option("--hold", metavar="'OP until POINT'", help="A hold.")
-    ] = None,
+    hold: HoldOption = None,
     plant: Annotated[
         str | None,
         typer.Option("--plant", metavar="PLANT", help=f"{PLANTS_TEXT}."),
@@ -157,26 +140,24 @@ def run(
             loaded,
             device=device,
             landings_max=landings,
-            command=_command(scenario, command),
+            command=adapter_command(str(scenario), tuple(command)),
         )
         if schedule is None:
             judged = judge.judge(plant=planted)
         else:
             judged = judge.under(schedule, plant=planted)
-    found = None if witness is None else witness_of(judged, loaded, hello, command)
-    if witness is not None and found is not None:
+    if witness is not None and judged.verdict in SHOWN:
+        found = witness_of(judged, loaded, hello, command)
         file = witness / f"{loaded.name}.witness.json"
-        save(found, file)
-        say(f"wrote {file}: racegate replay {shlex.quote(str(file))}")
-    if json is not None:
-        write_json(json, judged)
-    if json != "-":
-        print_judgement(stdout_console(), judged)
+        if found is not None:
+            save(found, file)
+            say_written([file])
+    tell(json, judged, lambda: print_judgement(stdout_console(), judged))
     raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
 
 
 @app.command()
-@_with_limits
+@with_limits
 def gate(
     command: CommandArgument,
     scenarios: ScenariosOption = Path("scenarios"),
@@ -202,7 +183,7 @@ def gate(
                     scenario,
                     device=device,
                     landings_max=landings,
-                    command=_command(path, command),
+                    command=adapter_command(str(path), tuple(command)),
                 )
                 judged.append(judge.judge())
                 progress.advance(task)
@@ -210,14 +191,33 @@ def gate(
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     write_checked(checked_adapter(found, files, benign), junit, sarif)
-    if json is not None:
-        write_json(json, found)
-    if json != "-":
-        print_adapter_gate(stdout_console(), found)
+    tell(json, found, lambda: print_adapter_gate(stdout_console(), found))
     raise typer.Exit(found.exit_code(benign))
 
 
-def _command(scenario: Path, command: list[str]) -> AdapterCommand:
-    return AdapterCommand(
-        before=f"racegate adapter run {scenario}", after=f"-- {shlex.join(command)}"
-    )
+@app.command()
+@with_limits
+@with_set("options", campaign_options)
+def search(
+    command: CommandArgument,
+    options: CampaignOptions,
+    draw: Annotated[
+        ScenarioDraw, typer.Option(help="requests: requests and aborts alone.")
+    ] = ScenarioDraw.ENGINE,
+    device: EngineDeviceOption = None,
+    landings: LandingsOption = LANDINGS_MAX,
+    strict: StrictOption = None,
+    *,
+    limits: Limits,
+    json: JsonOption = None,
+) -> None:
+    """Run the conformance kit, then draw scenarios from a seed and judge each with its landings;
+    keep a witness of each kind of finding, in the smallest scenario that shows it.
+    """
+    subject = AdapterSubject(command=tuple(command), device=device or "", folder=str(Path.cwd()))
+    how = TargetOptions(runs_max=landings, limits=limits)
+    search_target(subject, how, options, benign=benign_of(strict), json=json, draw=draw)
+
+
+app.command("minimise")(minimised_file)
+app.command()(replay)

@@ -23,11 +23,12 @@ from racegate.cli.options import (
 )
 from racegate.faults.catalogue import find_fault
 from racegate.history.schedule import parse_schedule
-from racegate.history.witness import Witness, load_witness
+from racegate.history.witness import SealedWitness, Witness, load_witness
 from racegate.jobs.environment import environment
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 from racegate.jobs.stores.choice import written_store
 from racegate.jobs.stores.folder import witness_name
+from racegate.jobs.stores.witnesses import own_witness
 from racegate.jobs.triage.checkout import Checkout
 from racegate.jobs.triage.origin import AskedRevision, origin_of
 from racegate.report.cause.shared import SharedCause, cause_of, shared_causes
@@ -130,14 +131,14 @@ def _given(finding: str, store: str | None, fault: str | None) -> tuple[Witness,
     opened = written_store(store, fault)
     known = {kept.signature: kept.witness for kept in opened.findings()}
     witness = known.get(finding) or fail(f"{opened.name}: no finding has the signature {finding}")
-    return witness, Path(witness_name(finding))
+    return own_witness(witness), Path(witness_name(finding))
 
 
-def causes_of(witnesses: dict[str, Witness]) -> tuple[SharedCause, ...]:
+def causes_of(witnesses: dict[str, SealedWitness]) -> tuple[SharedCause, ...]:
     """Findings by what they lack, each run once. witnesses: by signature"""
     found = []
     for signature, witness in witnesses.items():
-        seen = _seen(witness)
+        seen = _seen(witness) if isinstance(witness, Witness) else None
         account = None if seen is None else seen.found.account
         found.append((signature, cause_of(account, minimal=witness.signature)))
     return shared_causes(found)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 
-from racegate.interpose.device.copies import Copy
+from racegate.interpose.device.copies import Copy, sleep
 from racegate.interpose.device.library import CallKind, Library, LogEntry, Logged
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
@@ -158,11 +158,20 @@ class Calls:
             return 1
         elif kind == CallKind.GRAPH_LAUNCH:
             self._session.graphs.launch(a, b)
+        elif kind == CallKind.LAUNCH and b"spin_kernel" in name:
+            self._sleep(b)
+            return 1
         elif kind == CallKind.BAD_DEVICE:
             session.not_seen["a second GPU was asked for (the virtual machine has one)"] += 1
         else:
-            self._refuse(name.decode())
+            self._refuse(_readable(name))
         return 0
+
+    def _sleep(self, stream: int) -> None:
+        """`torch.cuda._sleep`: an operation that takes long."""
+        capture = self._library.capture_of(stream) if self._session.graphs.capturing else 0
+        if not self._session.graphs.add(capture, "sleep", stream, (), (), sleep):
+            self._session.issue("sleep", stream, (), (), sleep)
 
     def _copy(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:
         session = self._session
@@ -201,3 +210,12 @@ class Calls:
         if not self._session.graphs.add(capture, "memset", stream, (), writes, run):
             session.issue("memset", stream, (), writes, run)
         return 1
+
+
+def _readable(name: bytes) -> str:
+    """A kernel's name as C++ has it."""
+    if not name.startswith(b"_Z"):
+        return name.decode()
+    demangle = ctypes.CDLL(None)["__cxa_demangle"]
+    demangle.restype = ctypes.c_char_p
+    return (demangle(name, None, None, None) or name).decode()

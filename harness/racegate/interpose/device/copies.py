@@ -13,6 +13,10 @@ COPIES = ("h2d@", "d2h@", "d2d@", "h2h@")  # how the labels of copies begin
 WORD = 8  # bytes that land at once
 
 
+def sleep() -> None:
+    """The work of an operation that takes long: it has not happened until somebody waits for it."""
+
+
 def whole(operation: str) -> str:
     """The operation of which a hold names a half, or itself."""
     for half in Half:

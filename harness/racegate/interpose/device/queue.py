@@ -13,8 +13,8 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.history.schedule import Hold, Holds
-from racegate.interpose.device.copies import Copy, whole
+from racegate.history.schedule import FORCED, Hold, Holds
+from racegate.interpose.device.copies import Copy, sleep, whole
 from racegate.order.clocks import Clock, knows
 
 Work = Callable[[], object]  # what an operation does; what it returns is of no use
@@ -93,6 +93,12 @@ class WorkQueue(Protocol):
         """Whether something that the clock covers has not run."""
         ...
 
+    def is_asleep(self, clock: Clock) -> bool:
+        """Whether something that the clock covers takes long (`torch.cuda._sleep`) and has not been
+        waited for: a query is then first answered "not ready".
+        """
+        ...
+
     def is_behind(self, lane: int, *clocks: Clock) -> bool:
         """Whether an operation of this lane that knows these clocks waits for what has not run."""
         ...
@@ -164,14 +170,16 @@ class Queue:
         behind = any(
             node.lane == lane or knows(clock, node.lane, node.number) for node in self._pending
         )
-        if hold is None and not behind:
+        until = hold.until if hold is not None else ""
+        if hold is None and run is sleep:
+            until = FORCED
+        elif hold is None and not behind:
             run()
             return
         if hold is not None:
             self.realised[hold.text()] += 1
             if hold.half is not None and not behind and isinstance(run, Copy):
                 run = run.tear(hold.half)
-        until = hold.until if hold is not None else ""
         self._pending.append(_Node(label, lane, number, list(clock), run, until))
 
     def issued(self) -> None:
@@ -202,6 +210,11 @@ class Queue:
         """The program comes to an access: holds that name it end."""
         for node in [node for node in self._pending if node.until == label]:
             self.force(list(node.clock))
+
+    def is_asleep(self, clock: Clock) -> bool:
+        return any(
+            node.run is sleep and knows(clock, node.lane, node.number) for node in self._pending
+        )
 
     def is_behind(self, lane: int, *clocks: Clock) -> bool:
         """Whether an operation of this lane that knows these clocks waits for what has not run."""

@@ -12,6 +12,7 @@ from types import FrameType
 
 import torch
 
+from racegate.interpose.device.copies import sleep
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
 from racegate.interpose.device.given_work import GivenWork
 from racegate.interpose.device.graphs import Graphs
@@ -223,7 +224,7 @@ class Session:
                 self._reach(label, reads, writes, own)
             seen = (reads, writes) if self.is_recording else ((), ())
             lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
-            if is_eager and run is not None:
+            if is_eager and run is not None and run is not sleep:
                 run()
             elif run is not None:
                 lanes = recorder.lanes
@@ -323,7 +324,7 @@ class Session:
         self.not_seen["completion queries that no edge settles (the other answer is a branch)"] += 1
         asked = (event, tuple(clock))
         self._polls[asked] += 1
-        if self._polls[asked] <= self.polls_max:
+        if self._polls[asked] <= max(self.polls_max, self.queue.is_asleep(clock)):
             return False
         if event is not None:
             self.recorder.wait(thread, event, self.stack())

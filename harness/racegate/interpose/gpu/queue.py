@@ -80,6 +80,10 @@ class LatchQueue:
     def is_behind(self, lane: int, *clocks: Clock) -> bool:
         return any(map(self.is_pending, clocks))
 
+    def is_asleep(self, clock: Clock) -> bool:
+        """No: the device sleeps itself, and queries ask it."""
+        return False
+
     def land_at(self, label: str) -> None:
         """The one hold names this access from now on."""
         (hold,) = self.holds

@@ -61,7 +61,7 @@ def shapes_of(operator: Operator, bound: Bound) -> Any:
 
 def _caller(operator: Operator, bound: Bound) -> Callable[..., Any]:
     """What also computes shapes: the CPU kernel alone does not."""
-    return operator.overload if bound.call is operator.kernel else bound.call
+    return operator.shaping if bound.call is operator.kernel else bound.call
 
 
 def _restored(value: Any, stands_for: dict[int, Tensor]) -> Any:

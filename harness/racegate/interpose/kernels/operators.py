@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from racegate.interpose.kernels.twins import TWINS
 from racegate.interpose.kernels.waiting import RULES, waiting_operators
 
 _WAITING = waiting_operators(str(torch.__version__))
@@ -79,7 +80,9 @@ class NumberCall:
 class Operator:
     """One operator as the device runs it. short: as a finding names it (`add` of `add.Tensor`).
 
-    kernel: its CPU kernel without the way there, which takes no number for a tensor; None: none
+    kernel: its CPU kernel without the way there, which takes no number for a tensor, or its twin;
+        None: it has neither
+    shaping: what also computes shapes of meta tensors, as a kernel alone does not
     tensors: positions of arguments that are tensors
     writes, writes_named: the arguments that it writes, by position and by name
     waits: whether the host waits inside a call with these arguments; None: it never does
@@ -94,6 +97,7 @@ class Operator:
     short: str
     overload: Any
     kernel: Callable[..., Any] | None
+    shaping: Callable[..., Any]
     with_number: NumberCall
     tensors: frozenset[int]
     writes: frozenset[int]
@@ -115,11 +119,12 @@ def describe(name: str) -> Operator:
     op = getattr(packet, overload or "default")
     arguments, returned = op._schema.arguments, op._schema.returns
     written = [a.alias_info is not None and a.alias_info.is_write for a in arguments]
-    kernel = native_kernel(name, "CPU") if has_kernel(name, "CPU") else None
+    twin = TWINS.get(name)
+    kernel = native_kernel(name, "CPU") if has_kernel(name, "CPU") else twin
     tensors = frozenset(i for i, a in enumerate(arguments) if "Tensor" in str(a.type))
     writes = frozenset(i for i, is_written in enumerate(written) if is_written)
     writes_named = frozenset(a.name for a, w in zip(arguments, written, strict=True) if w)
-    is_random = torch.Tag.nondeterministic_seeded in op.tags
+    is_random = twin is None and torch.Tag.nondeterministic_seeded in op.tags
     with_number, plan = NumberCall(op), None
     if kernel is not None and not is_random:
         plan = (kernel, with_number, _bits(tensors), _bits(writes), writes_named)
@@ -128,6 +133,7 @@ def describe(name: str) -> Operator:
         short=base,
         overload=op,
         kernel=kernel,
+        shaping=op if twin is None else twin,
         with_number=with_number,
         tensors=tensors,
         writes=writes,

@@ -37,6 +37,7 @@ from racegate.interpose.kernels.operators import (
 )
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
+from racegate.interpose.kernels.twins import NoTwinError
 from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
@@ -133,8 +134,8 @@ class Kernels:
             exact = indexing.touched(session, operator, args)
         try:
             ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
-        except NotImplementedError:
-            self._refuse(f"{operator.name} (no CPU kernel computes it)")
+        except NotImplementedError as error:
+            self._refuse(f"{operator.name} ({_reason(error)})")
             raise
         if ran is None:
             return None
@@ -193,8 +194,8 @@ class Kernels:
             if operator.is_random:
                 return self._generators.call(operator, bound)
             return bound.call(*bound.args, **bound.kwargs)
-        except NotImplementedError:
-            self._refuse(f"{operator.name} (no CPU kernel computes it)")
+        except NotImplementedError as error:
+            self._refuse(f"{operator.name} ({_reason(error)})")
             raise
 
     def _prepare(
@@ -295,6 +296,10 @@ class Kernels:
             value = alias_of(session, tensor).item()
         session.host_learns(value)
         return value
+
+
+def _reason(error: NotImplementedError) -> str:
+    return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
 
 
 def _plainly_empty(

@@ -89,6 +89,15 @@ class TritonKernels:
 
         autotuner.Autotuner._bench = take_all_as_equal
 
+    def refuse_gluon(self, runtime: ModuleType) -> None:
+        """runtime: triton.experimental.gluon._runtime, whose kernels no interpreter knows."""
+
+        def run(function: Any, *args: Any, **kwargs: Any) -> None:
+            name = function.__name__
+            self._refuse(f"the Gluon kernel {name} (Triton's interpreter does not know Gluon)")
+
+        runtime.GluonJITFunction.run = run
+
     def note_accesses(self, builder: Any) -> None:
         """builder: the interpreter's. What it loads and stores is noted from now on."""
         self._note_calls(builder, "create_masked_load", mask_at=1, is_write=False)

@@ -87,6 +87,7 @@ def install(
             "triton.runtime.interpreter": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,
             "torch.distributed": partial(track_collectives, session),
+            "triton.experimental.gluon._runtime": triton.refuse_gluon,
         }
     ).install()
     _count_devices()

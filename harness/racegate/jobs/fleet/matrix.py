@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
-from racegate.jobs.fleet.worker import NOT_RUN
+from racegate.history.witness import Witness
+from racegate.jobs.generated import NOT_RUN
 from racegate.jobs.stores.choice import stores_of_targets
+from racegate.jobs.stores.folder import raw_name, witness_name
 from racegate.jobs.stores.records import CampaignState, KeptFinding, ScenarioAside, Sighting
 
 
@@ -114,6 +116,9 @@ def _column(name: str, states: Sequence[CampaignState]) -> TargetColumn:
 
 def _cell(name: str, states: Sequence[CampaignState], one: KeptFinding) -> TargetCell:
     seen = [state.seen[one.signature] for state in states if one.signature in state.seen]
+    file = (witness_name if one.is_minimal else raw_name)(one.signature)
+    # What a revision showed is run with its sources.
+    is_own = isinstance(one.witness, Witness)
     return TargetCell(
         target=name,
         hits=sum(state.hits.get(one.signature, 0) for state in states),
@@ -122,5 +127,5 @@ def _cell(name: str, states: Sequence[CampaignState], one: KeptFinding) -> Targe
         seen=Sighting(first=min(at.first for at in seen), last=max(at.last for at in seen))
         if seen
         else None,
-        replay=one.witness.title,
+        replay=one.witness.title if is_own else f"racegate replay {file}",
     )

@@ -11,8 +11,7 @@ from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.jobs.fleet.matrix import TargetMatrix, matrix_of
 from racegate.jobs.fleet.run import FleetRun, TargetCampaign
-from racegate.jobs.fleet.worker import NOT_RUN
-from racegate.jobs.generated import NOTHING_HAPPENED
+from racegate.jobs.generated import NOT_RUN, NOTHING_HAPPENED
 from racegate.jobs.stores.folder import FolderStore
 from racegate.jobs.stores.records import CampaignState, code_of
 

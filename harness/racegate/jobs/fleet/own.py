@@ -4,16 +4,22 @@ behind planted faults that it has to see.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from racegate.check.selfcheck import CANARIES, SelfCheck, canary_scenario
 from racegate.history.exit_code import ExitCode
+from racegate.history.finding import Verdict, failure_in
 from racegate.history.outcome import RunResult
+from racegate.history.stats import Stats
+from racegate.history.witness import EngineSubject, Witness, recorded_finding, versions
 from racegate.jobs.fleet.process import run_commands
-from racegate.jobs.fleet.shown import REFUSED, FleetAnswers, Shown, read, shown_of
-from racegate.jobs.fleet.targets import DeviceTarget, RevisionTarget, TargetDevice
+from racegate.jobs.fleet.targets import DeviceTarget, OwnTarget, TargetDevice
 from racegate.jobs.generated import LADDER_BUDGET
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.writing import toml_of
 
 # Between them the two have something for every oracle.
@@ -24,13 +30,13 @@ Command = tuple[str, ...]
 
 
 def judge_by_runs(
-    target: RevisionTarget | DeviceTarget,
+    target: OwnTarget,
     names: Sequence[str],
     *,
     variables: Mapping[str, str],
     folder: Path,
     timeout_s: float,
-) -> FleetAnswers:
+) -> OwnAnswers:
     """names: of the scenarios in `folder`; variables: of the process"""
     is_gpu = isinstance(target, DeviceTarget) and target.device is TargetDevice.GPU
     how = ON_GPU if is_gpu else LADDER
@@ -45,23 +51,57 @@ def judge_by_runs(
         timeout_s=timeout_s,
     )
     if any(code not in SEEN for code in ended.codes[: len(PLANTED)]):
-        return FleetAnswers(why=f"it cannot run what is planted: {ended.why}")
+        return OwnAnswers(why=f"it cannot run what is planted: {ended.why}")
     if len(ended.codes) < len(PLANTED):
-        return FleetAnswers(why=ended.why)
+        return OwnAnswers(why=ended.why)
     selfcheck = _found(folder)
     if not selfcheck.is_sound:
-        return FleetAnswers(why=selfcheck.problems[0], selfcheck=selfcheck)
-    shown: dict[str, Shown] = {}
+        return OwnAnswers(why=selfcheck.problems[0], selfcheck=selfcheck)
+    shown: dict[str, RunResult] = {}
     why = ended.why
     for name, code in zip(names, ended.codes[len(PLANTED) :], strict=False):
-        run = read(folder / f"{name}.json", RunResult)
+        run = _read(folder / f"{name}.json")
         if run is not None and run.breakages:
             why = run.breakages[0].error
         elif run is not None and code in SEEN:
-            shown[name] = shown_of(run)
+            shown[name] = run
         elif code == ExitCode.BAD_INPUT:
-            shown[name] = REFUSED
-    return FleetAnswers(shown=shown, why=why, selfcheck=selfcheck)
+            shown[name] = _refused(target, name, ended.why)
+    return OwnAnswers(shown=shown, why=why, selfcheck=selfcheck)
+
+
+class OwnAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """shown: by the name of the scenario, of those that were answered; why: others were not"""
+
+    shown: dict[str, RunResult] = {}
+    why: str = ""
+    selfcheck: SelfCheck = SelfCheck()
+
+
+def _read(file: Path) -> RunResult | None:
+    """What a run wrote; None where it wrote nothing, or it is not understood."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=RunResult)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _refused(target: OwnTarget, name: str, why: str) -> RunResult:
+    """Of a scenario that this revision does not read."""
+    return RunResult(
+        scenario=name,
+        device=target.title,
+        config={},
+        fault=None,
+        schedule=(),
+        verdict=Verdict.INCONCLUSIVE,
+        findings=(),
+        stats=Stats(),
+        holds=(),
+        unmet=(),
+        warnings=(),
+        refused=why,
+    )
 
 
 # A run that came to its end.
@@ -79,7 +119,7 @@ def _canaries(folder: Path, how: Command) -> Iterator[Command]:
 def _found(folder: Path) -> SelfCheck:
     problems = []
     for number, canary in enumerate(PLANTED):
-        run = read(folder / f"canary-{number}.json", RunResult)
+        run = _read(folder / f"canary-{number}.json")
         lacking = set(canary.shows) - (set() if run is None else {one.kind for one in run.findings})
         if lacking:
             problems.append(f"canary {canary.fault}: planted and not seen: {sorted(lacking)}")
@@ -87,4 +127,28 @@ def _found(folder: Path) -> SelfCheck:
         canaries=len(PLANTED),
         canaries_found=len(PLANTED) - len(problems),
         problems=tuple(problems),
+    )
+
+
+def own_witness_of(
+    target: OwnTarget, scenario: OwnScenario, seed: int, result: RunResult
+) -> Witness:
+    """Of what a run showed. Its title is the command that shows it, to be run with the sources of a
+    revision; the scenario's file is beside it.
+    """
+    found = failure_in(result.findings)
+    assert found is not None
+    holds = found.holds or result.schedule
+    on = ON_GPU if isinstance(target, DeviceTarget) and target.device is TargetDevice.GPU else ()
+    held = [word for hold in holds for word in ("--hold", hold)]
+    return Witness(
+        title=shlex.join(("racegate", "run", f"{scenario.name}.toml", *on, *held)),
+        scenario=scenario,
+        holds=holds,
+        subject=EngineSubject(fault=None, device=target.title, seed=seed),
+        signature=found.signature,
+        finding=recorded_finding(result.findings),
+        verdict=result.verdict,
+        digest="",
+        versions=versions(),
     )

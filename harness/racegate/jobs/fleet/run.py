@@ -14,9 +14,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from racegate.history.breakage import Breakage, Caught
+from racegate.history.witness import Witness
 from racegate.jobs.campaign import Campaign, CampaignProgress
 from racegate.jobs.fleet.plan import BATCH, FleetPlan, TargetQueue
 from racegate.jobs.fleet.targets import Target
@@ -29,6 +28,7 @@ from racegate.jobs.fleet.worker import (
     Offers,
     ScenarioBatch,
 )
+from racegate.jobs.fuzz import Bounds
 from racegate.jobs.generated import Report
 from racegate.jobs.pools.choice import HERE, WorkerPlace, pool_of
 from racegate.jobs.pools.pool import (
@@ -52,13 +52,6 @@ LOSSES_MAX = 2
 START_S = 300.0
 # Scenarios without an answer, one after the other, behind which a target is given up.
 UNANSWERED_MAX = 3
-
-
-class FleetBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a fleet goes on. seconds: of this run; scenarios: of each target in all runs"""
-
-    seconds: float | None = None
-    scenarios: int | None = None
 
 
 class TargetCampaign:
@@ -110,7 +103,7 @@ class FleetRun:
         self,
         spec: FleetSpec,
         targets: Iterable[TargetCampaign],
-        bounds: FleetBounds,
+        bounds: Bounds,
         *,
         on_progress: Callable[[dict[str, CampaignProgress]], None] = lambda live: None,
     ) -> None:
@@ -210,10 +203,11 @@ class FleetRun:
 
 
 def _write_scenarios(folder: Path) -> None:
-    """Those of findings, beside them: what shows one again takes a file."""
+    """Those of findings of our own engine, beside them: what shows one again takes a file."""
     for kept in FolderStore(folder).findings():
-        scenario = kept.witness.scenario
-        write_whole(folder / f"{scenario.name}.toml", toml_of(scenario).encode())
+        if isinstance(kept.witness, Witness):
+            scenario = kept.witness.scenario
+            write_whole(folder / f"{scenario.name}.toml", toml_of(scenario).encode())
 
 
 def make_fleet_worker(spec: FleetSpec, gpus: int, number: int) -> Worker[FleetTask, FleetAnswer]:

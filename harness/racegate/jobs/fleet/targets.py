@@ -12,10 +12,16 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
 from racegate.scenario.untrusted.text import quoted
+from racegate.targets.adapters.witness import AdapterSubject
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.sglang.wire import ModelKind
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 FILE_BYTES_MAX = 1 << 20
 # A folder and a key of a store are called so.
@@ -27,17 +33,6 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 class FleetError(BadInputError):
     """A fleet file that cannot be used: names the file, the target and the reason."""
-
-
-class ScenarioDraw(StrEnum):
-    """What scenarios are drawn.
-
-    ENGINE: all that racegate's own engine can do; REQUESTS: requests and aborts alone, which
-    releases can be asked for as well
-    """
-
-    ENGINE = "engine"
-    REQUESTS = "requests"
 
 
 class TargetDevice(StrEnum):
@@ -80,6 +75,11 @@ class AdapterTarget(StrictStruct, frozen=True, kw_only=True):
     folder: Text = "."
 
     @property
+    def subject(self) -> AdapterSubject:
+        """What is judged, on the first device that it offers."""
+        return AdapterSubject(command=self.adapter, device="", folder=self.folder)
+
+    @property
     def title(self) -> str:
         """See RevisionTarget."""
         return f"adapter {shlex.join(self.adapter)}"
@@ -90,13 +90,18 @@ class VllmTarget(StrictStruct, frozen=True, kw_only=True):
 
     name: Name
     vllm: Text
-    runner: Literal["v1", "v2"] = "v1"
-    cache_mode: Literal["none", "align", "all"] = "none"
+    runner: ModelRunner = ModelRunner.V1
+    cache_mode: StateMode = StateMode.NONE
+
+    @property
+    def subject(self) -> Cell:
+        """What is judged."""
+        return Cell(release=self.vllm, runner=self.runner, mode=self.cache_mode)
 
     @property
     def title(self) -> str:
         """See RevisionTarget."""
-        return f"vLLM {self.vllm} {self.runner} {self.cache_mode}"
+        return self.subject.title
 
 
 class SglangTarget(StrictStruct, frozen=True, kw_only=True):
@@ -104,15 +109,21 @@ class SglangTarget(StrictStruct, frozen=True, kw_only=True):
 
     name: Name
     sglang: Text
-    model: Literal["hybrid", "dense"] = "hybrid"
+    model: ModelKind = ModelKind.HYBRID
+
+    @property
+    def subject(self) -> SchedulerCell:
+        """What is judged."""
+        return SchedulerCell(release=self.sglang, model=self.model)
 
     @property
     def title(self) -> str:
         """See RevisionTarget."""
-        return f"SGLang {self.sglang} {self.model}"
+        return self.subject.title
 
 
-Target: TypeAlias = RevisionTarget | DeviceTarget | AdapterTarget | VllmTarget | SglangTarget
+OwnTarget: TypeAlias = RevisionTarget | DeviceTarget
+Target: TypeAlias = OwnTarget | AdapterTarget | VllmTarget | SglangTarget
 # By the key that only it has.
 KINDS: Mapping[str, type[Target]] = {
     "revision": RevisionTarget,

@@ -5,32 +5,34 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
-from racegate.history.witness import EngineSubject, Witness, versions
-from racegate.jobs.fleet.gates import judge_by_gate
-from racegate.jobs.fleet.own import judge_by_runs
-from racegate.jobs.fleet.replaying import replay_of
-from racegate.jobs.fleet.shown import FleetAnswers, Shown
+from racegate.interpose.errors import BadInput
+from racegate.jobs.fleet.own import judge_by_runs, own_witness_of
 from racegate.jobs.fleet.sources import sources_of
 from racegate.jobs.fleet.targets import (
     AdapterTarget,
     DeviceTarget,
+    OwnTarget,
     RevisionTarget,
+    SglangTarget,
     Target,
     TargetDevice,
+    VllmTarget,
 )
-from racegate.jobs.generated import NOTHING_HAPPENED, GeneratedFinding, Report
-from racegate.scenario.errors import BadInputError
-from racegate.scenario.spec import OwnScenario, configured, happening
+from racegate.jobs.foreign.opened import OpenTarget, TargetOptions, TargetResult, open_target
+from racegate.jobs.foreign.releases import kind_of
+from racegate.jobs.foreign.worker import DrawScenario, report_of
+from racegate.jobs.generated import Report
+from racegate.scenario.errors import BadInputError, BrokenHarnessError
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.writing import toml_of
-
-NOT_RUN = "not run"
 
 
 class SurveyTask(msgspec.Struct, frozen=True):
@@ -63,21 +65,25 @@ class BatchReport(msgspec.Struct, frozen=True, kw_only=True):
 
 FleetTask = SurveyTask | ScenarioBatch
 FleetAnswer = Offers | BatchReport
-# Draws a scenario from the seed and its index.
-DrawScenario = Callable[[int, int], OwnScenario]
 
 
 class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What workers have to know. draw: names the scenario with its index; missing: what a target
-    needs and this machine has not, empty if nothing
-    timeout_s: for each process, 0 is no limit
+    """What workers have to know. draw: names the scenario with its index; timeout_s: for each
+    process of our own engine, or each run of another one, 0 is no limit
     """
 
     seed: int
     targets: tuple[Target, ...]
     draw: DrawScenario
-    missing: Callable[[Target], str]
     timeout_s: float
+
+
+class FleetAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """shown: by the name of the scenario, of those that were answered; why: others were not"""
+
+    shown: dict[str, TargetResult] = {}
+    why: str = ""
+    selfcheck: SelfCheck = SelfCheck()
 
 
 class FleetWorker:
@@ -87,6 +93,7 @@ class FleetWorker:
         self._spec = spec
         self._gpu = gpu
         self._targets = {target.name: target for target in spec.targets}
+        self._opened: dict[str, tuple[ExitStack, OpenTarget]] = {}
 
     def work(self, task: FleetTask) -> FleetAnswer:
         """What it can run, or a batch."""
@@ -97,6 +104,8 @@ class FleetWorker:
 
     def end(self) -> None:
         """Nothing is left to say."""
+        for name in list(self._opened):
+            self._close(name)
 
     def _why_not(self, target: Target) -> str:
         """Why this worker cannot run a target; empty if it can."""
@@ -114,13 +123,16 @@ class FleetWorker:
                 path = os.pathsep.join((os.environ.get("PATH", ""), target.folder))
                 if shutil.which(program, path=path) is None:
                     return f"no program {program}"
-        return self._spec.missing(target)
+            case VllmTarget() | SglangTarget():
+                try:
+                    kind_of(target.subject).packaging.environment_of(target.subject.release)
+                except BadInput as error:
+                    return str(error)
+        return ""
 
     def _judged(self, target: Target, indices: Sequence[int]) -> BatchReport:
-        """All in one process; what that leaves without an answer each in one of its own."""
-        drawn = {
-            index: _as_run(target, self._spec.draw(self._spec.seed, index)) for index in indices
-        }
+        """All of them; what that leaves without an answer once more, each alone."""
+        drawn = {index: self._spec.draw(self._spec.seed, index) for index in indices}
         judged = self._asked(target, list(drawn.values()))
         shown, checks, aside = dict(judged.shown), [judged.selfcheck], {}
         for index, scenario in drawn.items():
@@ -130,11 +142,10 @@ class FleetWorker:
                 checks.append(judged.selfcheck)
             if scenario.name not in shown:
                 aside[index] = judged.why
-        report = partial(_report, self._spec.seed, target)
         return BatchReport(
             target=target.name,
             reports={
-                index: report(index, scenario, shown[scenario.name])
+                index: report_of(self._spec.seed, index, shown[scenario.name])
                 for index, scenario in drawn.items()
                 if scenario.name in shown
             },
@@ -143,63 +154,66 @@ class FleetWorker:
         )
 
     def _asked(self, target: Target, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
-        """One process, whose files are gone behind it."""
-        timeout_s = self._spec.timeout_s
+        if isinstance(target, RevisionTarget | DeviceTarget):
+            return self._asked_apart(target, scenarios)
+        shown: dict[str, TargetResult] = {}
+        selfcheck = SelfCheck()
+        try:
+            for scenario in scenarios:
+                opened, planted = self._open(target)
+                selfcheck = together((selfcheck, planted))
+                answer = opened.judge(scenario)
+                if answer.result.is_lost:
+                    return FleetAnswers(shown=shown, why=answer.result.message, selfcheck=selfcheck)
+                shown[scenario.name] = answer
+        except (BadInput, BadInputError, BrokenHarnessError) as error:
+            self._close(target.name)
+            return FleetAnswers(shown=shown, why=str(error), selfcheck=selfcheck)
+        return FleetAnswers(shown=shown, selfcheck=selfcheck)
+
+    def _open(
+        self, target: AdapterTarget | VllmTarget | SglangTarget
+    ) -> tuple[OpenTarget, SelfCheck]:
+        """A target that stays open until this worker ends, and what its start has shown."""
+        if target.name in self._opened:
+            return self._opened[target.name][1], SelfCheck()
+        stack = ExitStack()
+        options = TargetOptions(run_s=self._spec.timeout_s or None)
+        opened = stack.enter_context(open_target(target.subject, options))
+        self._opened[target.name] = stack, opened
+        return opened, opened.selfcheck
+
+    def _close(self, name: str) -> None:
+        if name in self._opened:
+            stack, _ = self._opened.pop(name)
+            stack.close()
+
+    def _asked_apart(self, target: OwnTarget, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
+        """Our own engine in one process, whose files are gone behind it."""
         with tempfile.TemporaryDirectory(prefix="racegate-fleet-") as made:
-            folder = Path(made) / "scenarios"
-            folder.mkdir()
+            folder = Path(made)
             for scenario in scenarios:
                 (folder / f"{scenario.name}.toml").write_text(toml_of(scenario), encoding="utf-8")
-            if not isinstance(target, RevisionTarget | DeviceTarget):
-                return judge_by_gate(target, folder=folder, timeout_s=timeout_s)
-            names = [scenario.name for scenario in scenarios]
-            variables = self._variables(target)
-            return judge_by_runs(
-                target, names, variables=variables, folder=folder, timeout_s=timeout_s
+            judged = judge_by_runs(
+                target,
+                [scenario.name for scenario in scenarios],
+                variables=self._variables(target),
+                folder=folder,
+                timeout_s=self._spec.timeout_s,
             )
+        named = {scenario.name: scenario for scenario in scenarios}
+        witness = partial(own_witness_of, target, seed=self._spec.seed)
+        shown = {
+            name: TargetResult(
+                result=result,
+                witnesses=(witness(named[name], result=result),) if result.findings else (),
+            )
+            for name, result in judged.shown.items()
+        }
+        return FleetAnswers(shown=shown, why=judged.why, selfcheck=judged.selfcheck)
 
-    def _variables(self, target: RevisionTarget | DeviceTarget) -> dict[str, str]:
+    def _variables(self, target: OwnTarget) -> dict[str, str]:
         """Of the process that runs it."""
         if isinstance(target, RevisionTarget):
             return {"PYTHONPATH": sources_of(Path(target.checkout), target.revision)}
         return {"CUDA_VISIBLE_DEVICES": self._gpu or ""}
-
-
-def _as_run(target: Target, script: OwnScenario) -> OwnScenario:
-    """The script with the settings that a target is told: a release has settings of its own."""
-    if isinstance(target, RevisionTarget | DeviceTarget | AdapterTarget):
-        return script
-    return configured(happening(script))
-
-
-def _report(seed: int, target: Target, index: int, scenario: OwnScenario, shown: Shown) -> Report:
-    """As a campaign counts it."""
-    settings = (NOT_RUN,) if shown.refused else ()
-    if not (shown.refused or shown.delivered or shown.signature):
-        settings = (NOTHING_HAPPENED,)
-    found = None
-    if shown.signature is not None:
-        witness = Witness(
-            title=replay_of(target, scenario.name, shown.holds),
-            scenario=scenario,
-            holds=shown.holds if isinstance(target, RevisionTarget | DeviceTarget) else (),
-            subject=EngineSubject(fault=None, device=target.title, seed=seed),
-            signature=shown.signature,
-            verdict=shown.verdict,
-            digest="",
-            versions=versions(),
-        )
-        found = GeneratedFinding(
-            signature=shown.signature, index=index, witness=witness, runs=0, is_minimal=False
-        )
-    return Report(
-        index=index,
-        schedules=shown.schedules,
-        verdict=shown.verdict,
-        exercised={},
-        settings=settings,
-        features=(),
-        signature=shown.signature,
-        found=found,
-        selfcheck=SelfCheck(),
-    )

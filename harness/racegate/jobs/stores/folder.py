@@ -11,19 +11,19 @@ from pathlib import Path
 
 import msgspec
 
-from racegate.history.witness import WitnessError, load_witness, save
+from racegate.history.witness import WitnessError, save
 from racegate.jobs.stores.records import (
     STATE_BYTES_MAX,
     CampaignState,
     KeptFinding,
     RecordError,
-    check_index,
     encoded_state,
     first_of,
     further_of,
     state_in,
 )
 from racegate.jobs.stores.store import LEASE_S, StoreError
+from racegate.jobs.stores.witnesses import any_witness, drawn_at
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.files import check_writable, write_whole
 from racegate.scenario.untrusted.reading import ReadError, read_json
@@ -138,12 +138,12 @@ class FolderStore:
 
 def _read(path: Path) -> KeptFinding:
     try:
-        witness = load_witness(path)
-        check_index(witness)
+        witness = any_witness(path)
+        drawn_at(witness)
     except WitnessError as error:
         raise StoreError(str(error)) from error
     is_minimal = not path.name.endswith(RAW)
-    return KeptFinding(signature=witness.signature, is_minimal=is_minimal, witness=witness)
+    return KeptFinding(signature=witness.known_as, is_minimal=is_minimal, witness=witness)
 
 
 def load_state(path: Path) -> CampaignState:

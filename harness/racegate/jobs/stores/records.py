@@ -11,7 +11,8 @@ from racegate.check.selfcheck import SelfCheck
 from racegate.explore.features.table import FeatureTable
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Benign, Verdict, exit_code
-from racegate.history.witness import Witness, WitnessError, sealed, witness_in
+from racegate.history.witness import SealedWitness, WitnessError, sealed
+from racegate.jobs.stores.witnesses import any_witness_in, drawn_at
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_json
 from racegate.scenario.untrusted.text import quoted
@@ -120,22 +121,17 @@ class KeptFinding(StrictStruct, frozen=True, kw_only=True):
 
     signature: str
     is_minimal: bool
-    witness: Witness
+    witness: SealedWitness
 
     @property
     def seed(self) -> int:
         """Of the campaign that found it."""
-        return self.witness.seed
+        return drawn_at(self.witness).seed
 
     @property
     def index(self) -> int:
         """Of the scenario that showed it."""
-        return index_of(self.witness)
-
-
-def index_of(witness: Witness) -> int:
-    """The index of the generated scenario that a witness was found in: its name ends with it."""
-    return int(witness.scenario.name.rpartition("-")[2])
+        return drawn_at(self.witness).index
 
 
 def first_of(kept: KeptFinding | None, offered: KeptFinding) -> KeptFinding:
@@ -193,21 +189,12 @@ def finding_in(content: bytes) -> KeptFinding:
         kept = KeptFinding(
             signature=entry.signature,
             is_minimal=entry.is_minimal,
-            witness=witness_in(entry.witness, source=f"the finding {quoted(entry.signature)}"),
+            witness=any_witness_in(entry.witness, source=f"the finding {quoted(entry.signature)}"),
         )
-        check_index(kept.witness)
+        drawn_at(kept.witness)
     except (ReadError, msgspec.ValidationError, WitnessError) as error:
         raise RecordError(str(error)) from error
     return kept
-
-
-def check_index(witness: Witness) -> None:
-    """Raises WitnessError if its scenario is none of a campaign's."""
-    try:
-        index_of(witness)
-    except ValueError as error:
-        name = quoted(witness.scenario.name)
-        raise WitnessError(f"{name} is no scenario of a campaign: no index behind it") from error
 
 
 def encoded_finding(finding: KeptFinding) -> bytes:

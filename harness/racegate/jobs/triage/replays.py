@@ -16,26 +16,28 @@ from racegate.check.repro.replay import replay
 from racegate.device.cuda.pacing import Pacing
 from racegate.device.cuda.site import CudaSite
 from racegate.history.replayed import ReplaySummary
-from racegate.history.witness import SealedWitness, Witness, load_witness, read_object, subject_of
+from racegate.history.witness import (
+    ENGINE_WITNESSES,
+    SealedWitness,
+    Witness,
+    read_object,
+)
 from racegate.interpose.outcome import DeviceKind
+from racegate.jobs.foreign.releases import OF_SGLANG, OF_VLLM, ReleaseKind, open_release
+from racegate.jobs.stores.witnesses import reader_of
 from racegate.scenario.errors import BadInputError
-from racegate.scenario.untrusted.text import quoted
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.process import Limits
-from racegate.targets.adapters.witness import AdapterWitness, read_adapter_witness, replay_adapter
+from racegate.targets.adapters.witness import ADAPTER_WITNESSES, AdapterWitness, replay_adapter
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.client import RUN_S
 from racegate.targets.common.witnesses.replay import replay_release
+from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import replay_program
-from racegate.targets.program.workflow.witness import ProgramWitness, load_program_witness
-from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.sglang.engine import open_plain_scheduler
-from racegate.targets.sglang.witness import SchedulerWitness, read_scheduler_witness
+from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, ProgramWitness
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.engine import fresh_engines, open_cell
-from racegate.targets.vllm.sensitivity import sensitivity_of
-from racegate.targets.vllm.witness import EngineWitness, read_witness
+from racegate.targets.vllm.engine import fresh_engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,6 @@ class ReplaySettings:
 
 
 Kept = TypeVar("Kept", bound=SealedWitness)
-Cells = TypeVar("Cells", bound=EngineCell)
 Needed = TypeVar("Needed", bound=Hashable)
 Numbered = Sequence[tuple[int, Path]]  # files with their places among all
 
@@ -92,14 +93,12 @@ class ReplayBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayKind:
-    """What can be replayed. name: in words; honours: the options that it takes, beside --times
+    """How witnesses of a subject are replayed. honours: the options that it takes, beside --times
 
-    read: the witness in a file; batches: reads all files of the kind, and says who shares what
+    batches: reads all files of the kind, and says who shares what
     """
 
-    name: str
     honours: frozenset[str]
-    read: Callable[[Path], SealedWitness]
     batches: Callable[[Numbered, ReplaySettings], Sequence[ReplayBatch]]
 
 
@@ -131,15 +130,11 @@ def replay_files(
 
 def _checked(file: Path, settings: ReplaySettings) -> str:
     """Of the witness in a file. Raises BadInputError, also for an option that it cannot use."""
-    subject = subject_of(read_object(file), source=str(file))
-    kind = REPLAY_KINDS.get(subject)
-    if kind is None:
-        known = ", ".join(REPLAY_KINDS)
-        raise BadInputError(f"{file}: a witness of {quoted(subject)}, which is none of {known}")
+    reader = reader_of(read_object(file), source=str(file))
     for option in settings.asked:
-        if option not in kind.honours:
-            raise BadInputError(f"{file} is a witness of {kind.name}: {option} is not for these")
-    return subject
+        if option not in REPLAY_KINDS[reader.of].honours:
+            raise BadInputError(f"{file} is a witness of {reader.title}: {option} is not for these")
+    return reader.of
 
 
 def _batches(
@@ -185,7 +180,7 @@ def _engines(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
                 checkers=settings.checkers,
             )
 
-    return _batches(given, load_witness, _nothing, replay_all)
+    return _batches(given, ENGINE_WITNESSES.load, _nothing, replay_all)
 
 
 def _programs(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
@@ -198,10 +193,10 @@ def _programs(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
             for _file, witness in group:
                 yield again(device, witness)
 
-    return _batches(given, load_program_witness, _nothing, replay_all)
+    return _batches(given, PROGRAM_WITNESSES.load, _nothing, replay_all)
 
 
-def _cell(cell: Cells, settings: ReplaySettings) -> Cells:
+def _cell(cell: EngineCell, settings: ReplaySettings) -> EngineCell:
     """The engine in which a witness is replayed: its own, or another release or checkout of it."""
     if settings.release is not None:
         cell = msgspec.structs.replace(cell, release=settings.release, checkout=None)
@@ -215,44 +210,28 @@ def _cell(cell: Cells, settings: ReplaySettings) -> Cells:
     return cell
 
 
-def _vllm(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
+def _releases(kind: ReleaseKind, given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
     run_s = settings.timeout_s or RUN_S
     again = partial(replay_release, times=settings.times)
 
     def replay_all(
-        cell: Cell, group: Sequence[tuple[Path, EngineWitness]]
+        cell: EngineCell, group: Sequence[tuple[Path, ReleaseWitness]]
     ) -> Iterator[ReplaySummary]:
-        if settings.device is DeviceKind.CUDA:
+        if settings.device is DeviceKind.CUDA and isinstance(cell, Cell):
             engines = fresh_engines(cell, log=settings.log, run_s=run_s)
             for file, witness in group:
                 command = f"{_command(file)} --device cuda"
                 yield again(engines, witness, cell, command=command, kind=settings.device)
             return
-        with open_cell(cell, log=settings.log, run_s=run_s) as engine:
-            pulses = sensitivity_of(engine)
+        with open_release(cell, log=settings.log, run_s=run_s) as opened:
+            pulses = opened.sensitivity()
             for file, witness in group:
-                yield again(engine, witness, cell, command=_command(file), sensitivity=pulses)
+                yield again(opened.runs, witness, cell, command=_command(file), sensitivity=pulses)
 
-    return _batches(given, read_witness, lambda one: _cell(one.subject, settings), replay_all)
+    def needs(witness: ReleaseWitness) -> EngineCell:
+        return _cell(witness.subject, settings)
 
-
-def _sglang(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
-    run_s = settings.timeout_s or RUN_S
-
-    def replay_all(
-        cell: SchedulerCell, group: Sequence[tuple[Path, SchedulerWitness]]
-    ) -> Iterator[ReplaySummary]:
-        with open_plain_scheduler(cell, log=settings.log, run_s=run_s) as engine:
-            for file, witness in group:
-                yield again(engine, witness, cell, command=_command(file))
-
-    again = partial(replay_release, times=settings.times)
-    needs = partial(_scheduler, settings=settings)
-    return _batches(given, read_scheduler_witness, needs, replay_all)
-
-
-def _scheduler(witness: SchedulerWitness, settings: ReplaySettings) -> SchedulerCell:
-    return _cell(witness.subject, settings)
+    return _batches(given, kind.reader.load, needs, replay_all)
 
 
 def _adapters(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
@@ -261,46 +240,40 @@ def _adapters(given: Numbered, settings: ReplaySettings) -> list[ReplayBatch]:
         limits = msgspec.structs.replace(limits, timeout_s=settings.timeout_s)
 
     def replay_all(
-        command: tuple[str, ...], group: Sequence[tuple[Path, AdapterWitness]]
+        needed: tuple[tuple[str, ...], str], group: Sequence[tuple[Path, AdapterWitness]]
     ) -> Iterator[ReplaySummary]:
-        with Adapter(command, limits=limits) as adapter:
+        command, folder = needed
+        with Adapter(command, limits=limits, folder=Path(folder) if folder else None) as adapter:
             for file, witness in group:
-                command_again = _command(file)
-                yield replay_adapter(adapter, witness, times=settings.times, command=command_again)
+                again = _command(file)
+                yield replay_adapter(adapter, witness, times=settings.times, command=again)
 
-    return _batches(given, read_adapter_witness, lambda one: one.subject.command, replay_all)
+    def needs(witness: AdapterWitness) -> tuple[tuple[str, ...], str]:
+        return witness.subject.command, witness.subject.folder
+
+    return _batches(given, ADAPTER_WITNESSES.load, needs, replay_all)
 
 
 RELEASE_OPTIONS = frozenset({"--timeout", "--release", "--path", "--log"})
 REPLAY_KINDS = {
     "engine": ReplayKind(
-        name="racegate's own engine",
         honours=frozenset({"--device", "--pacing"}),
-        read=load_witness,
         batches=_engines,
     ),
     "program": ReplayKind(
-        name="a program",
         honours=frozenset({"--device", "--timeout"}),
-        read=load_program_witness,
         batches=_programs,
     ),
     "vllm": ReplayKind(
-        name="a vLLM release",
         honours=RELEASE_OPTIONS | {"--device"},
-        read=read_witness,
-        batches=_vllm,
+        batches=partial(_releases, OF_VLLM),
     ),
     "sglang": ReplayKind(
-        name="an SGLang release",
         honours=RELEASE_OPTIONS,
-        read=read_scheduler_witness,
-        batches=_sglang,
+        batches=partial(_releases, OF_SGLANG),
     ),
     "adapter": ReplayKind(
-        name="an engine behind an adapter",
         honours=frozenset({"--timeout"}),
-        read=read_adapter_witness,
         batches=_adapters,
     ),
 }

@@ -8,9 +8,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +18,7 @@ import msgspec
 from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
+from racegate.jobs.foreign.releases import OpenedEngine, open_release
 from racegate.jobs.versions.cells import (
     CellConflict,
     CellReport,
@@ -29,11 +28,10 @@ from racegate.jobs.versions.cells import (
 )
 from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.environment import Say, cache_folder
+from racegate.targets.common.cell import EngineCell
+from racegate.targets.common.environment import EnginePackage, Say, cache_folder
 from racegate.targets.common.judge import TargetVerdict, judge
 from racegate.targets.common.search import RUNS_MAX, JudgedRace
-from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.words import change_lines, wrong_lines
 
 _COUNT = re.compile(r"#\d+$")
@@ -47,37 +45,20 @@ class Environments(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEngine:
-    """An engine that is started. cell: which one; runs: what is judged
-    cpu_s: of all its runs so far, in seconds
-    sensitivity: whether a planted wrong value changes each observation, measured when it is asked
-    """
-
-    cell: EngineCell
-    runs: Runs
-    cpu_s: Callable[[], float]
-    sensitivity: Callable[[], Sensitivity]
-
-
 class EngineKind(Protocol):
     """vLLM or SGLang, as far as a history has to know them."""
 
     @property
-    def name(self) -> str:
-        """Of its folder in the user's cache directory."""
+    def packaging(self) -> EnginePackage:
+        """How a release is set up."""
         ...
 
     def cells(self, release: str) -> Sequence[CellReport]:
         """The ways to run a release, with nothing in them yet."""
         ...
 
-    def set_up(self, release: str, say: Say) -> None:
-        """Installs what is missing of a release. Raises BadInput."""
-        ...
-
-    def opened(self, cell: CellReport, log: Path) -> AbstractContextManager[OpenedEngine]:
-        """The engine of a cell. log: where what it prints goes. Raises BadInput."""
+    def cell(self, report: CellReport) -> EngineCell:
+        """Which engine a report is of."""
         ...
 
 
@@ -108,20 +89,20 @@ class EngineHistory:
     def set_up(self, version: str, say: Say) -> None:
         if not self._folder(version).exists():
             self._made.add(version)
-        self._kind.set_up(version, say)
+        self._kind.packaging.set_up(version, say)
 
     def remove(self, version: str) -> None:
         if self._afterwards is Environments.REMOVED and version in self._made:
             shutil.rmtree(self._folder(version), ignore_errors=True)
 
     def _folder(self, version: str) -> Path:
-        return cache_folder(self._kind.name) / version
+        return cache_folder(self._kind.packaging.name) / version
 
     def judge(self, cell: CellReport, names: Sequence[str], keep: Keep) -> None:
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "engine.log"
             try:
-                with self._kind.opened(cell, log) as opened:
+                with open_release(self._kind.cell(cell), log=log) as opened:
                     self._judge_all(opened, cell, names, keep)
             except BadInput as error:
                 raise BadInput(_with_end_of(log, str(error))) from error
@@ -135,7 +116,7 @@ class EngineHistory:
             sensitivity=cell.sensitivity or opened.sensitivity(),
         )
         for name in names:
-            before = opened.cpu_s()
+            before = opened.engine.cpu_s
             judged = judge(
                 opened.runs,
                 self._scenarios[name],
@@ -143,7 +124,7 @@ class EngineHistory:
                 sensitivity=now.sensitivity,
                 runs_max=self._runs_max,
             )
-            one = scenario_report(judged, opened.cpu_s() - before)
+            one = scenario_report(judged, opened.engine.cpu_s - before)
             now = msgspec.structs.replace(
                 now,
                 torch=judged.shown.torch_version or now.torch,

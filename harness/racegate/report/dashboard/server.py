@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from racegate.history.witness import Witness, file_of, sealed
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding
+from racegate.jobs.stores.witnesses import own_witness
 from racegate.report.dashboard.metrics import metrics_of
 from racegate.report.dashboard.page import dashboard_page
 from racegate.report.dashboard.view import name_of, view_of
@@ -118,7 +119,7 @@ class Drawings:
         key = (file, sealed(kept.witness).checksum)
         with self._lock:
             if key not in self._drawn:
-                self._drawn[key] = self._draw(kept.witness, file)
+                self._drawn[key] = self._draw(own_witness(kept.witness), file)
                 while len(self._drawn) > PICTURES_MAX:
                     self._drawn.popitem(last=False)
             return self._drawn[key]

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 from racegate.explore.features.summary import summarise
 from racegate.history.outcome import SCHEMA
+from racegate.history.witness import Witness
 from racegate.jobs.findability import CampaignFinding, listed
 from racegate.jobs.fleet.matrix import TargetMatrix
 from racegate.jobs.stores.records import CampaignState, KeptFinding, Sighting
+from racegate.jobs.stores.witnesses import requests_in, scenario_in
 from racegate.report.objects import CampaignView, DashboardView, FindingView
 
 
@@ -75,20 +77,21 @@ def _campaign(state: CampaignState) -> CampaignView:
 
 def _finding(kept: KeptFinding, entry: CampaignFinding, seen: Sighting | None) -> FindingView:
     witness, name = kept.witness, name_of(kept.signature)
+    scenario = scenario_in(witness)
     file = f"{name}.witness.json"
     return FindingView(
         signature=kept.signature,
         name=name,
         file=file,
-        title=witness.scenario.title or witness.title,
+        title=(scenario is not None and scenario.title) or witness.title,
         verdict=witness.verdict.value,
         seed=kept.seed,
         scenario=kept.index,
         findability=entry.findability,
         seen=seen,
-        fault=witness.fault,
+        fault=witness.fault if isinstance(witness, Witness) else None,
         holds=tuple(witness.holds),
-        requests=len(witness.scenario.requests),
+        requests=requests_in(witness),
         is_minimal=kept.is_minimal,
         replay=f"racegate replay {file}",
     )

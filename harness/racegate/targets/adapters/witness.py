@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from racegate.history.finding import Verdict, signature_of
 from racegate.history.outcome import RunResult
 from racegate.history.replayed import Replay, ReplayRun, outcome_of_run, replayed, shown_by
-from racegate.history.schedule import ScheduleError, parse_schedule
+from racegate.history.schedule import parse_schedule
 from racegate.history.witness import (
     SealedWitness,
-    WitnessError,
-    read_object,
+    WitnessReader,
     recorded_finding,
     sealed,
-    subject_of,
     versions,
-    witness_of_kind,
 )
-from racegate.scenario.spec import OwnScenario, ScenarioError
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.strict import StrictStruct
-from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.judge import AdapterJudge
@@ -32,12 +27,14 @@ SHOWN = (Verdict.DIVERGENT, Verdict.DEADLOCK)
 
 class AdapterSubject(StrictStruct, frozen=True, kw_only=True, tag="adapter", tag_field="of"):
     """An engine behind an adapter. command: what starts the adapter, as from the folder in which it
-    was started; device: one that the engine offers; plant: what was planted in it, if anything
+    was started; folder: which one, empty for that of whoever replays it
+    device: one that the engine offers; plant: what was planted in it, if anything
     """
 
     command: tuple[str, ...]
     device: str
     plant: str | None = None
+    folder: str = ""
 
 
 class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
@@ -48,19 +45,24 @@ class AdapterWitness(SealedWitness, frozen=True, kw_only=True):
 
 
 def witness_of(
-    result: RunResult, scenario: OwnScenario, hello: HelloAnswer, command: Sequence[str]
+    result: RunResult,
+    scenario: OwnScenario,
+    hello: HelloAnswer,
+    command: Sequence[str],
+    *,
+    folder: str = "",
 ) -> AdapterWitness | None:
-    """The witness of a run that went wrong; None if none did. hello: how the engine introduces
-    itself; command: what starts its adapter
+    """The witness of what a run showed; None if that was nothing. hello: how the engine introduces
+    itself; command: what starts its adapter; folder: where, if not here
     """
     signature = signature_of(result.findings)
-    if result.verdict not in SHOWN or signature is None:
+    if signature is None:
         return None
     return sealed(
         AdapterWitness(
             title=scenario.title or scenario.name,
             subject=AdapterSubject(
-                command=tuple(command), device=result.device, plant=result.fault
+                command=tuple(command), device=result.device, plant=result.fault, folder=folder
             ),
             scenario=scenario,
             holds=result.schedule,
@@ -72,18 +74,15 @@ def witness_of(
     )
 
 
-def read_adapter_witness(path: Path) -> AdapterWitness:
-    """The witness in a file. Raises WitnessError with the reason."""
-    raw = read_object(path)
-    if (found := subject_of(raw, source=str(path))) != "adapter":
-        raise WitnessError(f"{path}: a witness of {quoted(found)}, not of an adapter")
-    witness = witness_of_kind(raw, AdapterWitness, dict, source=str(path))
-    try:
-        validate(witness.scenario, source=str(path))
-        parse_schedule(witness.holds)
-    except (ScenarioError, ScheduleError) as error:
-        raise WitnessError(f"{path}: {error}") from error
-    return witness
+def check_adapter(witness: AdapterWitness) -> None:
+    """Whether an engine could run it. Raises ScenarioError or ScheduleError."""
+    validate(witness.scenario)
+    parse_schedule(witness.holds)
+
+
+ADAPTER_WITNESSES = WitnessReader(
+    of="adapter", title="an engine behind an adapter", kind=AdapterWitness, check=check_adapter
+)
 
 
 def replay_adapter(

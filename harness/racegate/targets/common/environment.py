@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -24,6 +24,7 @@ from racegate.interpose.outcome import DeviceKind
 EXTRAS_LEFT_OUT = ("[image]",)
 _REQUIREMENT = re.compile(r"^Requires-Dist: ([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*([^;]*)(;.*)?$")
 DONE = "racegate-done"
+TORCH_OLDEST = (2, 9)
 _TORCH = "racegate_torch.pth"  # where an environment's torch is
 # Requirements with all that they depend on: nothing is to be resolved, built or compiled for them.
 _AS_LISTED = ("--no-deps", "--no-compile", "--only-binary", ":all:")
@@ -85,6 +86,103 @@ class Environment:
         if done.returncode:
             raise BadInput(done.stderr.strip())
         return msgspec.json.decode(done.stdout, type=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePackage:
+    """How an engine is packaged. title: as readers know it; name: of its folder, and its commands
+
+    packages: on the index, the first that has a release is taken
+    module: what is imported; sources: the folder of a checkout that has it
+    left_out: packages that no step of the engine imports, in lower case; families: their beginnings
+    added: what it has from a package that is left out
+    """
+
+    title: str
+    name: str
+    packages: tuple[str, ...]
+    module: str
+    sources: str = ""
+    left_out: frozenset[str]
+    families: tuple[str, ...]
+    added: tuple[str, ...] = ()
+
+    def is_left_out(self, package: str) -> bool:
+        """Whether no step of the engine imports this package. package: in lower case"""
+        return package in self.left_out or package.startswith(self.families)
+
+    def environment_of(self, release: str, *, checkout: str | Path | None = None) -> Environment:
+        """An environment that was set up. Raises BadInput with the command to set it up if not."""
+        found = Environment(release, cache_folder(self.name) / release)
+        if checkout is not None:
+            found = replace(found, checkout=Path(checkout, self.sources))
+            inside = Path(self.sources, self.module, "__init__.py")
+            if not Path(checkout, inside).is_file():
+                raise BadInput(f"{checkout} holds no {self.title}: a checkout has {inside}")
+        if not found.is_ready:
+            raise BadInput(
+                f"{self.title} {release} is not set up here: "
+                f"racegate {self.name} setup --release {release}"
+            )
+        return found
+
+    def set_up(
+        self,
+        release: str,
+        say: Say,
+        *,
+        torch: Path | None = None,
+        requirements: Path | None = None,
+        run: Run | None = None,
+    ) -> Environment:
+        """Installs what is missing of a release; what is there already is kept. Raises BadInput.
+
+        torch: a virtual environment whose torch takes the place of the one that the release asks
+            for
+        requirements: a file that lists what is installed in place of what the release asks for
+        """
+        run = run_pip if run is None else run
+        environment = Environment(release, cache_folder(self.name) / release)
+        if environment.is_ready:
+            say(f"{self.title} {release} is set up in {environment.folder}")
+            return environment
+        say(f"1/4 the wheel of {self.title} {release}")
+        wheel, wanted = self._wheel_of(release, run, torch)
+        if requirements is not None:
+            wanted = Wanted(wanted.torch, read_listed(requirements), is_whole=True)
+        base = torch.resolve() if torch is not None else torch_folder(wanted.torch)
+        if torch is None:
+            say(f"2/4 torch {wanted.torch} with CUDA, shared between releases (about 4 GB)")
+            install_torch(base, wanted.torch, run)
+        else:
+            say(f"2/4 torch {wanted.torch}, which is in {torch}")
+        say(f"3/4 {len(wanted.requirements)} requirements of {self.title}")
+        install_release(environment, base, wanted, wheel, run)
+        say("4/4 the virtual CUDA runtime")
+        environment.device(DeviceKind.VIRTUAL)
+        (environment.folder / DONE).write_text(f"{release}\n")
+        say(f"{self.title} {release} is set up in {environment.folder}")
+        return environment
+
+    def _wheel_of(self, release: str, run: Run, torch: Path | None) -> tuple[Path, Wanted]:
+        """The wheel of a release, and what it asks for; of several packages with one release, that
+        of the first whose torch is not too old.
+        """
+        wheels = cache_folder(self.name) / "wheels"
+        wheel = fetch_wheel(wheels, self.packages, release, run)
+        wanted = read_wanted(metadata_of(wheel), self.is_left_out)
+        if torch is None and is_too_old(wanted.torch) and self.packages[1:]:
+            wheel = fetch_wheel(wheels, self.packages[1:], release, run)
+            wanted = read_wanted(metadata_of(wheel), self.is_left_out)
+        version = wanted.torch if torch is None else torch_version_of(torch)
+        return wheel, replace(
+            wanted, torch=version, requirements=(*wanted.requirements, *self.added)
+        )
+
+
+def is_too_old(torch: str) -> bool:
+    """Whether the virtual device cannot be put under this version of torch."""
+    return tuple(map(int, torch.split(".")[:2])) < TORCH_OLDEST
 
 
 def read_listed(path: Path) -> tuple[str, ...]:

@@ -108,6 +108,9 @@ VIRTUAL = (
           why="the maximum of a number and NaN is the number, as compiled"),
     Patch(by="interpose.kernels.triton_kernels", owner="triton.runtime.autotuner.Autotuner",
           attributes=("_bench",), why="the times of an interpreter say nothing"),
+    Patch(by="interpose.kernels.triton_kernels",
+          owner="triton.experimental.gluon._runtime.GluonJITFunction", attributes=("run",),
+          releases="Triton, once a program imports Gluon", why="no interpreter knows its kernels"),
 )
 
 # On a GPU alone.

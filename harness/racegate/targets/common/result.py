@@ -19,17 +19,11 @@ from racegate.history.stats import Stats
 from racegate.history.trace import HoldOutcome
 from racegate.interpose.outcome import Ending
 from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.search import Effect, JudgedRace
+from racegate.targets.common.search import VERDICTS, WRONG_SHOWN, Effect, JudgedRace, known_as
 from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)
-_VERDICTS = {
-    Effect.WRONG: Verdict.DIVERGENT,
-    Effect.DIVERGENT: Verdict.DIVERGENT,
-    Effect.UNKNOWN: Verdict.CONFLICT,
-    Effect.BENIGN: Verdict.BENIGN,
-}
 _LOST = (Ending.LOST, Ending.TIMED_OUT)
 
 
@@ -79,7 +73,7 @@ def _findings(judged: TargetVerdict, file: str) -> Iterator[Finding]:
     if lines := _wrong_in(judged):
         yield Finding(
             kind=FindingKind.DIVERGENCE,
-            signature="wrong/held",
+            signature=WRONG_SHOWN,
             message="\n".join(lines),
             holds=texts_of(judged.holds),
             replay=replay_command(judged, file, judged.holds),
@@ -102,12 +96,12 @@ def _wrong_in(judged: TargetVerdict) -> list[str]:
 
 
 def _of_conflict(one: JudgedRace, judged: TargetVerdict, file: str) -> Finding:
-    """A race with what its landings do. The hash alone would tell a reader nothing."""
+    """A race with what its landings do."""
     race, landing = one.race, one.landing
     found = msgspec.structs.replace(
         finding_of(race),
-        signature=f"{one.effect}/{race.buffer}/{race.signature}",
-        verdict=_VERDICTS[one.effect],
+        signature=known_as(one.effect, race.buffer, race.signature),
+        verdict=VERDICTS[one.effect],
     )
     if landing is None:
         return found

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from racegate.history.finding import Race
+from racegate.history.finding import Race, Verdict
 from racegate.history.schedule import Hold, Holds
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
 from racegate.interpose.outcome import Ending, Plan
@@ -39,6 +39,21 @@ class Effect(StrEnum):
     DIVERGENT = "divergent"
     BENIGN = "benign"
     UNKNOWN = "unknown"
+
+
+VERDICTS = {
+    Effect.WRONG: Verdict.DIVERGENT,
+    Effect.DIVERGENT: Verdict.DIVERGENT,
+    Effect.UNKNOWN: Verdict.CONFLICT,
+    Effect.BENIGN: Verdict.BENIGN,
+}
+# What is wrong in the run that is shown, by whatever.
+WRONG_SHOWN = "wrong/held"
+
+
+def known_as(effect: Effect, buffer: str, signature: str) -> str:
+    """What a finding is called: the hash of a race alone would tell a reader nothing."""
+    return f"{effect}/{buffer}/{signature}"
 
 
 class JudgedRace(msgspec.Struct, frozen=True, kw_only=True):

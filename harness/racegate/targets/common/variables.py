@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from racegate.interpose.build import Toolkit, build_forward, build_library, find_toolkit
+from racegate.interpose.build import Toolkit, build_forward, build_library, build_nvml, find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.interpose.gpu.presence import why_no_gpu
 from racegate.interpose.outcome import DEVICE, DeviceKind
@@ -26,7 +26,7 @@ def environment_for(toolkit: Toolkit, kind: DeviceKind) -> dict[str, str]:
     if kind is DeviceKind.VIRTUAL:
         return {
             **common,
-            "LD_PRELOAD": str(build_library(toolkit)),
+            "LD_PRELOAD": f"{build_library(toolkit)}:{build_nvml(toolkit)}",
             "TRITON_INTERPRET": "1",
             "CUDA_VISIBLE_DEVICES": "0",
         }

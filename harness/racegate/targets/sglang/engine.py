@@ -16,19 +16,17 @@ from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.sglang.environment import environment_of
 
 SERVE = "racegate.targets.sglang.inside.serve"
 
 
 class WithPlain:
     """Runs, with the tokens that each request gets when it is alone and nothing is cached: the
-    plain decoding that a schedule must not change. start_s: how long their engine took to start
+    plain decoding that a schedule must not change.
     """
 
-    def __init__(self, runs: Runs, *, start_s: float = 0.0) -> None:
+    def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self.start_s = start_s
         self._plain: dict[Request, tuple[int, ...]] = {}
 
     def run(self, scenario: Scenario, plan: Plan) -> ReleaseRun:
@@ -67,16 +65,3 @@ def open_scheduler(
     without = ",".join(repair.value for repair in cell.without)
     with open_process(environment, SERVE, (cell.model.value, without), log=log) as server:
         yield Engine(server, run_s=run_s)
-
-
-@contextmanager
-def open_plain_scheduler(
-    cell: SchedulerCell, *, log: Path | None = None, run_s: float = RUN_S
-) -> Iterator[WithPlain]:
-    """Starts the scheduler of a cell, whose runs are compared with plain decoding. Raises BadInput
-    if it is not set up or does not start.
-    """
-    checkout = None if cell.checkout is None else Path(cell.checkout)
-    environment = environment_of(cell.release, checkout=checkout)
-    with open_scheduler(environment, cell, log=log, run_s=run_s) as engine:
-        yield WithPlain(engine, start_s=engine.start_s)

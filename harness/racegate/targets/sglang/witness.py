@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from racegate.targets.common.witnesses.witness import ReleaseWitness, read_release_witness
+from racegate.history.witness import WitnessReader
+from racegate.targets.common.witnesses.witness import ReleaseWitness, check_release
 from racegate.targets.sglang.cell import SchedulerCell
 
 
@@ -14,6 +13,6 @@ class SchedulerWitness(ReleaseWitness, frozen=True, kw_only=True):
     subject: SchedulerCell
 
 
-def read_scheduler_witness(path: Path) -> SchedulerWitness:
-    """Raises WitnessError with the file and the reason."""
-    return read_release_witness(path, SchedulerWitness, "sglang")
+SGLANG_WITNESSES = WitnessReader(
+    of="sglang", title="an SGLang release", kind=SchedulerWitness, check=check_release
+)

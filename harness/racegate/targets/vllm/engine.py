@@ -13,7 +13,7 @@ from racegate.targets.common.client import RUN_S, Engine, open_process
 from racegate.targets.common.environment import Environment
 from racegate.targets.common.wire import Fidelity, ReleaseRun
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.environment import environment_of
+from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 
 
@@ -83,5 +83,4 @@ def fresh_engines(cell: Cell, *, log: Path | None = None, run_s: float = RUN_S) 
 
 def environment_in(cell: Cell) -> Environment:
     """The environment of a cell's release, with its checkout. Raises BadInput."""
-    checkout = None if cell.checkout is None else Path(cell.checkout)
-    return environment_of(cell.release, checkout=checkout)
+    return VLLM.environment_of(cell.release, checkout=cell.checkout)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import msgspec
 
 from racegate.history.finding import Verdict
-from racegate.history.witness import SCHEMA, Raw
+from racegate.history.witness import SCHEMA, Raw, WitnessReader
 from racegate.scenario.spec import SETTINGS
 from racegate.scenario.untrusted.text import quoted
-from racegate.targets.common.witnesses.witness import ReleaseWitness, read_release_witness
+from racegate.targets.common.witnesses.witness import ReleaseWitness, check_release
 from racegate.targets.vllm.cell import Cell
 
 # As many as an earlier witness names without asking for fewer.
@@ -28,11 +27,6 @@ class EngineWitness(ReleaseWitness, frozen=True, kw_only=True):
     """Of vLLM: what is run, and what was wrong when it was."""
 
     subject: Cell
-
-
-def read_witness(path: Path) -> EngineWitness:
-    """Raises WitnessError with the file and the reason."""
-    return read_release_witness(path, EngineWitness, "vllm", _from_first)
 
 
 def _from_first(raw: Raw) -> Raw:
@@ -95,3 +89,12 @@ def _numbers(found: re.Match[str], *names: str) -> Raw:
         return {name: msgspec.json.decode(found[name]) for name in names}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"cannot read {quoted(found[0])}: {error}") from error
+
+
+VLLM_WITNESSES = WitnessReader(
+    of="vllm",
+    title="a vLLM release",
+    kind=EngineWitness,
+    check=check_release,
+    converted=_from_first,
+)

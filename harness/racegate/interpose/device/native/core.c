@@ -1,5 +1,6 @@
 /* The log of calls, the callback into Python, and what is remembered of addresses and kernels. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,14 @@ int vg_unmodelled(const char *name) {
     if (callback) vg_call(CALL_UNMODELLED, 0, 0, 0, 0, name); /* prints the program's stack and ends the process */
     fprintf(stderr, "racegate: not modelled: %s was called, and the virtual CUDA runtime has no answer\n", name);
     _exit(3);
+}
+
+int vg_unmodelled_for(const char *name, const void *caller) {
+    char text[512];
+    Dl_info library;
+    const char *file = dladdr(caller, &library) ? library.dli_fname : NULL, *slash = file ? strrchr(file, '/') : NULL;
+    snprintf(text, sizeof text, "%s, which %s calls", name, !file ? "the program" : slash ? slash + 1 : file);
+    return vg_unmodelled(text);
 }
 
 /* ---- addresses: pinned host memory and device memory */

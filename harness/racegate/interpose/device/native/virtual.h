@@ -29,6 +29,7 @@ uint64_t vg_thread(void);
 void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 int vg_unmodelled(const char *name);
+int vg_unmodelled_for(const char *name, const void *caller); /* caller: an address in the library that asked */
 const char *vg_kernel_name(const void *function);
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 #endif

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from racegate.measure.evaluation.source.edit import SourceOperator
+from racegate.measure.evaluation.source.results import SourceOperator
 
 ROWS = frozenset({"row", "rows", "slot", "slots", "index", "place", "places", "position", "column"})
 CLAMPS = frozenset({"min", "max", "minimum", "maximum", "clip"})

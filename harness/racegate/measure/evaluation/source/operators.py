@@ -20,8 +20,8 @@ from typing import NamedTuple, cast
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
-from racegate.measure.evaluation.source.edit import Edit, SourceOperator
 from racegate.measure.evaluation.source.mistakes import SiblingTable, mistakes, name_of, removed_as
+from racegate.measure.evaluation.source.results import Edit, SourceOperator
 
 
 def edits_of(source: bytes) -> list[Edit]:

@@ -9,7 +9,7 @@ import msgspec
 from racegate.history.replayed import Replay, ReplayRun, replayed, shown_by
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.judge import judge_under
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import ReleaseWitness, is_as_recorded, outcome_of
@@ -34,9 +34,7 @@ def replay_release(
     """
     runs: list[ReplayRun] = []
     for _ in range(times):
-        judged = judge_under(
-            engine, witness.scenario, cell, witness.landing, sensitivity=sensitivity, kind=kind
-        )
+        judged = judged_again(engine, witness, cell, sensitivity=sensitivity, kind=kind)
         is_same = is_as_recorded(judged, witness)
         runs.append(
             ReplayRun(
@@ -50,3 +48,20 @@ def replay_release(
     last = shown_by(result_of(judged, witness.scenario.name), command)
     subject = str(cell.__struct_config__.tag)
     return replayed(Replay, witness, subject, runs, last=last)
+
+
+def judged_again(
+    engine: Runs,
+    witness: ReleaseWitness,
+    cell: EngineCell,
+    *,
+    sensitivity: Sensitivity | None = None,
+    kind: DeviceKind = DeviceKind.VIRTUAL,
+) -> TargetVerdict:
+    """The scenario under the holds of the witness, or, if it has none, as it is. See
+    `replay_release`.
+    """
+    scenario = witness.scenario
+    if not witness.holds:
+        return judge(engine, scenario, cell, sensitivity=sensitivity, runs_max=0)
+    return judge_under(engine, scenario, cell, witness.landing, sensitivity=sensitivity, kind=kind)

@@ -7,32 +7,27 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from racegate.history.finding import Verdict
 from racegate.history.replayed import ReplayOutcome
 from racegate.history.schedule import Holds, parse_holds, texts_of
-from racegate.history.witness import (
-    Raw,
-    SealedWitness,
-    WitnessError,
-    read_object,
-    recorded_race,
-    save,
-    sealed,
-    subject_of,
-    versions,
-    witness_of_kind,
-)
-from racegate.scenario.spec import Scenario, ScenarioError
+from racegate.history.witness import SealedWitness, recorded_race, save, sealed, versions
+from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
-from racegate.scenario.untrusted.text import quoted
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.search import Effect, JudgedRace
+from racegate.targets.common.search import (
+    VERDICTS,
+    WRONG_SHOWN,
+    Effect,
+    JudgedRace,
+    is_wrong,
+    known_as,
+)
 from racegate.targets.common.wire import ReleaseRun, Wrong
 
 
@@ -54,6 +49,13 @@ class ReleaseWitness(SealedWitness, frozen=True, kw_only=True):
     effect: Effect
     wrong: tuple[Wrong, ...] = ()
     losses: tuple[TokenLoss, ...] = ()
+
+    @property
+    def known_as(self) -> str:
+        """With what its landing does: the hash alone would tell a reader nothing."""
+        if self.finding is None:
+            return self.signature
+        return known_as(self.effect, self.finding.buffer, self.signature)
 
     @property
     def landing(self) -> Holds:
@@ -86,20 +88,47 @@ def witnesses_of(kind: type[Released], judged: TargetVerdict, scenario: Scenario
     return list(found.values())
 
 
+def every_witness_of(
+    kind: type[Released], judged: TargetVerdict, scenario: Scenario
+) -> list[Released]:
+    """Of all that a campaign may count: one per conflict, whatever its landings do, and one of what
+    is wrong in the run that is shown.
+    """
+    conflicts = () if judged.search is None else judged.search.conflicts
+    found = [_witness(kind, judged, scenario, conflict) for conflict in conflicts]
+    told = judged.shown
+    if judged.verdict is Verdict.DIVERGENT and is_wrong(told):
+        wrong = kind(
+            title=scenario.title or scenario.name,
+            subject=judged.cell,
+            scenario=scenario,
+            holds=texts_of(judged.holds),
+            signature=WRONG_SHOWN,
+            verdict=Verdict.DIVERGENT,
+            effect=Effect.WRONG,
+            wrong=told.wrong,
+            losses=losses_of(told),
+            versions={**versions(), "torch": told.torch_version},
+        )
+        found.append(sealed(wrong))
+    return found
+
+
 def _witness(
     kind: type[Released], judged: TargetVerdict, scenario: Scenario, conflict: JudgedRace
 ) -> Released:
-    assert conflict.landing is not None
-    told, race = conflict.landing.what, conflict.race
+    """Of a landing that does harm; where none does, of the conflict in the recorded run."""
+    landing, race = conflict.landing, conflict.race
+    told = judged.shown if landing is None else landing.what
     return sealed(
         kind(
             title=scenario.title or scenario.name,
             subject=judged.cell,
             scenario=scenario,
-            holds=texts_of(conflict.landing.holds),
+            holds=() if landing is None else texts_of(landing.holds),
             signature=race.signature,
             finding=recorded_race(race),
-            verdict=Verdict.DIVERGENT,
+            verdict=VERDICTS[conflict.effect],
             effect=conflict.effect,
             wrong=told.wrong,
             losses=losses_of(told),
@@ -120,32 +149,27 @@ def write_witnesses(folder: Path, witnesses: Sequence[ReleaseWitness]) -> list[P
     return paths
 
 
-def read_release_witness(
-    path: Path, kind: type[Released], of: str, converted: Callable[[Raw], Raw] = dict
-) -> Released:
-    """The witness in a file. Raises WitnessError with the reason.
-
-    of: the subject that is expected; converted: an older file's fields as the schema has them
-    """
-    raw = read_object(path)
-    if (found := subject_of(raw, source=str(path))) != of:
-        raise WitnessError(f"{path}: a witness of {quoted(found)}, not of {of}")
-    witness = witness_of_kind(raw, kind, converted, source=str(path))
-    try:
-        validate(witness.scenario, source=str(path))
-    except ScenarioError as error:
-        raise WitnessError(f"{path}: {error}") from error
-    return witness
+def check_release(witness: ReleaseWitness) -> None:
+    """Whether its scenario is one. Raises ScenarioError."""
+    validate(witness.scenario)
 
 
 def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
-    if judged.verdict is not Verdict.DIVERGENT:
-        return ReplayOutcome.NOTHING if judged.tried.number else ReplayOutcome.NOT_REALISED
-    return ReplayOutcome.REPRODUCED if is_as_recorded(judged, witness) else ReplayOutcome.OTHER
+    if is_as_recorded(judged, witness):
+        return ReplayOutcome.REPRODUCED
+    if judged.verdict in (Verdict.DIVERGENT, witness.verdict):
+        return ReplayOutcome.OTHER
+    is_tried = judged.tried.number or not witness.holds
+    return ReplayOutcome.NOTHING if is_tried else ReplayOutcome.NOT_REALISED
 
 
 def is_as_recorded(judged: TargetVerdict, witness: ReleaseWitness) -> bool:
-    """Whether the same values and losses are wrong."""
+    """Whether the same values and losses are wrong; of a conflict whose landings do no harm that
+    is known, whether it is there.
+    """
+    if witness.verdict is not Verdict.DIVERGENT:
+        return any(race.signature == witness.signature for race in judged.races)
     told = judged.shown
-    return (told.wrong, losses_of(told)) == (witness.wrong, witness.losses)
+    shown = (judged.verdict, told.wrong, losses_of(told))
+    return shown == (witness.verdict, witness.wrong, witness.losses)

@@ -14,14 +14,12 @@ from racegate.history.witness import (
     Raw,
     SealedWitness,
     WitnessError,
+    WitnessReader,
     moved,
-    read_object,
     recorded_race,
     save_all,
     sealed,
-    subject_of,
     versions,
-    witness_of_kind,
 )
 from racegate.interpose.outcome import Observation
 from racegate.scenario.strict import StrictStruct
@@ -82,15 +80,10 @@ def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> P
     )
 
 
-def load_program_witness(path: Path) -> ProgramWitness:
-    """The witness in a file. Raises WitnessError with the reason."""
-    raw = read_object(path)
-    if subject_of(raw, source=str(path)) != "program":
-        raise WitnessError(f"{path}: not a witness of a program")
-    witness = witness_of_kind(raw, ProgramWitness, _from_first, source=str(path))
+def check_program(witness: ProgramWitness) -> None:
+    """Whether there is something to be held. Raises WitnessError."""
     if not witness.holds:
-        raise WitnessError(f"{path}: a witness of a program has a hold")
-    return witness
+        raise WitnessError("a witness of a program has a hold")
 
 
 def _from_first(raw: Raw) -> Raw:
@@ -101,6 +94,15 @@ def _from_first(raw: Raw) -> Raw:
     finding = {"kind": FindingKind.CONFLICT.value, "operations": operations, **found}
     fields = {**raw, "schema": SCHEMA, "checksum": "", "finding": finding}
     return {**moved(fields, "subject", "program", ("argv",)), "verdict": Verdict.DIVERGENT.value}
+
+
+PROGRAM_WITNESSES = WitnessReader(
+    of="program",
+    title="a program",
+    kind=ProgramWitness,
+    check=check_program,
+    converted=_from_first,
+)
 
 
 def _title(race: Race) -> str:

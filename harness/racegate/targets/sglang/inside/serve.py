@@ -90,7 +90,7 @@ class Host:
 
 def main() -> None:
     """Makes the scheduler and serves tasks until there are no more."""
-    library = Path(os.environ.pop("LD_PRELOAD"))
+    library = Path(os.environ.pop("LD_PRELOAD").partition(":")[0])
     folder, model, without, *ends = sys.argv[1:6]
     server = JobServer.of_arguments(ends, Task)
     os.dup2(2, 1)

@@ -1,4 +1,4 @@
-"""Scenarios from seeds, within what vLLM is asked to run here.
+"""Scenarios of requests and aborts alone, from seeds, within what releases are asked to run here.
 
 Rows move where a request ends, and what moves into its row matters most if it is new there. Drawn
 independently, arrivals and ends seldom meet; so in most scenarios the others come in when the row
@@ -10,7 +10,9 @@ from __future__ import annotations
 from itertools import chain, cycle
 from random import Random
 
-from racegate.scenario.spec import Abort, Request, Scenario
+import msgspec
+
+from racegate.scenario.spec import Abort, OwnScenario, Request, Scenario, configured
 
 # More than the engine has rows for, so that some wait until a row is free.
 _REQUESTS = (2, 5)
@@ -20,6 +22,14 @@ _TOKENS = (2, 14)
 _ACCEPTS_MAX = 4  # drafts, and the token behind them
 _MEETINGS = 0.75  # of scenarios: the others come in when the row of the first becomes free
 _ABORTS = 0.25  # of scenarios
+# Seeds of drawn requests are one line: each campaign has a stretch of it.
+STRETCH = 1_000_000
+
+
+def drawn_requests(seed: int, index: int) -> OwnScenario:
+    """The scenario of that index in a campaign. Its name ends with it."""
+    scenario = scenario_of(seed * STRETCH + index)
+    return configured(msgspec.structs.replace(scenario, name=f"requests-{seed}-{index}"))
 
 
 def scenario_of(seed: int) -> Scenario:

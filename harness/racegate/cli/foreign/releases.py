@@ -1,0 +1,277 @@
+"""The commands of `racegate vllm` and `racegate sglang`: unmodified releases, without a GPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.pictures import write_engine_page
+from racegate.cli.foreign.searching import LogOption, PathOption, minimised_file, search_target
+from racegate.cli.options import (
+    HoldOption,
+    JsonOption,
+    ScenarioArgument,
+    ScriptsOption,
+    StrictOption,
+    WitnessesOption,
+    benign_of,
+    folder_of_scripts,
+    loaded_scripts_for,
+    say_written,
+    stdout_console,
+    tell,
+)
+from racegate.cli.pictures import HtmlOption
+from racegate.cli.replay import replay
+from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.history.finding import exit_code
+from racegate.history.outcome import gated
+from racegate.history.schedule import parse_holds
+from racegate.interpose.errors import BadInput
+from racegate.jobs.foreign.opened import TargetOptions
+from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
+from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.scenario.errors import BadInputError
+from racegate.scenario.files import load_for
+from racegate.scenario.spec import Scenario
+from racegate.targets.common.environment import EnginePackage
+from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.result import result_of
+from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.common.wire import Fidelity
+from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.sglang.environment import SGLANG
+from racegate.targets.sglang.wire import ModelKind, Repair
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+
+ReleaseOption = Annotated[
+    str, typer.Option("--release", metavar="X", help="A version, as the package index has it.")
+]
+RunsOption = Annotated[int, typer.Option("--runs", min=0, help="Runs under holds at most.")]
+
+
+def vllm_cell(
+    release: ReleaseOption,
+    path: PathOption = None,
+    runner: Annotated[
+        ModelRunner, typer.Option("--runner", help="vLLM's model runner.")
+    ] = ModelRunner.V1,
+    cache_mode: Annotated[
+        StateMode, typer.Option("--cache-mode", help="How recurrent states are kept for prefixes.")
+    ] = StateMode.NONE,
+    fidelity: Annotated[
+        Fidelity, typer.Option("--fidelity", help="full: the model computes what it says.")
+    ] = Fidelity.HOLLOW,
+) -> Cell:
+    """The options that say which vLLM is judged."""
+    checkout = None if path is None else str(path)
+    return Cell(
+        release=release, checkout=checkout, runner=runner, mode=cache_mode, fidelity=fidelity
+    )
+
+
+def scheduler_cell(
+    release: ReleaseOption,
+    path: PathOption = None,
+    model: Annotated[ModelKind, typer.Option("--model", help="What is served.")] = ModelKind.HYBRID,
+    without: Annotated[
+        list[Repair] | None,
+        typer.Option("--without", help="Switch a repair of sglang#24221 off; can be repeated."),
+    ] = None,
+) -> SchedulerCell:
+    """The options that say which SGLang is judged."""
+    checkout = None if path is None else str(path)
+    return SchedulerCell(
+        release=release, checkout=checkout, model=model, without=tuple(without or ())
+    )
+
+
+def setup(
+    packaging: EnginePackage,
+    release: ReleaseOption,
+    torch: Annotated[
+        Path | None,
+        typer.Option(
+            "--torch",
+            metavar="DIR",
+            help="A virtual environment whose torch takes the place of the release's own.",
+        ),
+    ] = None,
+    requirements: Annotated[
+        Path | None,
+        typer.Option(
+            "--requirements",
+            metavar="FILE",
+            help="Install what this file lists and no more, not what the release asks for.",
+        ),
+    ] = None,
+    no_start: Annotated[
+        bool | None, typer.Option("--no-start", help="Do not start the engine once.")
+    ] = None,
+    log: LogOption = None,
+) -> None:
+    """Install a release and its torch into the cache directory, and start it once.
+
+    What is there already is kept.
+    """
+    try:
+        packaging.set_up(release, _progress, torch=torch, requirements=requirements)
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+    with nullcontext() if no_start else started(USUAL[packaging.name](release), log):
+        pass
+
+
+def run(
+    scenario: ScenarioArgument,
+    cell: ReleaseCell,
+    *,
+    hold: HoldOption = None,
+    runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
+    witness: WitnessesOption = None,
+    log: LogOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run one scenario, eagerly and with the landings of what races, or with holds; judge it."""
+    loaded = load_for(kind_of(cell).packaging.title, scenario)
+    with started(cell, log) as opened:
+        if hold is None:
+            judged = _judged(opened, loaded, runs)
+        else:
+            pulses = opened.sensitivity()
+            judged = judge_under(
+                opened.runs, loaded, opened.cell, parse_holds(hold), sensitivity=pulses
+            )
+    _write(witness, judged, loaded)
+    write_engine_page(html, [(scenario, judged)])
+    place = str(scenario)
+    result = result_of(judged, place)
+    tell(json, result, lambda: print_engine_verdict(stdout_console(), judged, place))
+    raise typer.Exit(exit_code([judged.verdict], benign=benign_of(strict)))
+
+
+def gate(
+    cell: ReleaseCell,
+    *,
+    scenarios: ScriptsOption = None,
+    runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
+    witness: WitnessesOption = None,
+    log: LogOption = None,
+    junit: JunitOption = None,
+    sarif: SarifOption = None,
+    html: HtmlOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Judge every scenario of a folder that the engine can run, on one that is started once."""
+    judged: list[tuple[Path, TargetVerdict]] = []
+    packaging = kind_of(cell).packaging
+    loaded = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
+    with started(cell, log) as opened:
+        for place, scenario in loaded:
+            found = _judged(opened, scenario, runs)
+            judged.append((place, found))
+            _write(witness, found, scenario)
+            if json != "-":
+                print_engine_verdict(stdout_console(), found, str(place))
+    shown = [result_of(found, str(place)) for place, found in judged]
+    deciding = [one for one in shown if not one.refused]
+    results = gated(shown, deciding=deciding)
+    code = exit_code([one.verdict for one in deciding], benign=benign_of(strict))
+    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    write_engine_page(html, judged)
+    verdicts = [found for _, found in judged]
+    tell(json, results, lambda: print_engine_gate(stdout_console(), verdicts))
+    raise typer.Exit(code)
+
+
+@with_set("options", campaign_options)
+def search(
+    cell: ReleaseCell,
+    options: CampaignOptions,
+    *,
+    runs: RunsOption = RUNS_MAX,
+    strict: StrictOption = None,
+    log: LogOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Draw scenarios from a seed and judge each with its landings; keep a witness of each kind of
+    finding, in the smallest scenario that shows it.
+    """
+    how = TargetOptions(runs_max=runs, log=None if log is None else str(log))
+    search_target(cell, how, options, benign=benign_of(strict), json=json)
+
+
+@contextmanager
+def started(cell: ReleaseCell, log: Path | None) -> Iterator[OpenedEngine]:
+    """The engine of a cell. Raises BadInputError if it cannot be started."""
+    try:
+        with open_release(cell, log=log) as opened:
+            title = kind_of(cell).packaging.title
+            _progress(f"{title} started in {opened.engine.start_s:.0f} s")
+            yield opened
+    except BadInput as error:
+        raise BadInputError(str(error)) from error
+
+
+def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> TargetVerdict:
+    return judge(
+        opened.runs,
+        scenario,
+        opened.cell,
+        sensitivity=opened.sensitivity(),
+        runs_max=runs,
+        on_run=tell_progress,
+    )
+
+
+def _write(folder: Path | None, judged: TargetVerdict, scenario: Scenario) -> None:
+    """Landings that do harm, if they are asked for."""
+    if folder is not None:
+        kind = kind_of(judged.cell).witness
+        say_written(write_witnesses(folder, witnesses_of(kind, judged, scenario)))
+
+
+def tell_progress(runs: int) -> None:
+    """Every tenth run under holds."""
+    if runs % 10 == 0:
+        _progress(f"{runs} runs under holds")
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# What is started once when a release is set up.
+USUAL: dict[str, Callable[[str], ReleaseCell]] = {
+    VLLM.name: lambda release: Cell(release=release, runner=ModelRunner.V1, mode=StateMode.NONE),
+    SGLANG.name: lambda release: SchedulerCell(release=release, model=ModelKind.HYBRID),
+}
+
+
+def release_commands(packaging: EnginePackage, cell_of: Callable[..., ReleaseCell]) -> typer.Typer:
+    """The commands of an engine that has releases. cell_of: the options that say which it is"""
+    commands = typer.Typer(
+        no_args_is_help=True, help=f"Judge unmodified {packaging.title} releases, without a GPU."
+    )
+    commands.command()(with_set("packaging", lambda: packaging)(setup))
+    for command in (run, gate, search):
+        commands.command()(with_set("cell", cell_of)(command))
+    commands.command()(replay)
+    commands.command("minimise")(minimised_file)
+    return commands
+
+
+vllm = release_commands(VLLM, vllm_cell)
+sglang = release_commands(SGLANG, scheduler_cell)

@@ -1,0 +1,104 @@
+"""Options that belong together, declared once: a set is a function from its options to a value, and
+a command names the value it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+
+import typer
+
+from racegate.cli.options import (
+    AddressOption,
+    BackendOption,
+    StoreOption,
+    TimeoutOption,
+    WorkersOption,
+    fail,
+)
+from racegate.jobs.pools.choice import PoolBackend, WorkerPlace
+from racegate.jobs.pools.time_limit import TIMEOUT_S
+
+if TYPE_CHECKING:
+    from racegate.jobs.fuzz import Bounds
+
+R = TypeVar("R")
+
+
+def with_set(
+    name: str, made: Callable[..., object]
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Gives a command the options of a set in the place of its parameter with this name.
+
+    made: what makes the value from the options, with the annotations that typer reads
+    """
+    options = signature(made, eval_str=True).parameters
+
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
+        def with_options(**given: object) -> R:
+            value = made(**{option: given.pop(option) for option in options})
+            return command(**given, **{name: value})
+
+        parameters = [
+            one.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in signature(command, eval_str=True).parameters.values()
+            for one in (options.values() if parameter.name == name else [parameter])
+        ]
+        update_wrapper(with_options, command)
+        with_options.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_options
+
+    return decorate
+
+
+class CampaignOptions(NamedTuple):
+    """How a search over scenarios goes on, and where.
+
+    out: its folder; store: what it shares with others, if anything
+    """
+
+    out: Path
+    seconds: float | None
+    scenarios: int | None
+    workers: int
+    seed: int
+    place: WorkerPlace
+    store: str | None
+    timeout_s: float
+
+    @property
+    def bounds(self) -> Bounds:
+        """Where a campaign stops."""
+        from racegate.jobs.fuzz import Bounds
+
+        return Bounds(seconds=self.seconds, scenarios=self.scenarios, timeout_s=self.timeout_s)
+
+
+def campaign_options(
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Witnesses and progress are kept here.")],
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after so many seconds.")
+    ] = None,
+    scenarios: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many scenarios in all.")
+    ] = None,
+    workers: WorkersOption = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the scenarios.")] = 0,
+    backend: BackendOption = PoolBackend.LOCAL,
+    address: AddressOption = None,
+    store: StoreOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+) -> CampaignOptions:
+    """The options of every search over scenarios. Without an end it is refused."""
+    if seconds is None and scenarios is None:
+        fail("give --seconds or --scenarios, or both")
+    if address is not None and backend is not PoolBackend.RAY:
+        fail("--address is of a Ray cluster: give --backend ray")
+    place = WorkerPlace(backend=backend, address=address)
+    return CampaignOptions(out, seconds, scenarios, workers, seed, place, store, timeout)

@@ -1,0 +1,79 @@
+"""Releases of vLLM and SGLang: how each is set up, opened, and witnessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from racegate.jobs.stores.witnesses import Reader
+from racegate.targets.common.cell import EngineCell, Runs
+from racegate.targets.common.client import RUN_S, Engine
+from racegate.targets.common.environment import EnginePackage
+from racegate.targets.common.sensitivity import Sensitivity
+from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.sglang.cell import SchedulerCell
+from racegate.targets.sglang.engine import WithPlain, open_scheduler
+from racegate.targets.sglang.environment import SGLANG
+from racegate.targets.sglang.witness import SGLANG_WITNESSES, SchedulerWitness
+from racegate.targets.vllm.cell import Cell
+from racegate.targets.vllm.engine import open_cell
+from racegate.targets.vllm.environment import VLLM
+from racegate.targets.vllm.sensitivity import sensitivity_of
+from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
+
+ReleaseCell: TypeAlias = Cell | SchedulerCell
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedEngine:
+    """An engine that is started. cell: which one; runs: what is judged
+    engine: whose runs they are; sensitivity: whether a planted wrong value changes each
+    observation, measured when it is asked
+    """
+
+    cell: EngineCell
+    runs: Runs
+    engine: Engine
+    sensitivity: Callable[[], Sensitivity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseKind:
+    """An engine that has releases. packaging: how they are set up; witness, reader: of those that
+    are found in them
+    """
+
+    packaging: EnginePackage
+    witness: type[ReleaseWitness]
+    reader: Reader
+
+
+OF_VLLM = ReleaseKind(packaging=VLLM, witness=EngineWitness, reader=VLLM_WITNESSES)
+OF_SGLANG = ReleaseKind(packaging=SGLANG, witness=SchedulerWitness, reader=SGLANG_WITNESSES)
+
+
+def kind_of(cell: EngineCell) -> ReleaseKind:
+    """Whose release a cell is of."""
+    return OF_VLLM if isinstance(cell, Cell) else OF_SGLANG
+
+
+@contextmanager
+def open_release(
+    cell: EngineCell, *, log: Path | None = None, run_s: float = RUN_S
+) -> Iterator[OpenedEngine]:
+    """Starts the engine of a cell on the virtual device. Raises BadInput if it is not set up or
+    does not start.
+
+    log: where what it prints goes, if not to standard error; run_s: seconds that one run may take
+    """
+    if isinstance(cell, Cell):
+        with open_cell(cell, log=log, run_s=run_s) as engine:
+            yield OpenedEngine(cell, engine, engine, lambda: sensitivity_of(engine))
+        return
+    assert isinstance(cell, SchedulerCell)
+    environment = SGLANG.environment_of(cell.release, checkout=cell.checkout)
+    with open_scheduler(environment, cell, log=log, run_s=run_s) as engine:
+        yield OpenedEngine(cell, WithPlain(engine), engine, dict)

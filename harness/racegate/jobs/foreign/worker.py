@@ -1,0 +1,176 @@
+"""A campaign's worker on a target that is not ours: opened once in the worker's process, and judged
+with one drawn scenario after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+
+import msgspec
+
+from racegate.check.repro.minimise import smallest_scenario
+from racegate.check.selfcheck import SelfCheck
+from racegate.history.finding import Benign, counted_finding
+from racegate.history.witness import SealedWitness, sealed
+from racegate.jobs.foreign.opened import (
+    OpenTarget,
+    Script,
+    Subject,
+    TargetOptions,
+    TargetResult,
+    open_target,
+)
+from racegate.jobs.generated import (
+    NOT_RUN,
+    NOTHING_HAPPENED,
+    Answer,
+    CampaignSpec,
+    GeneratedFinding,
+    MinimisedFinding,
+    Report,
+)
+from racegate.jobs.pools.pool import Worker
+from racegate.jobs.stores.witnesses import found_at, scenario_in
+from racegate.scenario.spec import OwnScenario, Scenario
+
+# Scenarios that are tried to make one smaller: each takes all its landings again.
+TRIES_MAX = 40
+# Draws a scenario from the seed and its index.
+DrawScenario = Callable[[int, int], OwnScenario]
+
+
+class TargetWorker:
+    """See pool.Worker. known: signatures that need no witness any more"""
+
+    def __init__(
+        self,
+        subject: Subject,
+        options: TargetOptions,
+        draw: DrawScenario,
+        spec: CampaignSpec,
+        known: Collection[str],
+    ) -> None:
+        self._draw = draw
+        self._spec = spec
+        # By the lowest scenario that showed it: one that is handed back may be lower.
+        self._seen = dict.fromkeys(known, -1)
+        self._opened = ExitStack()
+        self._target = self._opened.enter_context(open_target(subject, options))
+        self._unsaid = self._target.selfcheck
+
+    def work(self, task: int | GeneratedFinding) -> Answer:
+        """One scenario, or the smallest that shows what one showed."""
+        if isinstance(task, GeneratedFinding):
+            small = smaller(self._target, task.witness)
+            found = msgspec.structs.replace(task, **msgspec.structs.asdict(small))
+            return MinimisedFinding(signature=task.signature, small=found)
+        spec, scenario = self._spec, self._draw(self._spec.seed, task)
+        shown = self._target.judge(scenario)
+        report = report_of(spec.seed, task, shown, benign=spec.benign, seen=self._seen)
+        if report.found is not None:
+            self._seen[report.found.signature] = task
+        check, self._unsaid = self._unsaid, SelfCheck()
+        return msgspec.structs.replace(report, selfcheck=check)
+
+    def end(self) -> Answer:
+        """The target is closed."""
+        self._opened.close()
+        return self._unsaid
+
+
+def report_of(
+    seed: int,
+    index: int,
+    shown: TargetResult,
+    *,
+    benign: Benign = Benign.PASS,
+    seen: Mapping[str, int] | None = None,
+) -> Report:
+    """As a campaign counts what a target showed. seen: by signature, the lowest scenario that
+    showed it before, for which no witness is needed
+    """
+    result = shown.result
+    counted = None
+    if not result.refused:
+        counted = counted_finding(result.verdict, result.findings, benign=benign)
+    signature = None if counted is None else counted.signature
+    settings = (NOT_RUN,) if result.refused else ()
+    if not (result.refused or result.stats.delivered or signature):
+        settings = (NOTHING_HAPPENED,)
+    found = None
+    if signature is not None and (seen or {}).get(signature, index) >= index:
+        found = _found(seed, index, signature, shown.witnesses)
+    return Report(
+        index=index,
+        schedules=result.stats.schedules,
+        verdict=result.verdict,
+        exercised=result.stats.exercised,
+        settings=settings,
+        features=(),
+        signature=signature,
+        found=found,
+        selfcheck=SelfCheck(),
+        breakages=result.breakages,
+    )
+
+
+def _found(
+    seed: int, index: int, signature: str, witnesses: Collection[SealedWitness]
+) -> GeneratedFinding:
+    (witness,) = [one for one in witnesses if one.known_as == signature][:1]
+    return GeneratedFinding(
+        signature=signature,
+        index=index,
+        witness=found_at(witness, seed, index),
+        runs=0,
+        is_minimal=False,
+    )
+
+
+class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
+    """A witness in the smallest scenario that shows it. runs: scenarios tried; is_minimal: nothing
+    can be left out
+    """
+
+    witness: SealedWitness
+    runs: int
+    is_minimal: bool
+
+
+def smaller(
+    target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX
+) -> ShrunkWitness:
+    """Leaves out of a scenario what its finding does not need. tries_max: scenarios tried at most,
+    each with its landings
+    """
+    small = witness
+
+    def still_fails(script: Script) -> bool:
+        nonlocal small
+        shown = target.shows(small, script)
+        small = shown or small
+        return shown is not None
+
+    runs, is_minimal = 0, True
+    match scenario_in(witness):
+        case OwnScenario() as script:
+            own = smallest_scenario(script, still_fails, runs_max=tries_max)
+            runs, is_minimal = own.runs, own.is_minimal
+        case Scenario() as scenario:
+            done = smallest_scenario(scenario, still_fails, runs_max=tries_max)
+            runs, is_minimal = done.runs, done.is_minimal
+    drawn = sealed(msgspec.structs.replace(small, drawn=witness.drawn))
+    return ShrunkWitness(witness=drawn, runs=runs, is_minimal=is_minimal)
+
+
+def make_target_worker(
+    subject: Subject,
+    options: TargetOptions,
+    draw: DrawScenario,
+    spec: CampaignSpec,
+    known: frozenset[str],
+    number: int,
+) -> Worker[int | GeneratedFinding, Answer]:
+    """In a worker process; every worker is like the other."""
+    return TargetWorker(subject, options, draw, spec, known)

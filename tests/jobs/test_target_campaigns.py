@@ -1,0 +1,167 @@
+"""Campaigns on targets that are not ours: what is drawn for them; that they are stopped, gone on
+with and shared as every campaign is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fleets import toys
+from racegate.cli.app import app
+from racegate.history.replayed import ReplayOutcome
+from racegate.jobs.foreign import opened
+from racegate.jobs.foreign.requests import drawn_requests, free_in, scenario_of
+from racegate.jobs.stores.folder import FolderStore
+from racegate.jobs.stores.witnesses import any_witness
+from racegate.jobs.triage import replays
+from racegate.jobs.triage.replays import ReplaySettings, replay_files
+from racegate.scenario.spec import Request, Scenario
+from racegate.scenario.validation import validate
+from racegate.targets.adapters.witness import AdapterSubject
+from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.vllm.cell import Cell, cannot_run
+from racegate.targets.vllm.wire import ModelRunner, StateMode
+from small_engine import Wait
+from small_release import SmallReleases
+
+COUNT = "d2h counts.cpu@_step"
+
+
+@given(st.integers(0, 100_000))
+def test_a_drawn_scenario_can_be_run(seed: int) -> None:
+    scenario = scenario_of(seed)
+    assert cannot_run(scenario) == ""
+    assert scenario == scenario_of(seed)
+    assert len({request.name for request in scenario.requests}) == len(scenario.requests)
+    assert validate(scenario) == scenario
+
+
+def test_seeds_differ() -> None:
+    assert len({msgspec.json.encode(scenario_of(seed).requests) for seed in range(50)}) == 50
+    scenario = drawn_requests(0, 9)
+    assert (scenario.name, scenario.title) == ("requests-0-9", "drawn from seed 9")
+    assert drawn_requests(1, 9).requests != scenario.requests
+
+
+def test_others_come_in_where_the_first_row_becomes_free() -> None:
+    scenarios = [scenario_of(seed) for seed in range(50)]
+    meeting = [s for s in scenarios if _arrivals(s) <= {free_in(s.requests[0]) - n for n in (1, 2)}]
+    assert 25 <= len(meeting) < 50
+    assert any(len(_arrivals(scenario)) == 2 for scenario in meeting)
+
+
+def _arrivals(scenario: Scenario) -> set[int]:
+    return {request.arrive for request in scenario.requests[1:]}
+
+
+def test_a_row_is_free_later_if_more_than_one_token_was_missing() -> None:
+    request = Request(name="A", arrive=2, prompt=(5, 6), max_tokens=9, accepts=(4,))
+    assert free_in(request) == 7, "tokens in steps 3, 4 and 5; step 6 was planned by then"
+    assert free_in(msgspec.structs.replace(request, max_tokens=6)) == 6
+    assert free_in(msgspec.structs.replace(request, max_tokens=1)) == 4
+
+
+def searched(kind: str, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """A campaign's exit code and what it says."""
+    words = [kind, "search", "--release", "1.0", "--out", str(out), "--json", "-", *options]
+    result = CliRunner().invoke(app, words)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> SmallReleases:
+    """A release that waits too late, but for the first scenario."""
+    small = SmallReleases(Wait.BEHIND, calm=("-0",))
+    monkeypatch.setattr(opened, "open_release", small)
+    monkeypatch.setattr(replays, "open_release", small)
+    return small
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_kind_of_harm_is_witnessed_once_in_the_smallest_scenario(
+    kind: str, broken: SmallReleases, tmp_path: Path
+) -> None:
+    code, said = searched(kind, tmp_path, "--scenarios", "4")
+    assert code == 1
+    assert said["campaign"]["verdicts"] == {"DIVERGENT": 3, "PROVED": 1}
+    (new,) = said["new"]
+    assert (new["scenario"], new["signature"][:17]) == (1, "wrong/counts.cpu/")
+    (file,) = tmp_path.glob("*.witness.json")
+    witness = any_witness(file)
+    assert isinstance(witness, ReleaseWitness)
+    assert witness.subject == broken.cells[0]
+    assert witness.landing[0].op.startswith(COUNT)
+    assert len(witness.scenario.requests) == new["requests"] == 1
+    (again,) = replay_files([file], ReplaySettings())
+    assert (again.outcome, again.subject) == (ReplayOutcome.REPRODUCED, kind)
+
+
+def test_a_campaign_on_a_release_goes_on_where_it_or_its_store_stopped(
+    broken: SmallReleases, tmp_path: Path
+) -> None:
+    store = ("--store", str(tmp_path / "store"))
+    code, first = searched("vllm", tmp_path / "one", "--scenarios", "1", *store)
+    assert (code, first["new"], first["campaign"]["done"]) == (0, [], 1)
+    code, on = searched("vllm", tmp_path / "one", "--scenarios", "3", *store)
+    assert (code, len(on["new"]), on["campaign"]["done"]) == (1, 1, 3)
+    code, elsewhere = searched("vllm", tmp_path / "two", "--scenarios", "4", *store)
+    assert (elsewhere["campaign"]["done"], elsewhere["new"]) == (4, [])
+    assert elsewhere["known"] == [on["new"][0]["signature"]]
+    words = ["campaign", "findings", "--store", str(tmp_path / "store"), "--json", "-"]
+    listed = json.loads(CliRunner().invoke(app, words).stdout)["targets"]
+    assert [one["name"] for one in listed["targets"]] == ["vLLM-1.0-v1-none"]
+    assert listed["rows"][0]["cells"][0]["replay"].startswith("racegate replay wrong-counts.cpu")
+    refused = CliRunner().invoke(
+        app,
+        ["vllm", "search", "--release", "2.0", "--out", str(tmp_path / "one"), "--scenarios", "9"],
+    )
+    assert (refused.exit_code, "of a campaign with seed 0" in refused.output) == (2, True)
+
+
+def test_what_is_wrong_when_nothing_is_held_and_what_nobody_tried_are_findings_too(
+    broken: SmallReleases, tmp_path: Path
+) -> None:
+    """With no run under holds a race stays a CONFLICT, and its witness shows it again."""
+    code, said = searched("vllm", tmp_path, "--scenarios", "2", "--runs", "0")
+    assert (code, said["campaign"]["verdicts"]) == (1, {"CONFLICT": 1, "PROVED": 1})
+    (file,) = tmp_path.glob("*.witness.json")
+    (again,) = replay_files([file], ReplaySettings())
+    assert (again.holds, again.outcome) == ((), ReplayOutcome.REPRODUCED)
+    broken.wait = Wait.BEFORE
+    (mended,) = replay_files([file], ReplaySettings())
+    assert mended.outcome is ReplayOutcome.NOTHING
+
+
+def test_a_campaign_on_an_adapter_finds_what_its_kit_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, wrong = toys(tmp_path)
+    monkeypatch.chdir(wrong)
+    out = tmp_path / "out"
+    words = ["adapter", "search", "--draw", "requests", "--seed", "8", "--scenarios", "1"]
+    words += ["--out", str(out), "--", sys.executable, "toy_adapter.py", "plain", "holds"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1, result.output
+    (kept,) = FolderStore(out).findings()
+    assert (kept.signature, kept.seed, kept.index) == ("loss/delivered", 8, 0)
+    subject = any_witness(out / "loss-delivered.witness.json").subject  # type: ignore[attr-defined]
+    assert isinstance(subject, AdapterSubject) and subject.folder == os.getcwd()
+    monkeypatch.chdir(tmp_path)
+    (again,) = replay_files([out / "loss-delivered.witness.json"], ReplaySettings())
+    assert again.outcome is ReplayOutcome.REPRODUCED
+
+
+def test_a_cell_is_what_the_options_say(broken: SmallReleases, tmp_path: Path) -> None:
+    searched("vllm", tmp_path, "--scenarios", "1", "--runner", "v2", "--cache-mode", "all")
+    assert broken.cells == [Cell(release="1.0", runner=ModelRunner.V2, mode=StateMode.ALL)]
