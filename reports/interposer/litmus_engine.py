@@ -19,6 +19,7 @@ sys.path.insert(0, str(HERE.parents[1] / "tests" / "helpers"))
 from conformance import RANDOM_PROGRAMS, allowed_outcomes, has_conflict, random_program
 from litmus_programs import ALL
 from racegate.scenario.untrusted.files import write_json
+from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -49,9 +50,9 @@ def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
     text = programs()[name]
     program = Program((str(HERE / "litmus_engine_one.py"), text), timeout_s=120)
     found = judge_on(device, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
-    outcome, search = found.outcome, found.search
-    judged = search.judged if search else ()
-    shown = [o.preview for j in judged for o in j.actual]
+    outcome, judged = found.shown, found.judged
+    held = [one.landing.what for one in judged if one.landing is not None]
+    shown = [o.preview for run in held for o in run.observations]
     shown += [o.preview for o in outcome.observations]
     allowed = {str(list(seen)) for seen in allowed_outcomes(text)}
     is_racy = expected(name, text)
@@ -62,7 +63,7 @@ def judge_one(device: DeviceServer, name: str) -> dict[str, object]:
         "message": outcome.message,
         "racy": is_racy,
         "findings": len(outcome.findings),
-        "verdicts": [str(j.verdict.value) for j in judged],
+        "verdicts": [VERDICTS[one.effect].value for one in judged],
         "outcomes": sorted(set(shown)),
         "allowed": sorted(allowed),
         "right": right and outcome.ending.value == "finished",

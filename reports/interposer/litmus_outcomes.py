@@ -24,7 +24,8 @@ from typing import Any
 from racegate.history.schedule import Hold, Holds
 from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.untrusted.files import write_json
-from racegate.targets.program.explore import POLLS, QUERIES
+from racegate.targets.common.search import POLLS
+from racegate.targets.program.explore import QUERIES
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -92,19 +93,18 @@ def outcomes_of(device: DeviceServer, theme: str, name: str, *, more: int) -> di
     program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)
     collecting: Any = Collecting(device)
     judged = judge_on(collecting, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
-    search = judged.search
     tried = {run["holds"] for run in collecting.seen}
-    left = (h for h in combinations(judged.outcome) if as_pairs(h) not in tried)
+    left = (h for h in combinations(judged.shown) if as_pairs(h) not in tried)
     for holds in islice(left, more):
         collecting.run(program, Plan(holds=holds, is_recording=False), is_quiet=True)
     return {
-        "ending": judged.outcome.ending.value,
-        "message": judged.outcome.message,
-        "torch": judged.outcome.torch_version,
-        "findings": pairs_of(judged.outcome),
+        "ending": judged.shown.ending.value,
+        "message": judged.shown.message,
+        "torch": judged.shown.torch_version,
+        "findings": pairs_of(judged.shown),
         "runs": collecting.seen,
-        "divergent": [as_pairs(j.holds) for j in (search.judged if search else ()) if j.holds],
-        "polls": POLLS if QUERIES in judged.outcome.not_seen else 0,
+        "divergent": [as_pairs(one.holds) for one in judged.judged if one.holds],
+        "polls": POLLS if QUERIES in judged.shown.not_seen else 0,
     }
 
 

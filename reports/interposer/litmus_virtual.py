@@ -14,6 +14,7 @@ from pathlib import Path
 
 from racegate.interpose.outcome import Ending
 from racegate.scenario.untrusted.files import write_json
+from racegate.targets.common.search import VERDICTS
 from racegate.targets.program.judge import judge_on
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
@@ -26,13 +27,13 @@ def judge_one(device: DeviceServer, theme: str, name: str, *, searches: bool) ->
     start_s = time.perf_counter()
     program = Program((str(LITMUS / "litmus_one.py"), theme, name), timeout_s=120)
     verdicts = judge_on(device, program, explores=searches, runs_max=RUNS_MAX, is_quiet=True)
-    outcome = verdicts.outcome
+    outcome = verdicts.shown
     search = verdicts.search
     return {
         "ending": outcome.ending.value,
         "message": outcome.message if outcome.ending is not Ending.FINISHED else "",
         "findings": [f"{f.first.label} / {f.second.label}: {f.edge}" for f in outcome.findings],
-        "verdicts": [judged.verdict.value for judged in search.judged] if search else [],
+        "verdicts": [VERDICTS[one.effect].value for one in verdicts.judged],
         "runs": search.runs if search else 0,
         "not_seen": outcome.not_seen,
         "seconds": round(time.perf_counter() - start_s, 2),

@@ -22,8 +22,8 @@ from racegate.interpose.outcome import DeviceKind, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.judge import judge_under
+from racegate.targets.common.result import wrong_lines
 from racegate.targets.common.wire import ReleaseRun
-from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import FreshEngines
 from racegate.targets.vllm.environment import VLLM

@@ -30,10 +30,8 @@ SHARED = {
     "Conflict": "of the rows of a storage; of the bytes of a program",
     "Driver": "what runs scenarios inside a release, of vLLM and of SGLang",
     "Host": "what a release's runs are forked from, of vLLM and of SGLang",
-    "Judged": "a run of our own engine; a finding in a program",
     "Observation": "of our own engine at a boundary; of a program",
     "Recorder": "of our own engine's devices; of programs",
-    "Runs": "what is asked for runs, in a release and in a program",
     "Task": "of a worker; of an engine's process",
     "Version": "of an event, on our own engine's devices and in programs",
 }

@@ -136,7 +136,8 @@ def _leave(main: Callable[[], object]) -> NoReturn:
 def _import_all(warmth: str) -> None:
     app = import_module("racegate.cli.app")
     for command in app.COMMANDS.values():
-        app.typer.main.get_command(import_module(f"racegate.cli.{command.module}").app)
+        module = import_module(f"racegate.cli.{command.module}")
+        app.typer.main.get_command(getattr(module, command.app))
     import_module("torch")
     if warmth == "programs":
         import_module(DEVICE)

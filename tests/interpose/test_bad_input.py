@@ -17,7 +17,7 @@ from cuda_torch import needs_cuda_torch
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.report.targets.programs import render
-from racegate.targets.program.judge import Verdicts, judge_on
+from racegate.targets.program.judge import ProgramVerdict, judge_on
 from racegate.targets.program.launch import DeviceServer, checked_program
 from warmed import run_command
 
@@ -83,7 +83,9 @@ def test_the_command_line_says_it_and_ends_with_2(tmp_path: Path) -> None:
 # ---- what shows when it runs
 
 
-def judged(device: DeviceServer, folder: Path, text: str, *, timeout_s: float = 60) -> Verdicts:
+def judged(
+    device: DeviceServer, folder: Path, text: str, *, timeout_s: float = 60
+) -> ProgramVerdict:
     script = folder / "script.py"
     script.write_text(textwrap.dedent(text))
     program = checked_program((str(script),), timeout_s=timeout_s)
@@ -137,10 +139,10 @@ def test_a_program_that_does_not_end_is_ended_and_says_where_it_stood(
         takes(one, other, met)
     """
     verdicts = judged(device, tmp_path, text, timeout_s=4)
-    assert (verdicts.outcome.ending, verdicts.exit_code) == (Ending.TIMED_OUT, 2)
-    assert "did not end within 4 s" in verdicts.outcome.message
+    assert (verdicts.shown.ending, verdicts.exit_code) == (Ending.TIMED_OUT, 2)
+    assert "did not end within 4 s" in verdicts.shown.message
     stood = "it stood at script.py:7 in takes"
-    assert verdicts.outcome.message.count(stood) == 2, verdicts.outcome.message
+    assert verdicts.shown.message.count(stood) == 2, verdicts.shown.message
 
 
 @needs_cuda_torch
@@ -155,7 +157,7 @@ def test_a_fork_is_counted_and_judged_once(device: DeviceServer, tmp_path: Path)
     """
     verdicts = judged(device, tmp_path, text)
     assert verdicts.exit_code == 0
-    assert verdicts.outcome.not_seen == {"processes forked by the program (what they do)": 1}
+    assert verdicts.shown.not_seen == {"processes forked by the program (what they do)": 1}
 
 
 @needs_cuda_torch
@@ -174,7 +176,7 @@ def test_processes_that_are_started_are_counted(device: DeviceServer, tmp_path: 
     """
     verdicts = judged(device, tmp_path, text)
     assert verdicts.exit_code == 0, verdicts
-    (count,) = (n for what, n in verdicts.outcome.not_seen.items() if "started by" in what)
+    (count,) = (n for what, n in verdicts.shown.not_seen.items() if "started by" in what)
     assert count >= 2  # the spawned worker, and itself
 
 

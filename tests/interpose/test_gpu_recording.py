@@ -40,7 +40,7 @@ def test_one_pair_of_each_theme_has_the_verdict_of_the_virtual_device(
     for theme, pair in PAIRS.items():
         for name, is_racy in zip(pair, (True, False), strict=True):
             program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
-            outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).outcome
+            outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).shown
             assert outcome.ending is Ending.FINISHED, outcome.message
             assert bool(outcome.findings) is is_racy, name
 
@@ -72,7 +72,7 @@ def test_powers_of_a_number_go_past_what_a_python_kernel_cannot_be_given(
 ) -> None:
     (tmp_path / "powers.py").write_text(POWERS)
     program = Program((str(tmp_path / "powers.py"),), timeout_s=120)
-    outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).outcome
+    outcome = judge_on(fake_gpu, program, explores=False, runs_max=1, is_quiet=True).shown
     assert outcome.ending is Ending.FINISHED, outcome.message
 
 

@@ -47,11 +47,10 @@ def litmus_device() -> Iterator[DeviceServer]:
 def shown_by(device: DeviceServer, theme: str, name: str) -> Shown:
     program = Program((str(HERE / "litmus_one.py"), theme, name), timeout_s=120)
     found = judge_on(device, program, explores=True, runs_max=RUNS_MAX, is_quiet=True)
-    judged = found.search.judged if found.search else ()
     return Shown(
-        found.outcome.ending,
-        Expected.RACY if found.outcome.findings else Expected.SILENT,
-        name not in BY_CHANCE and any(landing.verdict == "DIVERGENT" for landing in judged),
+        found.shown.ending,
+        Expected.RACY if found.shown.findings else Expected.SILENT,
+        name not in BY_CHANCE and any(one.landing for one in found.judged),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -11,10 +12,13 @@ from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.schedule import Hold, parse_hold, texts_of
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
-from racegate.targets.common.landings import combined
-from racegate.targets.program.explore import LEFT_MAX, POLLS, QUERIES, Search, search
-from racegate.targets.program.judge import Verdicts, judge_on, under
+from racegate.targets.common.landings import LandingRun, OnRun, combined
+from racegate.targets.common.search import LEFT_MAX, POLLS, VERDICTS, LandingSearch
+from racegate.targets.common.search import search as search_landings
+from racegate.targets.program.explore import QUERIES, Pairs
+from racegate.targets.program.judge import ProgramTarget, ProgramVerdict, judge_on, under
 from racegate.targets.program.launch import Program
+from racegate.targets.program.words import ending_of
 
 PROGRAM = Program(("program.py",))
 
@@ -83,16 +87,38 @@ class Scripted(Answers):
         return self._answer(plan)
 
 
-def verdicts(found: Search) -> list[Verdict]:
-    return [judged.verdict for judged in found.judged]
+def verdicts(found: LandingSearch[Outcome]) -> list[Verdict]:
+    return [VERDICTS[judged.effect] for judged in found.races]
+
+
+def search(
+    device: Any,
+    program: Program,
+    base: Outcome,
+    *,
+    runs_max: int,
+    polled: Outcome | None = None,
+    on_run: OnRun | None = None,
+) -> LandingSearch[Outcome]:
+    """The search over the landings of a program."""
+    target, source = ProgramTarget(device, program), Pairs(device.kind)
+    return search_landings(target, base, source, runs_max=runs_max, polled=polled, on_run=on_run)
+
+
+def shown_by(found: LandingSearch[Outcome]) -> LandingRun[Outcome]:
+    """The run that shows the first race."""
+    landing = found.races[0].landing
+    assert landing is not None
+    return landing
 
 
 def test_a_hold_that_changes_a_value_makes_the_finding_divergent() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
     found = search(Answers(Hold(op="d2h@x:1#1")), PROGRAM, base, runs_max=8)
     assert verdicts(found) == [Verdict.DIVERGENT]
-    assert found.judged[0].holds == (Hold(op="d2h@x:1#1"),)
-    assert (found.judged[0].expected, found.judged[0].actual) == (
+    assert found.races[0].holds == (Hold(op="d2h@x:1#1"),)
+    landing = shown_by(found)
+    assert (landing.base.observations, landing.what.observations) == (
         observed(value="right"),
         observed(value="wrong"),
     )
@@ -101,7 +127,7 @@ def test_a_hold_that_changes_a_value_makes_the_finding_divergent() -> None:
 def test_a_landing_between_two_reads_is_tried() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", "host@x:3#1"))
     found = search(Answers(Hold(op="d2h@x:1#1", until="host@x:3#1")), PROGRAM, base, runs_max=8)
-    assert found.judged[0].holds == (Hold(op="d2h@x:1#1", until="host@x:3#1"),)
+    assert found.races[0].holds == (Hold(op="d2h@x:1#1", until="host@x:3#1"),)
 
 
 def test_benign_only_if_every_landing_was_tried() -> None:
@@ -120,7 +146,7 @@ def test_a_copy_of_more_than_a_word_is_torn_when_no_whole_landing_shows_anything
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1", nbytes=64))
     torn = parse_hold("start of d2h@x:1#1")
     found = search(Answers(torn), PROGRAM, base, runs_max=8)
-    assert (verdicts(found), found.judged[0].holds) == ([Verdict.DIVERGENT], (torn,))
+    assert (verdicts(found), found.races[0].holds) == ([Verdict.DIVERGENT], (torn,))
     device = Answers()
     benign = search(device, PROGRAM, base, runs_max=8)
     assert (verdicts(benign), benign.is_complete) == ([Verdict.BENIGN], True)
@@ -150,10 +176,10 @@ def test_what_only_shows_together_is_made_small() -> None:
     base = outcome("right", *(finding(name, f"host@y:{name}#1") for name in names))
     pair = frozenset([Hold(op=names[3]), Hold(op=names[7])])
     found = search(Answers(pair), PROGRAM, base, runs_max=64)
-    shown = {judged.signature: judged for judged in found.judged if judged.holds}
+    shown = {one.race.signature: one.landing for one in found.races if one.landing is not None}
     assert set(shown) == {names[3], names[7]}
-    for judged in shown.values():
-        assert (set(judged.holds), judged.is_smallest) == (set(pair), True)
+    for landing in shown.values():
+        assert (set(landing.holds), landing.is_smallest) == (set(pair), True)
 
 
 def test_what_does_not_show_beside_a_divergent_finding_is_not_called_benign() -> None:
@@ -173,7 +199,7 @@ def test_a_search_of_very_many_landings_ends_and_says_what_is_left() -> None:
     found = search(device, PROGRAM, base, runs_max=10)
     assert (found.runs, len(device.plans), found.is_complete) == (10, 10, False)
     assert found.left == LEFT_MAX
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Search) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=LandingSearch[Outcome]) == found
 
 
 def test_every_combination_comes_once_and_few_holds_first() -> None:
@@ -206,13 +232,16 @@ def test_a_program_that_ends_otherwise_the_second_time_is_not_searched() -> None
 def test_a_crash_under_a_hold_is_divergent_and_no_end_is_not() -> None:
     base = outcome("right", finding("d2h@x:1#1", "host@x:2#1"))
 
-    def ending(how: Ending) -> Search:
+    def ending(how: Ending) -> LandingSearch[Outcome]:
         held = Outcome(ending=how, exit_code=1, message="why")
         answers = Scripted(lambda plan: held if plan.holds else outcome("right"))
         return search(answers, PROGRAM, base, runs_max=8)
 
     for how in (Ending.FAILED, Ending.LOST):
-        assert (verdicts(ending(how)), ending(how).judged[0].ending) == ([Verdict.DIVERGENT], "why")
+        assert (verdicts(ending(how)), ending_of(shown_by(ending(how)))) == (
+            [Verdict.DIVERGENT],
+            "why",
+        )
     for how in (Ending.TIMED_OUT, Ending.NOT_MODELLED):
         assert verdicts(ending(how)) == [Verdict.CONFLICT]
         assert ending(how).limits == ("1 runs under holds did not come to an end",)
@@ -255,7 +284,7 @@ def test_holds_are_tried_with_every_answer_to_queries() -> None:
     device = Scripted(answer)
     found = search(device, PROGRAM, base, runs_max=8, polled=outcome("right"))
     assert [plan.polls for plan in device.plans] == [0, 0, POLLS]
-    assert (verdicts(found), found.judged[0].polls) == ([Verdict.DIVERGENT], POLLS)
+    assert (verdicts(found), shown_by(found).polls) == ([Verdict.DIVERGENT], POLLS)
 
 
 def test_a_hold_is_blamed_for_no_difference_that_the_answers_make_alone() -> None:
@@ -284,7 +313,7 @@ def test_answers_to_queries_that_change_a_value_are_a_finding_of_their_own() -> 
     assert (same.polls_matter, same.exit_code) == ((), 0)
 
 
-def held(device: Answers, hold: Hold) -> Verdicts:
+def held(device: Answers, hold: Hold) -> ProgramVerdict:
     return under(device, PROGRAM, (hold,))
 
 
@@ -301,7 +330,7 @@ def test_a_hold_by_hand_is_judged_beside_the_recorded_run() -> None:
 
     is_racy, is_wrong, kept = True, True, 1
     found = held(Scripted(answer), hold)
-    assert (found.changes, found.exit_code, found.outcome.findings) == (("value",), 1, (race,))
+    assert (found.changes, found.exit_code, found.races) == (("value",), 1, (race,))
     assert "DIVERGENT the holds change: value" in render(found, "x.py")
     is_wrong = False
     assert (held(Scripted(answer), hold).changes, held(Scripted(answer), hold).exit_code) == ((), 1)

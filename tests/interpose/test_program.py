@@ -15,8 +15,7 @@ import pytest
 
 from cuda_torch import needs_cuda_torch
 from racegate.history.finding import Verdict
-from racegate.history.schedule import Hold
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.result import ProgramResult
 from warmed import Warmth, run_command
 
 ROOT = Path(__file__).parents[2]
@@ -83,14 +82,10 @@ def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:
     options = ("--witness", "w.witness.json", "--json", "-")
     done = start(tmp_path, RACY.format(wait="pass"), *options)
     assert (done.returncode, "printed by the program" in done.stderr) == (1, True)
-    verdicts = msgspec.json.decode(done.stdout, type=Verdicts)
+    verdicts = msgspec.json.decode(done.stdout, type=ProgramResult)
     assert json.loads(msgspec.json.encode(verdicts)) == json.loads(done.stdout)
-    assert verdicts.search is not None
-    (judged,) = verdicts.search.judged
-    assert (judged.verdict, judged.holds) == (
-        "DIVERGENT",
-        (Hold(op="d2h@script.py:step#1"),),
-    )
+    (found,) = verdicts.findings
+    assert (found.verdict, found.holds) == ("DIVERGENT", ("d2h@script.py:step#1 until forced",))
     again = start(tmp_path, RACY.format(wait="pass"), "--hold", "d2h@script.py:step#1")
     assert "observed sum = 0.0" in again.stderr
     # Lines move, and it is replayed all the same; the repaired program has nothing to show.
@@ -98,7 +93,7 @@ def test_from_the_search_to_a_witness_and_back(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(moved)
     replayed = racegate(tmp_path, "torch", "replay", "w.witness.json")
     assert replayed.returncode == 1, replayed.stderr
-    assert replayed.stdout.startswith(f"reproduced 1 of 1: [{judged.signature}]")
+    assert replayed.stdout.startswith(f"reproduced 1 of 1: [{found.signature}]")
     repaired = RACY.format(wait="torch.cuda.synchronize()")
     (tmp_path / "script.py").write_text(textwrap.dedent(repaired))
     silent = racegate(tmp_path, "replay", "w.witness.json", "--json", "-")
@@ -298,11 +293,11 @@ def test_one_hold_is_judged_beside_the_run_without_it(tmp_path: Path) -> None:
     held = ("--hold", "d2h@script.py:step#1")
     nameless = ("--hold", "d2h@nobody.py:step#1")
     harm = start(tmp_path, racy, *held, "--json", "-")
-    verdicts = msgspec.json.decode(harm.stdout, type=Verdicts)
+    verdicts = msgspec.json.decode(harm.stdout, type=ProgramResult)
     assert (harm.returncode, verdicts.verdict, verdicts.changes) == (1, Verdict.DIVERGENT, ("sum",))
     assert "DIVERGENT the holds change: sum" in start(tmp_path, racy, *held).stderr
     nothing = start(tmp_path, racy, *nameless, "--json", "-")
-    verdicts = msgspec.json.decode(nothing.stdout, type=Verdicts)
+    verdicts = msgspec.json.decode(nothing.stdout, type=ProgramResult)
     assert (nothing.returncode, verdicts.verdict) == (1, Verdict.CONFLICT)
     assert start(tmp_path, right, *nameless).returncode == 4
     unseen = racy.replace("racegate.observe", "print")

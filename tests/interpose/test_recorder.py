@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racegate.order.findings import race_of
-from racegate.order.recorder import Recorder, place_of
+from racegate.order.memory import Access
+from racegate.order.recorder import Conflict, Recorder, place_of
 
 STREAMS, THREADS, EVENTS, BYTES = 3, 2, 2, 8
 step = st.one_of(
@@ -62,13 +64,14 @@ class Graph:
         return False
 
 
-def run(steps: list[tuple[object, ...]]) -> tuple[Recorder, Graph]:
+def run(steps: list[tuple[object, ...]], places: list[int] | None = None) -> tuple[Recorder, Graph]:
+    """places: the line of each step, its number if not given"""
     recorder, graph = Recorder(), Graph()
     recorder.memory.add(0, 2 * BYTES)
     threads = [recorder.add_thread(f"thread {i}") for i in range(THREADS)]
     streams = [recorder.add_stream(f"stream {i}") for i in range(STREAMS)]
     for number, (kind, *rest) in enumerate(steps):
-        stack = (("program.py", number, "main"),)
+        stack = (("program.py", number if places is None else places[number], "main"),)
         if kind == "issue":
             thread, stream, low, size, is_write = rest
             ranges = ((low, low + size),)
@@ -144,13 +147,93 @@ def test_the_edge_says_what_a_maintainer_would_write() -> None:
     assert finding([("record", 0, 0, 0), write, ("sync", 0, 0), read]).startswith(
         "thread 0 waits for stream 0 only up to program.py:0, which stands before program.py:1"
     )
-    late = [write, read, ("stream sync", 0, 0)]
+    late = [write, ("record", 0, 0, 0), read, ("sync", 0, 0)]
     assert finding(late) == (
-        "the wait at program.py:2 stands too late: move it before program.py:1"
+        "the wait at program.py:3 stands too late: move it before program.py:2"
+    )
+    for is_recorded_behind in ([("record", 0, 0, 0)], [("record", 0, 0, 0), ("sync", 0, 0)]):
+        assert finding([write, read, *is_recorded_behind]) == finding([write, read])
+    assert finding([write, read, ("stream sync", 0, 0)]).endswith(
+        "before program.py:1 (event.synchronize()); only the wait for stream 0 at program.py:2 "
+        "orders them, behind program.py:1"
     )
     assert "hand over after program.py:0" in finding(
         [("host", 0, 0, 4, True), ("host", 1, 0, 4, True)]
     )
+
+
+LINE = re.compile(r"program\.py:(\d+)")
+
+
+@st.composite
+def waiting_late(draw: st.DrawFn) -> list[tuple[object, ...]]:
+    """A copy, its record, an access and a wait for the copy, in this order or nearly, among
+    anything else.
+    """
+    stream, other = draw(st.permutations(range(STREAMS)))[:2]
+    event, is_host = draw(st.integers(0, EVENTS - 1)), draw(st.booleans())
+    steps: list[tuple[object, ...]] = [
+        ("issue", 0, stream, 0, 4, True),
+        ("record", event, 0, stream),
+        ("host", 0, 0, 4, False) if is_host else ("issue", 0, other, 0, 4, False),
+        ("sync", event, 0) if is_host else ("wait", event, other),
+    ]
+    if draw(st.booleans()):
+        steps = draw(st.permutations(steps))
+    for another in draw(st.lists(step, max_size=4)):
+        steps.insert(draw(st.integers(0, len(steps))), another)
+    return steps
+
+
+@given(st.lists(step, max_size=9) | waiting_late(), st.integers(1, 3))
+@settings(max_examples=300)
+def test_an_edge_that_is_named_orders_every_pair(
+    steps: list[tuple[object, ...]], turns: int
+) -> None:
+    """In a loop, put into the recorded order in every turn: the conflict is gone. What is waited
+    for has been recorded there, so that the new edge points forward and closes no circle.
+    """
+    places = [*range(len(steps))] * turns
+    recorder, _ = run(steps * turns, places)
+    for key, conflict in recorder.conflicts.items():
+        edge = race_of(conflict, recorder.lanes, buffer="x").edge
+        repaired = [part for place in places for part in _repaired(edge, conflict, steps, place)]
+        again, _ = run([step for step, _ in repaired], [place for _, place in repaired])
+        assert key not in again.conflicts, edge
+
+
+NEW_EVENT = EVENTS  # which the program does not use
+Placed = tuple[tuple[object, ...], int]
+
+
+def _repaired(
+    edge: str, conflict: Conflict, steps: list[tuple[object, ...]], place: int
+) -> list[Placed]:
+    """One step of the program with what the advice puts before and behind it."""
+    first, second = (_line(access) for access in (conflict.first, conflict.second))
+    if "too late" in edge:
+        wait, before = map(int, LINE.findall(edge))
+        assert before == second
+        assert steps[wait][0] in ("wait", "sync")
+        moved = [] if place != second else [(steps[wait], wait)]
+        return [*moved, *([] if place == wait else [(steps[place], place)])]
+    if "hand over" in edge:
+        thread = steps[first][1]
+        handed = [(("hand over", thread), -1)]
+        return [(steps[place], place), *(handed if place == first else [])]
+    issuer, on = steps[first][1:3]
+    record = [(("record", NEW_EVENT, issuer, on), -1)]
+    kind, at, stream = steps[second][:3]
+    wait_for = ("sync", NEW_EVENT, at) if kind == "host" else ("wait", NEW_EVENT, stream)
+    return [
+        *([(wait_for, -1)] if place == second else []),
+        (steps[place], place),
+        *(record if place == first else []),
+    ]
+
+
+def _line(access: Access) -> int:
+    return int(access.stack[0][1])
 
 
 def test_the_signature_is_of_the_places_not_of_the_run() -> None:

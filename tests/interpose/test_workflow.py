@@ -17,8 +17,9 @@ from racegate.history.witness import WitnessError, checksum_of, load_witness, se
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.report.targets.programs import render
-from racegate.targets.program.explore import Judged, Search
-from racegate.targets.program.judge import Suppression, Verdicts, suppressing
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.program.judge import ProgramVerdict, Suppression, suppressing
 from racegate.targets.program.launch import Program
 from racegate.targets.program.workflow.replay import render_replay, replay_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
@@ -55,26 +56,27 @@ def finding(signature: str = "0123456789ab") -> Race:
         first=side("d2h@x.py:step#1", is_write=True),
         second=side("host read (sum)@x.py:step#1", is_write=False),
         edge="wait",
-        pairs=(Hold(op="d2h@x.py:step#1", until="host read (sum)@x.py:step#1"),),
+        pairs=(("d2h@x.py:step#1", "host read (sum)@x.py:step#1"),),
     )
 
 
-def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> Verdicts:
-    judged = tuple(
-        Judged(
-            signature=one.signature,
-            verdict=verdict,
-            holds=(Hold(op=one.first.label),) if verdict is Verdict.DIVERGENT else (),
-            expected=RIGHT,
-            actual=WRONG,
-        )
-        for one in findings
-    )
+def found(*findings: Race, verdict: Verdict = Verdict.DIVERGENT) -> ProgramVerdict:
     outcome = Outcome(
         ending=Ending.FINISHED, findings=findings, observations=RIGHT, torch_version="2.14.1"
     )
-    search = Search(judged=judged, runs=2, is_complete=False)
-    return Verdicts(outcome=outcome, search=search)
+    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
+    is_shown = verdict is Verdict.DIVERGENT
+    landings = [
+        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
+        for one in findings
+    ]
+    effect = Effect.DIVERGENT if is_shown else Effect.UNKNOWN
+    races = tuple(
+        JudgedRace(race=one, effect=effect, landings=1, landing=run if is_shown else None)
+        for one, run in zip(findings, landings, strict=True)
+    )
+    search = LandingSearch(races=races, harms=tuple(landings) if is_shown else (), runs=2, left=1)
+    return ProgramVerdict(base=outcome, shown=outcome, search=search)
 
 
 @pytest.fixture
@@ -260,8 +262,11 @@ def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved
 def test_a_replay_asks_with_the_answers_of_the_record(tmp_path: Path, script: Program) -> None:
     verdicts = found(finding())
     assert verdicts.search is not None
-    (judged,) = verdicts.search.judged
-    search = Search(judged=(msgspec.structs.replace(judged, polls=3),), runs=2, is_complete=False)
+    (judged,) = verdicts.judged
+    assert judged.landing is not None
+    landing = msgspec.structs.replace(judged.landing, polls=3)
+    polled = msgspec.structs.replace(judged, landing=landing)
+    search = msgspec.structs.replace(verdicts.search, races=(polled,))
     (path,) = save_witnesses(
         msgspec.structs.replace(verdicts, search=search), script, tmp_path / "w.json"
     )
@@ -309,8 +314,9 @@ def test_a_file_of_suppressions_that_is_not_there(tmp_path: Path) -> None:
         load_suppressions(tmp_path / "no.toml")
 
 
-def plain(*findings: Race, ending: Ending = Ending.FINISHED) -> Verdicts:
-    return Verdicts(outcome=Outcome(ending=ending, exit_code=9, findings=findings))
+def plain(*findings: Race, ending: Ending = Ending.FINISHED) -> ProgramVerdict:
+    outcome = Outcome(ending=ending, exit_code=9, findings=findings)
+    return ProgramVerdict(base=outcome, shown=outcome)
 
 
 KNOWN = Suppression(signature="0123456789ab", reason="known")

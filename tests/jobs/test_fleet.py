@@ -25,7 +25,7 @@ from racegate.jobs.foreign.requests import drawn_requests
 from racegate.jobs.foreign.worker import report_of
 from racegate.jobs.generated import NOT_RUN
 from racegate.scenario.spec import happening
-from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.judge import ReleaseVerdict
 from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.result import result_of
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
@@ -165,12 +165,11 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
     tokens = {"A": (1, 2)}
     told = ReleaseRun(ending=Ending.FINISHED, delivered=tokens, plain=tokens)
 
-    def conflict(effect: Effect, buffer: str) -> JudgedRace:
+    def conflict(effect: Effect, buffer: str) -> JudgedRace[ReleaseRun]:
         landing = LandingRun(
             holds=(Hold(op=f"d2h {buffer}#1", until="host read"),),
+            base=told,
             what=told,
-            is_decided=True,
-            is_realised=True,
             is_harmful=True,
         )
         found = None if effect is Effect.BENIGN else landing
@@ -181,15 +180,16 @@ def test_of_the_landings_of_a_release_the_worst_is_shown() -> None:
         conflict(Effect.DIVERGENT, "b"),
         conflict(Effect.WRONG, "c"),
     ]
-    judged = TargetVerdict(
+    harms = tuple(one.landing for one in conflicts if one.landing is not None)
+    judged = ReleaseVerdict(
         cell=Cell(release="0.0.0", runner=ModelRunner.V1, mode=StateMode.NONE),
         scenario="requests-0-9",
-        verdict=Verdict.DIVERGENT,
+        base=told,
         shown=told,
-        search=LandingSearch(conflicts=tuple(conflicts), runs=7, is_complete=True),
+        search=LandingSearch(races=tuple(conflicts), harms=harms, runs=7),
     )
 
-    def counted(judged: TargetVerdict) -> TargetResult:
+    def counted(judged: ReleaseVerdict) -> TargetResult:
         witnesses = every_witness_of(EngineWitness, judged, SCENARIO)
         result = result_of(judged, "requests-0-9.toml")
         return TargetResult(result=result, witnesses=tuple(witnesses))

@@ -27,8 +27,9 @@ from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.targets.programs import checked_program
 from racegate.report.timeline.program import program_page
-from racegate.targets.program.explore import Judged, Search
-from racegate.targets.program.judge import Suppression, Verdicts
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
+from racegate.targets.program.judge import ProgramVerdict, Suppression
 from small_engine import Wait
 from small_release import SmallReleases
 from support import SCENARIOS
@@ -65,22 +66,32 @@ def finding(signature: str, place: str = "x.py") -> Race:
     )
 
 
-def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> Verdicts:
-    judged = tuple(
-        Judged(
-            signature=one.signature,
-            verdict=verdict,
-            holds=(Hold(op=one.first.label),),
-            expected=RIGHT,
-            actual=WRONG,
-        )
-        for one in findings
-    )
+def verdicts(*findings: Race, verdict: Verdict, **fields: Any) -> ProgramVerdict:
     outcome = Outcome(ending=Ending.FINISHED, findings=findings, observations=RIGHT)
+    held = msgspec.structs.replace(outcome, findings=(), observations=WRONG)
+    landings = [
+        LandingRun(holds=(Hold(op=one.first.label),), base=outcome, what=held, is_harmful=True)
+        for one in findings
+    ]
     is_all = verdict is Verdict.BENIGN
-    tried = Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1)
-    search = Search(judged=judged, runs=2, is_complete=is_all, tried=tried)
-    return msgspec.structs.replace(Verdicts(outcome=outcome, search=search), **fields)
+    races = tuple(
+        JudgedRace(
+            race=one,
+            effect=Effect.BENIGN if is_all else Effect.DIVERGENT,
+            landings=1,
+            landing=None if is_all else run,
+        )
+        for one, run in zip(findings, landings, strict=True)
+    )
+    search = LandingSearch(
+        races=races,
+        harms=() if is_all else tuple(landings),
+        runs=2,
+        left=int(not is_all),
+        tried=Tried(reach=Reach.COMBINATIONS if is_all else Reach.SOME, number=1),
+    )
+    found = ProgramVerdict(base=outcome, shown=outcome, search=search)
+    return msgspec.structs.replace(found, **fields)
 
 
 def forms(checked: Checked) -> tuple[str, list[dict[str, Any]]]:
@@ -116,7 +127,8 @@ def test_a_program_without_a_finding_passes_and_one_that_was_cut_off_does_not() 
     clean = checked_program(verdicts(finding("a"), verdict=Verdict.BENIGN), "x.py")
     assert forms(clean)[1] == []
     assert clean.exit_code == 0
-    cut = Verdicts(outcome=Outcome(ending=Ending.NOT_MODELLED, message="cudaFoo"))
+    ended = Outcome(ending=Ending.NOT_MODELLED, message="cudaFoo")
+    cut = ProgramVerdict(base=ended, shown=ended)
     (one,) = forms(checked_program(cut, "x.py"))[1]
     assert one["ruleId"] == "inconclusive"
 

@@ -28,9 +28,11 @@ from racegate.targets.adapters.client import AdapterRun
 from racegate.targets.adapters.judge import AdapterJudge
 from racegate.targets.adapters.wire import HelloAnswer, Offer, Plant
 from racegate.targets.common.judge import judge, judge_under
+from racegate.targets.common.search import VERDICTS, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, ReleaseRun, Wrong
-from racegate.targets.program.explore import search
+from racegate.targets.program.explore import Pairs
+from racegate.targets.program.judge import ProgramTarget
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -248,7 +250,8 @@ class ProgramDevice:
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """As a device answers."""
-        return self._engine.run(self._engine.scenario, plan)
+        run = self._engine.run(self._engine.scenario, plan)
+        return Outcome(**{name: getattr(run, name) for name in Outcome.__struct_fields__})
 
 
 @given(engine=releases, runs_max=st.sampled_from([1, 2, 9]))
@@ -256,12 +259,12 @@ def test_a_program_that_is_searched(engine: Release, runs_max: int) -> None:
     engine = msgspec.structs.replace(
         engine, base=Ending.FINISHED, held=Ending.FINISHED, hosts=(False,)
     )
-    base = engine.run(engine.scenario, Plan())
-    device = ProgramDevice(engine)
-    found = search(device, Program(("x.py",)), base, runs_max=runs_max)  # type: ignore[arg-type]
+    target = ProgramTarget(ProgramDevice(engine), Program(("x.py",)))  # type: ignore[arg-type]
+    base = target.run(Plan())
+    found = search(target, base, Pairs(), runs_max=runs_max)
     is_tried = runs_max > 1
-    (judged,) = found.judged
-    assert judged.verdict is table(
+    (judged,) = found.races
+    assert VERDICTS[judged.effect] is table(
         is_wrong=is_tried and engine.is_changed and engine.is_observed,
         conflicts=1,
         is_whole=is_tried and engine.is_realised,
@@ -324,7 +327,7 @@ class Engine:
     is_held=YES,
 )
 def test_an_adapter(engine: Release, offers: frozenset[Offer], *, is_held: bool) -> None:
-    """LandingSearch, or under a hold; one that offers no holds cannot be asked for one."""
+    """Searched, or under a hold; one that offers no holds cannot be asked for one."""
     least = Expect() if engine.is_met else Expect(condense_moves=1)
     scenario = OwnScenario(name="small", title="one step", requests=(REQUEST,), expect=least)
     adapter = Engine(engine, offers)

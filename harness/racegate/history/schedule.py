@@ -14,7 +14,7 @@ on, ``start of OP`` and ``rest of OP`` one half of its bytes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import msgspec
@@ -139,6 +139,28 @@ def parse_holds(texts: Sequence[str]) -> Holds:
 def texts_of(holds: Sequence[Hold]) -> tuple[str, ...]:
     """The text forms of holds, which `parse_holds` reads back."""
     return tuple(hold.text() for hold in holds)
+
+
+def fewest(holds: Holds, fails: Callable[[Holds], bool | None]) -> tuple[Holds, bool]:
+    """By delta debugging (Zeller and Hildebrandt 2002): as few of the holds as still fail, and
+    whether none of these can be left out. fails: whether so few do; None if no more may be tried
+    """
+    size = max(1, len(holds) // 2)
+    while holds:
+        start, before = 0, len(holds)
+        while start < len(holds):
+            fewer = holds[:start] + holds[start + size :]
+            is_failing = fails(fewer)
+            if is_failing is None:
+                return holds, False
+            if is_failing:
+                holds = fewer
+            else:
+                start += size
+        if size == 1 and len(holds) == before:
+            break
+        size = max(1, size // 2)
+    return holds, True
 
 
 def parse_schedule(texts: Sequence[str]) -> Schedule:

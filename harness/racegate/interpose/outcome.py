@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
+from itertools import zip_longest
 
 import msgspec
 
@@ -27,15 +29,6 @@ class Ending(StrEnum):
     LOST = "lost"
     TIMED_OUT = "timed out"
     INTERRUPTED = "interrupted"
-
-
-class Deferral(StrEnum):
-    """What can be late in a run under holds.
-
-    FULL: copies in both directions, whole or in halves, and kernels, until a wait forces them
-    """
-
-    FULL = "full"
 
 
 class DeviceKind(StrEnum):
@@ -115,3 +108,41 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     def seen(self) -> tuple[object, ...]:
         """What must be the same under every schedule."""
         return (self.ending, self.exit_code, self.observations)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it came to an end that says something about the program. One that waits for a
+        value without a wait ends when the hold does.
+        """
+        return self.ending not in UNDECIDED
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether what differs from a run without holds is the doing of its holds."""
+        return self.is_decided
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is wrong by itself, whatever other runs are: nobody knows of a program."""
+        return False
+
+    def differs(self, base: Outcome, *, unstable: Collection[str] = ()) -> bool:
+        """Whether something else is observed than in another run, or it ends otherwise.
+
+        unstable: names of observations that are not compared
+        """
+        if (self.ending, self.exit_code) != (base.ending, base.exit_code):
+            return True
+        return not changed(base.observations, self.observations) <= set(unstable)
+
+
+UNDECIDED = (Ending.TIMED_OUT, Ending.NOT_MODELLED, Ending.INTERRUPTED)
+
+
+def changed(one: tuple[Observation, ...], other: tuple[Observation, ...]) -> set[str]:
+    """Names of observations that differ, by their order."""
+    names: set[str] = set()
+    for a, b in zip_longest(one, other):
+        if a is None or b is None or (a.name, a.digest) != (b.name, b.digest):
+            names |= {item.name for item in (a, b) if item is not None}
+    return names

@@ -70,6 +70,23 @@ def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Seq
     return find
 
 
+def late_wait(
+    trace: Trace, first: OpRecord | HostAccess, second: OpRecord | HostAccess
+) -> Waited | None:
+    """The first wait of the second's lane behind it that would order the two if it stood before it:
+    what it waits for covers the first, and had been recorded by then.
+    """
+    at = next(number for number, event in enumerate(trace.events) if event is second)
+    covering = {
+        (event.event, event.version)
+        for event in trace.events[:at]
+        if isinstance(event, Recorded) and event.clock[first.lane] >= first.seq
+    }
+    behind = (e for e in trace.events[at:] if isinstance(e, Waited) and not e.is_dropped)
+    waits = (e for e in behind if e.lane == second.lane)
+    return next((e for e in waits if (e.event, e.version) in covering), None)
+
+
 def retimed(trace: Trace, is_kept: Callable[[Waited], bool]) -> Trace:
     """The same history with the clocks that it has if these waits wait, and no other does."""
     clocks = Clocks(len(trace.lanes))

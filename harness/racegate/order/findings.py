@@ -9,6 +9,7 @@ from racegate.history.finding import Race, Side, Stack, hazard_of, place_name
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access
 from racegate.order.recorder import Conflict, place_of
+from racegate.order.remedies import LateWait
 
 PARTS_MAX = 6  # of a graph, named for the search
 
@@ -63,7 +64,7 @@ def _side(access: Access, lanes: Lanes, *, is_write: bool) -> Side:
 
 
 def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None) -> str:
-    here, there = first.place, second.place
+    here = first.place
     if reused_at is not None:
         return (
             f"the memory was freed and handed out again at {place_name(reused_at)} while {here} "
@@ -71,8 +72,17 @@ def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None
             f"it is freed, or keep it until {second.lane} has waited for an event recorded after "
             f"{here}"
         )
-    if conflict.late:
-        return f"the wait at {place_name(conflict.late)} stands too late: move it before {there}"
+    if moved := conflict.remedies.moved:
+        wait, access = _in_one_function(moved.stack, second.stack)
+        return (
+            f"the wait at {place_name(wait)} stands too late: move it before {place_name(access)}"
+        )
+    return f"{_to_put_in(conflict, first, second)}{_only(conflict.remedies.late, second)}"
+
+
+def _to_put_in(conflict: Conflict, first: Side, second: Side) -> str:
+    """An edge that orders every pair, wherever anything else stands."""
+    here, there = first.place, second.place
     if first.is_host:
         return (
             f"{first.lane} has to hand over after {here}, and {second.lane} to take over before "
@@ -86,3 +96,24 @@ def _edge(conflict: Conflict, first: Side, second: Side, reused_at: Stack | None
             f"({how})"
         )
     return f"record an event after {here} on {first.lane} and wait for it before {there} ({how})"
+
+
+def _only(late: LateWait | None, second: Side) -> str:
+    """What orders the two after all, where it is nothing that could be moved."""
+    if late is None or not late.by:
+        return ""
+    wait, _ = _in_one_function(late.stack, second.stack)
+    return f"; only {late.by} at {place_name(wait)} orders them, behind {second.place}"
+
+
+def _in_one_function(wait: Stack, access: Stack) -> tuple[Stack, Stack]:
+    """Both from the innermost function on that they share: not the helper through which every wait
+    goes, but its caller, which also comes to the access.
+    """
+    at = {
+        (file, function): number for number, (file, _, function) in reversed([*enumerate(access)])
+    }
+    for number, (file, _, function) in enumerate(wait):
+        if (file, function) in at:
+            return wait[number:], access[at[file, function] :]
+    return wait, access

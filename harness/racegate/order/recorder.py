@@ -13,23 +13,16 @@ from dataclasses import dataclass, field
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
-from racegate.order.clocks import Clock, join, knows
+from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
 from racegate.order.memory import Access, MemoryShadow
+from racegate.order.remedies import TriedEdges
+from racegate.order.remedies import Version as Version
 
 _NO_FRAME: Frame = ("", 0, "")
 Label = Callable[[str, Stack], str]  # of a kind and the stack: the name of the next operation
-
-
-@dataclass(slots=True)
-class Version:
-    """One record of an event."""
-
-    lane: int
-    clock: Clock
-    stack: Stack
 
 
 @dataclass(slots=True)
@@ -37,7 +30,7 @@ class Conflict:
     """Two places of a program that touch common bytes without an order; one example, and how often.
 
     early: where the event that the second lane waited for was recorded, if before the first access
-    late: where the second lane waited for the first access after all
+    remedies: what would order all its pairs
     """
 
     first: Access
@@ -47,7 +40,7 @@ class Conflict:
     low: int
     nbytes: int
     early: Stack = ()
-    late: Stack = ()
+    remedies: TriedEdges = field(default_factory=TriedEdges)
     count: int = 1
     pairs: list[tuple[str, str]] = field(default_factory=list)
 
@@ -169,12 +162,14 @@ class Recorder:
         """The latest record of an event, if there is one."""
         return self._versions.get(event)
 
-    def wait(self, thread: int, event: int, stack: Stack) -> Clock | None:
-        """A thread waits for the latest record; returns what it covers."""
+    def wait(self, thread: int, event: int, stack: Stack, *, by: str = "") -> Clock | None:
+        """A thread waits for the latest record; returns what it covers. by: what waits, in words,
+        if it is no wait of the program's own
+        """
         version = self._versions.get(event)
         if version is None:
             return None
-        self._join(thread, version, stack)
+        self._join(thread, version, stack, by)
         return version.clock
 
     def make_wait(self, thread: int, stream: int, event: int, stack: Stack) -> None:
@@ -183,12 +178,15 @@ class Recorder:
         if version is not None:
             lane = self.lanes.of(thread, stream)
             self._order.make_wait(thread, lane, version.clock)
-            self._joined(lane, version, stack)
+            self._joined(lane, version, stack, "")
 
-    def wait_stream(self, thread: int, stream: int, stack: Stack) -> Clock:
-        """A thread waits for all that it put on a stream, or knows to be there."""
+    def wait_stream(self, thread: int, stream: int, stack: Stack, *, by: str = "") -> Clock:
+        """A thread waits for all that it put on a stream, or knows to be there. by: what waits, in
+        words
+        """
         clock = self.given(thread, stream)
-        self._join(thread, Version(stream, clock, stack), stack)
+        by = by or f"the wait for {self.lanes.names[stream]}"
+        self._join(thread, Version(stream, clock, stack), stack, by)
         return clock
 
     def given(self, thread: int, stream: int) -> Clock:
@@ -214,7 +212,8 @@ class Recorder:
 
     def found_complete(self, thread: int, event: int, stack: Stack) -> None:
         """An allocator asked for an event, and it was complete."""
-        join(self._asked, self.wait(thread, event, stack) or ())
+        by = "what the allocator knows"
+        join(self._asked, self.wait(thread, event, stack, by=by) or ())
 
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
@@ -244,12 +243,13 @@ class Recorder:
             if not known.pairs or known.pairs[-1] != pair:
                 known.pairs.append(pair)
                 known.count = len(known.pairs)
+                known.remedies.try_pair(first, self._versions.values())
 
-    def _join(self, thread: int, version: Version, stack: Stack) -> None:
+    def _join(self, thread: int, version: Version, stack: Stack, by: str) -> None:
         self._order.learn(thread, version.clock)
-        self._joined(thread, version, stack)
+        self._joined(thread, version, stack, by)
 
-    def _joined(self, lane: int, version: Version, stack: Stack) -> None:
+    def _joined(self, lane: int, version: Version, stack: Stack, by: str) -> None:
         """What a wait of this lane says of its conflicts. version: what was waited for"""
         self._order.count_event()
         self._early[lane, version.lane] = version.stack
@@ -258,6 +258,4 @@ class Recorder:
             return
         clock = self.lanes.clock(lane)
         for conflict in waiting:
-            if knows(clock, conflict.first.lane, conflict.first.number):
-                conflict.late = stack
-        self._open[lane] = [conflict for conflict in waiting if not conflict.late]
+            conflict.remedies.waited(clock, version, stack, by)

@@ -23,7 +23,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from programs.catalogue import CASES, Case, Expected
+from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import Ending
+from racegate.jobs.versions.cells import pairs_of
 from racegate.jobs.versions.programs import word_of
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.program.environment import (
@@ -55,25 +57,24 @@ def judge(case: Case, python: Path, *options: str) -> JudgedProgram:
 
 def is_right(case: Case, found: JudgedProgram) -> bool:
     """Whether the verdict is the expected one."""
-    outcome = found.verdicts.outcome
+    result = found.result
     is_racy = case.expected is Expected.RACY
-    return outcome.ending is Ending.FINISHED and bool(outcome.findings) == is_racy
+    has_races = any(finding.race for finding in result.findings)
+    return result.ending is Ending.FINISHED and has_races == is_racy
 
 
 def report_of(case: Case, python: Path, found: JudgedProgram) -> dict[str, Any]:
     """What is committed of a case: nothing in it names a place of this machine."""
-    verdicts = msgspec.to_builtins(found.verdicts)
-    outcome = verdicts["outcome"]
-    search = verdicts["search"]
-    judged = {j["signature"]: j for j in search["judged"]} if search else {}
+    result = msgspec.to_builtins(found.result)
+    races = [finding for finding in result["findings"] if finding["race"]]
     findings = [
         {
-            "verdict": judged.get(f["signature"], {}).get("verdict", "CONFLICT"),
-            "hold": judged.get(f["signature"], {}).get("hold", []),
-            **{key: f[key] for key in ("signature", "buffer", "nbytes", "count", "edge")},
-            **{side: _side(f[side]) for side in ("first", "second")},
+            "verdict": f["verdict"] or "CONFLICT",
+            "hold": pairs_of(parse_holds(f["holds"])),
+            **{key: f["race"][key] for key in ("signature", "buffer", "nbytes", "count", "edge")},
+            **{side: _side(f["race"][side]) for side in ("first", "second")},
         }
-        for f in outcome["findings"]
+        for f in races
     ]
     report = {
         "name": case.name,
@@ -81,18 +82,21 @@ def report_of(case: Case, python: Path, found: JudgedProgram) -> dict[str, Any]:
         "releases": {
             r.partition("==")[0]: version_of(python, r.partition("==")[0]) for r in case.releases
         },
-        "torch": outcome["torch_version"],
+        "torch": result["torch_version"],
         "python": platform.python_version(),
         "expected": case.expected.value,
         "public": case.public,
-        "verdict": word_of(found.verdicts),
-        "message": outcome["message"],
-        "events": outcome["events"],
-        "runs": search["runs"] if search else 0,
+        "verdict": word_of(found.result),
+        "message": result["message"],
+        "events": result["stats"]["ops"],
+        "runs": result["stats"]["schedules"] - 1,
         "cpu_s": found.cpu_s,
-        "not_seen": outcome["not_seen"],
-        "observed": outcome["observations"],
-        "observed_under_hold": next((j["actual"] for j in judged.values() if j["hold"]), []),
+        "not_seen": {
+            what: int(count)
+            for what, _, count in (text.rpartition(": ") for text in result["not_seen"])
+        },
+        "observed": result["observations"],
+        "observed_under_hold": next((f["actual"] for f in races if f["holds"]), []),
         "findings": findings,
     }
     return json.loads(_PLACES.sub("", json.dumps(report)))  # type: ignore[no-any-return]

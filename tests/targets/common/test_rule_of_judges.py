@@ -13,10 +13,12 @@ from racegate.history.verdict import Reach, Tried, is_whole
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
+from racegate.targets.common.search import Effect, LandingSearch, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, ReleaseRun
-from racegate.targets.program.explore import Search, search
+from racegate.targets.program.explore import Pairs
+from racegate.targets.program.judge import ProgramTarget
 from racegate.targets.program.launch import Program
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -103,7 +105,7 @@ def expected(engine: Drawn, *, is_dead: bool) -> Verdict:
     return Verdict.BENIGN if engine.racing else Verdict.PROVED
 
 
-def judged(seed: int, *, is_dead: bool) -> TargetVerdict:
+def judged(seed: int, *, is_dead: bool) -> ReleaseVerdict:
     dead = {Observed.TOKENS: Pulse.DEAD} if is_dead else {}
     return judge(Drawn(seed), SCENARIO, CELL, sensitivity=dead)
 
@@ -135,16 +137,16 @@ def test_a_program_is_benign_only_with_every_combination() -> None:
     said = set()
     for seed in range(200):
         engine = Drawn(seed)
-        base = engine.run(SCENARIO, Plan())
-        base = msgspec.structs.replace(base, ending=Ending.FINISHED)
-        found = searched(engine, base)
-        for one in found.judged:
-            said.add(one.verdict)
+        found = searched(engine)
+        for one in found.races:
+            said.add(one.effect)
             is_harmed = engine.observes and bool(engine.harmful - engine.cut)
-            assert one.verdict is not Verdict.BENIGN or not (is_harmed or engine.lost), seed
+            assert one.effect is not Effect.BENIGN or not (is_harmed or engine.lost), seed
             is_all = found.tried.reach is Reach.COMBINATIONS and engine.observes
-            assert (one.verdict is Verdict.BENIGN) == is_all, seed
-    assert said == {Verdict.BENIGN, Verdict.CONFLICT, Verdict.DIVERGENT}
+            is_shown = one.landing is not None
+            assert (one.effect is Effect.BENIGN) == (is_all and not is_shown), seed
+            assert (one.effect is Effect.DIVERGENT) == is_shown, seed
+    assert said == {Effect.BENIGN, Effect.UNKNOWN, Effect.DIVERGENT}
 
 
 class DrawnDevice:
@@ -157,10 +159,13 @@ class DrawnDevice:
 
     def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
         """As a device answers."""
-        found = self.engine.run(SCENARIO, plan)
+        run = self.engine.run(SCENARIO, plan)
+        found = Outcome(**{name: getattr(run, name) for name in Outcome.__struct_fields__})
         is_cut = found.ending is Ending.TIMED_OUT and bool(plan.holds)
         return found if is_cut else msgspec.structs.replace(found, ending=Ending.FINISHED)
 
 
-def searched(engine: Drawn, base: Outcome) -> Search:
-    return search(DrawnDevice(engine), PROGRAM, base, runs_max=64)
+def searched(engine: Drawn) -> LandingSearch[Outcome]:
+    target = ProgramTarget(DrawnDevice(engine), PROGRAM)  # type: ignore[arg-type]
+    base = target.run(Plan())
+    return search(target, base, Pairs(), runs_max=64)

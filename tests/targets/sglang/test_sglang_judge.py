@@ -12,7 +12,7 @@ from racegate.interpose.outcome import Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Abort, Gap, Request, Scenario
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.sglang.cell import SchedulerCell
@@ -26,7 +26,7 @@ SCENARIO = Scenario(name="small", title="one chunk", requests=(REQUEST,))
 HOLD = Hold(op="kernel@write_state#1")
 
 
-def judged(copied: Copied, scenario: Scenario = SCENARIO) -> TargetVerdict:
+def judged(copied: Copied, scenario: Scenario = SCENARIO) -> ReleaseVerdict:
     return judge(WithPlain(SmallScheduler(copied)), scenario, CELL)
 
 
@@ -40,7 +40,7 @@ def test_a_copy_of_a_state_in_flight_is_found_wrong() -> None:
     found = judged(Copied.AT_ONCE)
     assert found.verdict is Verdict.DIVERGENT
     assert found.search is not None
-    conflict = found.search.conflicts[0]
+    conflict = found.search.races[0]
     assert conflict.effect is Effect.WRONG
     assert conflict.landing is not None
     assert conflict.landing.holds == (HOLD,)

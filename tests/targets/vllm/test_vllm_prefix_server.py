@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 from test_vllm_search import SCENARIO
 
 from racegate.interpose.outcome import Plan
 from racegate.targets.common.inside.prefix_server import Pause, PrefixServer
+from racegate.targets.common.judge import RUNS_MAX, Gaps
 from racegate.targets.common.search import search
 from racegate.targets.common.wire import NOTHING_HELD, ReleaseRun, Task
 from small_engine import SmallEngine, Wait
@@ -131,7 +133,8 @@ def test_operations_are_tried_in_the_order_of_their_turns() -> None:
         tried.append(plan.holds[0].op)
         return base
 
-    search(run, msgspec.structs.replace(base, findings=(later,), turns=turns))
+    base = msgspec.structs.replace(base, findings=(later,), turns=turns)
+    search(SimpleNamespace(run=run), base, Gaps(), runs_max=RUNS_MAX)
     assert tried[:2] == [found.first.label, "d2h later#1"]
 
 

@@ -47,7 +47,7 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
     assert told.delivered == told.plain and told.wrong == () and judged.unmet == ()
     assert set(judged.sensitivity.values()) == {Pulse.ALIVE}
     assert judged.verdict is Verdict.DIVERGENT and search is not None and search.is_complete
-    harmful = [found for found in search.conflicts if found.effect is Effect.WRONG]
+    harmful = [found for found in search.races if found.effect is Effect.WRONG]
     assert {found.race.first.label.partition("#")[0] for found in harmful} == {COPY}
     landed = [found.landing.what.wrong for found in harmful if found.landing is not None]
     assert len(landed) == len(harmful)

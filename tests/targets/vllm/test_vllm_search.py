@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,11 +15,18 @@ from racegate.interpose.outcome import DeviceKind, Ending, Plan
 from racegate.report.targets.releases import print_engine_verdict
 from racegate.scenario.expect import Expect
 from racegate.scenario.spec import Request, Scenario
-from racegate.targets.common.judge import NOT_RECORDED, TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import (
+    NOT_RECORDED,
+    RUNS_MAX,
+    Gaps,
+    ReleaseVerdict,
+    judge,
+    judge_under,
+)
+from racegate.targets.common.result import replay_command
 from racegate.targets.common.search import Effect, search
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.common.wire import Observed, ReleaseRun
-from racegate.targets.common.words import replay_command
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Served, SmallEngine, Wait
@@ -32,7 +40,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait, scenario: Scenario = SCENARIO, *, runs_max: int = 100) -> TargetVerdict:
+def judged(wait: Wait, scenario: Scenario = SCENARIO, *, runs_max: int = 100) -> ReleaseVerdict:
     engine = Served(SmallEngine(wait))
     return judge(engine, scenario, CELL, runs_max=runs_max)
 
@@ -48,7 +56,7 @@ def test_a_wait_behind_the_move_is_found_wrong() -> None:
     found = judged(Wait.BEHIND)
     assert found.verdict is Verdict.DIVERGENT
     assert found.search is not None and found.search.is_complete
-    wrong = [c for c in found.search.conflicts if c.effect is Effect.WRONG]
+    wrong = [c for c in found.search.races if c.effect is Effect.WRONG]
     assert wrong
     landing = wrong[0].landing
     assert landing is not None and landing.what.wrong[0].true == 1
@@ -62,7 +70,7 @@ def test_a_landing_is_tried_in_every_gap() -> None:
         tried.append(plan)
         return SmallEngine(Wait.BEHIND).run(plan)
 
-    search(run, base)
+    search(SimpleNamespace(run=run), base, Gaps(), runs_max=RUNS_MAX)
     untils = [hold.until.partition("@")[0] for plan in tried for hold in plan.holds]
     assert untils == ["forced", "host write counts.cpu"]
 
@@ -72,7 +80,7 @@ def test_a_dead_copy_is_benign() -> None:
     assert found.verdict is Verdict.BENIGN
     assert found.text == "BENIGN in each of 2 landings of one operation; combinations not tried"
     assert found.search is not None
-    assert {c.effect for c in found.search.conflicts} == {Effect.BENIGN}
+    assert {c.effect for c in found.search.races} == {Effect.BENIGN}
 
 
 def test_too_few_runs_are_no_proof() -> None:
@@ -89,17 +97,17 @@ def test_accesses_that_nobody_places_leave_landings_untried() -> None:
     base = SmallEngine(Wait.DEAD).run(Plan())
     kind = "pinned memory touched below Python (the first byte of each touch)"
     raw = msgspec.structs.replace(base, not_seen={kind: 1})
-    found = search(SmallEngine(Wait.DEAD).run, raw)
-    assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
+    found = search(SmallEngine(Wait.DEAD), raw, Gaps(), runs_max=RUNS_MAX)
+    assert {c.effect for c in found.races} == {Effect.UNKNOWN}
 
 
 def test_a_run_that_was_cut_off_says_nothing_of_its_landing() -> None:
     base = SmallEngine(Wait.BEHIND).run(Plan())
     cut = ReleaseRun(ending=Ending.LOST, message="ended with exit code -11")
-    found = search(lambda plan: cut, base)
+    found = search(SimpleNamespace(run=lambda plan: cut), base, Gaps(), runs_max=RUNS_MAX)
     assert not found.is_complete
-    assert found.untried == "ended with exit code -11"
-    assert {c.effect for c in found.conflicts} == {Effect.UNKNOWN}
+    assert found.limits == ("ended with exit code -11",)
+    assert {c.effect for c in found.races} == {Effect.UNKNOWN}
 
 
 def test_what_was_not_exercised_is_no_pass() -> None:
@@ -112,7 +120,7 @@ def test_what_was_not_exercised_is_no_pass() -> None:
 def test_a_found_landing_runs_again() -> None:
     found = judged(Wait.BEHIND)
     assert found.search is not None
-    landing = next(c.landing for c in found.search.conflicts if c.landing is not None)
+    landing = next(c.landing for c in found.search.races if c.landing is not None)
     again = judge_under(Served(SmallEngine(Wait.BEHIND)), SCENARIO, CELL, landing.holds)
     assert again.verdict is Verdict.DIVERGENT
     assert again.shown.wrong == landing.what.wrong
@@ -191,7 +199,7 @@ def test_the_report_names_the_landing() -> None:
 def test_a_replay_command_is_one_line_on_any_terminal() -> None:
     found = judged(Wait.BEHIND)
     assert found.search is not None
-    holds = next(c.landing.holds for c in found.search.conflicts if c.landing is not None)
+    holds = next(c.landing.holds for c in found.search.races if c.landing is not None)
     console = Console(width=40, file=None)
     with console.capture() as capture:
         print_engine_verdict(console, found, "small.toml")

@@ -19,7 +19,8 @@ from racegate.jobs.triage import replays
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_all_for, scenario_paths
 from racegate.scenario.spec import Image, Preempt, Request, Scenario
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
+from racegate.targets.common.result import wrong_lines
 from racegate.targets.common.search import Effect
 from racegate.targets.common.wire import Wrong
 from racegate.targets.common.witnesses.witness import (
@@ -28,7 +29,6 @@ from racegate.targets.common.witnesses.witness import (
     witnesses_of,
     write_witnesses,
 )
-from racegate.targets.common.words import wrong_lines
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from racegate.targets.vllm.witness import VLLM_WITNESSES, EngineWitness
@@ -47,7 +47,7 @@ SCENARIO = Scenario(
 )
 
 
-def judged(wait: Wait) -> TargetVerdict:
+def judged(wait: Wait) -> ReleaseVerdict:
     return judge(Served(SmallEngine(wait)), SCENARIO, CELL)
 
 

@@ -17,7 +17,8 @@ from racegate.explore.ladder import reversals
 from racegate.faults.fault import Fault
 from racegate.history.finding import Finding, FindingKind
 from racegate.history.schedule import EAGER, LATE, Schedule
-from racegate.history.trace import Recorded, Trace, Waited
+from racegate.history.trace import Trace
+from racegate.oracles.missing_edge import late_wait
 from racegate.oracles.ordering import Conflict, find_conflicts
 from racegate.oracles.paths import EdgeGraph, ExplainError, Ordered, PathStep
 
@@ -104,12 +105,13 @@ def explain_conflict(trace: Trace, conflict: Conflict) -> Racing:
     """What is missing between two accesses in conflict."""
     lane = trace.lanes[conflict.second.lane]
     rows = tuple(i for i in range(conflict.rows.bit_length()) if conflict.rows >> i & 1)
+    late = late_wait(trace, conflict.first, conflict.second)
     return Racing(
         first=conflict.first.name,
         second=conflict.second.name,
         buffer=conflict.buffer,
         rows=rows,
-        late_wait=_late_wait(trace, conflict),
+        late_wait=None if late is None else f"edge {late.edge}, waited for in step {late.step}",
         would_protect=(
             PathStep(
                 by=f"an event recorded on {trace.lanes[conflict.first.lane]} behind it",
@@ -120,28 +122,6 @@ def explain_conflict(trace: Trace, conflict: Conflict) -> Racing:
             ),
         ),
     )
-
-
-def _late_wait(trace: Trace, conflict: Conflict) -> str | None:
-    """The first wait of the second's lane that covers the first, if it only stands too late."""
-    covering = {
-        (event.event, event.version)
-        for event in trace.events
-        if isinstance(event, Recorded) and event.clock[conflict.first.lane] >= conflict.first.seq
-    }
-    is_behind = False
-    for event in trace.events:
-        if event is conflict.second:
-            is_behind = True
-        if (
-            is_behind
-            and isinstance(event, Waited)
-            and event.lane == conflict.second.lane
-            and not event.is_dropped
-            and (event.event, event.version) in covering
-        ):
-            return f"edge {event.edge}, waited for in step {event.step}"
-    return None
 
 
 def one_hold_difference(

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from racegate.cli.options import write_text
-from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.result import change_lines, replay_command, wrong_lines
 from racegate.targets.common.search import Effect
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 if TYPE_CHECKING:
     from racegate.report.timeline.several import PicturedFinding
 
 
-def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, TargetVerdict]]) -> None:
+def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, ReleaseVerdict]]) -> None:
     """If it was asked for. judged: with the files of the scenarios"""
     if html is None:
         return
@@ -26,7 +26,7 @@ def write_engine_page(html: Path | None, judged: Sequence[tuple[Path, TargetVerd
     write_text(html, findings_page(f"Findings in {', '.join(titles)}", shown))
 
 
-def _pictured(judged: TargetVerdict, scenario: str) -> Iterator[PicturedFinding]:
+def _pictured(judged: ReleaseVerdict, scenario: str) -> Iterator[PicturedFinding]:
     """What is wrong when nothing is held, then what races: what does harm comes first."""
     from racegate.report.timeline.program import pictured_conflict
     from racegate.report.timeline.several import PicturedFinding
@@ -38,13 +38,12 @@ def _pictured(judged: TargetVerdict, scenario: str) -> Iterator[PicturedFinding]
             title="wrong in the run that was made",
             impact="; ".join(wrong),
         )
-    conflicts = () if judged.search is None else judged.search.conflicts
-    for one in sorted(conflicts, key=lambda one: list(Effect).index(one.effect)):
+    for one in sorted(judged.judged, key=lambda one: list(Effect).index(one.effect)):
         landing = one.landing
-        changes = [] if landing is None else change_lines(judged.shown, landing)
+        changes = [] if landing is None else change_lines(landing)
         yield pictured_conflict(
             one.race,
-            () if landing is None else landing.holds,
+            one.holds,
             name=judged.scenario,
             outcome=one.effect,
             impact="; ".join(changes),

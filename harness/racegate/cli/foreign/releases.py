@@ -41,9 +41,8 @@ from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import EnginePackage
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.wire import Fidelity
 from racegate.targets.common.witnesses.witness import witnesses_of, write_witnesses
 from racegate.targets.sglang.cell import SchedulerCell
@@ -175,7 +174,7 @@ def gate(
     json: JsonOption = None,
 ) -> None:
     """Judge every scenario of a folder that the engine can run, on one that is started once."""
-    judged: list[tuple[Path, TargetVerdict]] = []
+    judged: list[tuple[Path, ReleaseVerdict]] = []
     packaging = kind_of(cell).packaging
     loaded = loaded_scripts_for(packaging.title, folder_of_scripts(scenarios, packaging.name))
     with started(cell, log) as opened:
@@ -225,7 +224,7 @@ def started(cell: ReleaseCell, log: Path | None) -> Iterator[OpenedEngine]:
         raise BadInputError(str(error)) from error
 
 
-def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> TargetVerdict:
+def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> ReleaseVerdict:
     return judge(
         opened.runs,
         scenario,
@@ -236,7 +235,7 @@ def _judged(opened: OpenedEngine, scenario: Scenario, runs: int) -> TargetVerdic
     )
 
 
-def _write(folder: Path | None, judged: TargetVerdict, scenario: Scenario) -> None:
+def _write(folder: Path | None, judged: ReleaseVerdict, scenario: Scenario) -> None:
     """Landings that do harm, if they are asked for."""
     if folder is not None:
         kind = kind_of(judged.cell).witness

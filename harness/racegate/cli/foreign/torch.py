@@ -32,10 +32,10 @@ from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.explore import OnRun
-from racegate.targets.program.judge import Verdicts, judge, judge_under
+from racegate.targets.program.judge import ProgramVerdict, judge, judge_under
 from racegate.targets.program.launch import Program
 from racegate.targets.program.launch import checked_program as found_program
+from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import save_witnesses
 
@@ -100,13 +100,14 @@ def run(
                 suppressions=known,
                 stdout=stdout,
                 kind=device,
-                on_run=progress.on_run,
+                on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
     where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
     command = shlex.join([*where, *program])
     text = printable_lines(render(verdicts, command))
-    tell(json, verdicts, lambda: print(text, file=sys.stderr))
+    result = result_of_program(verdicts, command, device)
+    tell(json, result, lambda: print(text, file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
@@ -130,9 +131,9 @@ class SearchProgress:
     def __init__(self) -> None:
         self._bar = progress_bar()
         self._task = self._bar.add_task("searching", total=None)
-        self.on_run: OnRun = self._show
 
-    def _show(self, made: int, most: int) -> None:
+    def show(self, made: int, most: int) -> None:
+        """After a run: how many were made, and how many may be."""
         self._bar.start()
         self._bar.update(self._task, completed=made, total=most)
 
@@ -143,14 +144,14 @@ class SearchProgress:
         self._bar.stop()
 
 
-def _write_page(verdicts: Verdicts, command: str, html: Path | None) -> None:
+def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:
     if html is not None:
         from racegate.report.timeline.program import program_page
 
         write_text(html, program_page(verdicts, command))
 
 
-def _save(verdicts: Verdicts, program: Program, target: Path, where: list[str]) -> None:
+def _save(verdicts: ProgramVerdict, program: Program, target: Path, where: list[str]) -> None:
     files = save_witnesses(verdicts, program, target)
     for file in files:
         replay_it = shlex.join(["racegate", "torch", "replay", *where, str(file)])

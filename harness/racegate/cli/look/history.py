@@ -34,7 +34,7 @@ from racegate.report.objects import HistoryObject
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.environment import cache_folder
-from racegate.targets.common.search import RUNS_MAX
+from racegate.targets.common.judge import RUNS_MAX
 from racegate.targets.program.launch import checked_program
 from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.wire import ModelRunner, StateMode

@@ -147,7 +147,7 @@ class Calls:
         if kind == _EVENT_SYNC:
             session.wait_event(a)
         elif kind == CallKind.STREAM_SYNC:
-            session.wait_stream(a)
+            session.synchronize(a)
         elif kind == CallKind.DEVICE_SYNC:
             session.wait_device()
         elif kind == CallKind.STREAM_QUERY:
@@ -194,7 +194,9 @@ class Calls:
                 return 1
         session.issue(kind, stream, reads, writes, run)
         both_device = to_place is source_place is Place.DEVICE
-        if to_place is Place.PAGEABLE or (is_blocking and not both_device):
+        if to_place is Place.PAGEABLE:
+            session.synchronize(stream, by="the implicit wait of a copy to pageable memory")
+        elif is_blocking and not both_device:
             session.wait_stream(stream)
         return 1
 

@@ -279,18 +279,24 @@ class Session:
                 self.touches.expect(reads, writes)
 
     def wait_stream(self, stream: int) -> None:
-        """The host waits for a stream."""
+        """The operation that was issued last waits, inside, for its stream: the host with it."""
+        kind = self.recorder.last_access().label.partition("@")[0]
+        self.synchronize(stream, by=f"the implicit wait of {kind}")
+
+    def synchronize(self, stream: int, *, by: str = "") -> None:
+        """The host waits for a stream. by: what does, in words, if not the program itself"""
         with self.lock:
             self.drain()
-            lane = self.stream_lane(stream)
-            self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
+            lane, thread = self.stream_lane(stream), self.thread_lane()
+            self._arrive(self.recorder.wait_stream(thread, lane, self.stack(), by=by))
 
     def wait_device(self) -> None:
         with self.lock:
             self.drain()
             stack, thread = self.stack(), self.thread_lane()
             for lane in self.recorder.lanes.streams():
-                self._arrive(self.recorder.wait_stream(thread, lane, stack))
+                by = "the wait for the whole device"
+                self._arrive(self.recorder.wait_stream(thread, lane, stack, by=by))
 
     def wait_event(self, event: int) -> None:
         """The host waits for an event."""

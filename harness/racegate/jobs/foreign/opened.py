@@ -23,9 +23,8 @@ from racegate.targets.adapters.judge import LANDINGS_MAX, AdapterCommand, Adapte
 from racegate.targets.adapters.process import Limits
 from racegate.targets.adapters.witness import AdapterSubject, witness_of
 from racegate.targets.common.client import RUN_S
-from racegate.targets.common.judge import judge
+from racegate.targets.common.judge import RUNS_MAX, judge
 from racegate.targets.common.result import result_of
-from racegate.targets.common.search import RUNS_MAX
 from racegate.targets.common.sensitivity import Pulse, Sensitivity
 from racegate.targets.common.witnesses.again import shown_again
 from racegate.targets.common.witnesses.witness import ReleaseWitness, every_witness_of

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import msgspec
 
-from racegate.history.schedule import Holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.environment import commit_here
 from racegate.jobs.foreign.releases import OpenedEngine, open_release
@@ -30,9 +29,8 @@ from racegate.jobs.versions.running import Keep
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.environment import EnginePackage, Say, cache_folder
-from racegate.targets.common.judge import TargetVerdict, judge
-from racegate.targets.common.search import RUNS_MAX, JudgedRace
-from racegate.targets.common.words import change_lines, wrong_lines
+from racegate.targets.common.judge import RUNS_MAX, ReleaseVerdict, judge
+from racegate.targets.common.result import change_lines, wrong_lines
 
 _COUNT = re.compile(r"#\d+$")
 _ABOVE = "message is above"  # of an engine that printed why it did not start
@@ -140,7 +138,7 @@ def _with_end_of(log: Path, text: str) -> str:
     return f"{text}: {end}"
 
 
-def scenario_report(judged: TargetVerdict, cpu_s: float) -> ScenarioReport:
+def scenario_report(judged: ReleaseVerdict, cpu_s: float) -> ScenarioReport:
     """What is kept of one verdict: operations by place, without the run's counts.
 
     cpu_s: of the processes of all its runs, in seconds
@@ -162,13 +160,13 @@ def scenario_report(judged: TargetVerdict, cpu_s: float) -> ScenarioReport:
     )
 
 
-def _conflicts(judged: TargetVerdict) -> tuple[CellConflict, ...]:
+def _conflicts(judged: ReleaseVerdict) -> tuple[CellConflict, ...]:
     """One for each pair of places with one effect."""
     found: dict[tuple[str, str, bool, str], CellConflict] = {}
-    for one in judged.search.conflicts if judged.search is not None else ():
+    for one in judged.judged:
         first, second = one.race.first, one.race.second
         names = (_COUNT.sub("", first.label), _COUNT.sub("", second.label))
-        lines = change_lines(judged.shown, one.landing) if one.landing is not None else []
+        lines = change_lines(one.landing) if one.landing is not None else []
         key = (*names, second.is_write, one.effect)
         known = found.get(key)
         found[key] = CellConflict(
@@ -179,10 +177,6 @@ def _conflicts(judged: TargetVerdict) -> tuple[CellConflict, ...]:
             pairs=one.race.count + (known.pairs if known is not None else 0),
             landings=one.landings,
             does=known.does if known is not None else tuple(lines),
-            holds=known.holds if known is not None else pairs_of(_holds(one)),
+            holds=known.holds if known is not None else pairs_of(one.holds),
         )
     return tuple(found.values())
-
-
-def _holds(conflict: JudgedRace) -> Holds:
-    return () if conflict.landing is None else conflict.landing.holds

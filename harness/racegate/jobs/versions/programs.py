@@ -9,7 +9,8 @@ from shlex import join
 
 import msgspec
 
-from racegate.history.finding import Race, Verdict
+from racegate.history.finding import Finding, Race, Verdict
+from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.jobs.environment import commit_here
@@ -24,8 +25,7 @@ from racegate.jobs.versions.running import Keep
 from racegate.targets.common.environment import Run, Say, run_pip
 from racegate.targets.common.search import Effect
 from racegate.targets.program.environment import environment_for, judge_in, version_of
-from racegate.targets.program.explore import Judged
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.result import ProgramResult
 
 SILENT = "no conflict"
 _EFFECTS = {Verdict.DIVERGENT: Effect.DIVERGENT, Verdict.BENIGN: Effect.BENIGN}
@@ -84,59 +84,51 @@ class ProgramHistory:
         now = msgspec.structs.replace(
             cell,
             python=platform.python_version(),
-            torch=found.verdicts.outcome.torch_version,
-            scenarios={name: program_report(found.verdicts, found.cpu_s)},
+            torch=found.result.torch_version,
+            scenarios={name: program_report(found.result, found.cpu_s)},
         )
         keep(now)
 
 
-def word_of(verdicts: Verdicts) -> str:
+def word_of(result: ProgramResult) -> str:
     """The worst verdict of all findings, `no conflict`, or how the recorded run ended."""
-    outcome = verdicts.outcome
-    if outcome.ending is not Ending.FINISHED:
-        return str(outcome.ending)
-    if verdicts.polls_matter:
+    if result.ending is not Ending.FINISHED:
+        return str(result.ending)
+    if result.changes:
         return Verdict.DIVERGENT
-    if not outcome.findings:
+    if not result.findings:
         return SILENT
-    judged = _judged(verdicts)
-    words = {one.verdict for one in judged.values()} or {Verdict.CONFLICT}
+    words = {finding.verdict for finding in result.findings} - {None} or {Verdict.CONFLICT}
     return next(word for word in _WORDS if word in words)
 
 
-def program_report(verdicts: Verdicts, cpu_s: float) -> ScenarioReport:
+def program_report(result: ProgramResult, cpu_s: float) -> ScenarioReport:
     """What is kept of a program's verdict. cpu_s: of the processes of all its runs, in seconds"""
-    outcome, search = verdicts.outcome, verdicts.search
-    judged = _judged(verdicts)
-    counted = [f"{what}: {count}" for what, count in sorted(outcome.not_seen.items())]
     return ScenarioReport(
-        verdict=word_of(verdicts),
+        verdict=word_of(result),
         steps=0,
-        events=outcome.events,
-        runs=0 if search is None else search.runs,
-        is_complete=search is not None and search.is_complete,
+        events=result.stats.ops,
+        runs=result.stats.schedules - 1,
+        is_complete=result.is_complete,
         cpu_s=cpu_s,
         commit=commit_here(),
-        message=first_line(outcome.message),
-        not_seen=tuple(counted),
-        conflicts=tuple(_conflict(one, judged.get(one.signature)) for one in outcome.findings),
+        message=first_line(result.message),
+        not_seen=result.not_seen,
+        conflicts=tuple(_conflict(one, one.race) for one in result.findings if one.race),
     )
 
 
-def _judged(verdicts: Verdicts) -> dict[str, Judged]:
-    search = verdicts.search
-    return {} if search is None else {one.signature: one for one in search.judged}
-
-
-def _conflict(finding: Race, judged: Judged | None) -> CellConflict:
-    effect = Effect.UNKNOWN if judged is None else _EFFECTS.get(judged.verdict, Effect.UNKNOWN)
+def _conflict(finding: Finding, race: Race) -> CellConflict:
+    effect = Effect.UNKNOWN
+    if finding.verdict is not None:
+        effect = _EFFECTS.get(finding.verdict, Effect.UNKNOWN)
     return CellConflict(
-        first=finding.first.place,
-        second=finding.second.place,
-        is_write=finding.second.is_write,
+        first=race.first.place,
+        second=race.second.place,
+        is_write=race.second.is_write,
         effect=effect,
-        pairs=finding.count,
+        pairs=race.count,
         landings=0,
-        does=(finding.edge,),
-        holds=() if judged is None else pairs_of(judged.holds),
+        does=(race.edge,),
+        holds=pairs_of(parse_holds(finding.holds)),
     )

@@ -10,7 +10,8 @@ from racegate.check.judge import Judged
 from racegate.history.edge import Edge
 from racegate.history.finding import Finding, FindingKind, Verdict
 from racegate.history.schedule import parse_schedule
-from racegate.history.trace import Recorded, Trace, Waited, rows_of
+from racegate.history.trace import Trace, Waited, rows_of
+from racegate.oracles.missing_edge import late_wait
 from racegate.oracles.ordering import Conflict
 from racegate.report.cause.impact import impact_of
 from racegate.report.cause.pair import (
@@ -218,22 +219,8 @@ def _now(trace: Trace, pair: Pair, edge: Edge) -> str:
     waits = [e for e in trace.events if isinstance(e, Waited) and e.edge == edge.name]
     if all(wait.is_dropped for wait in waits):
         return "which is missing" if not waits else "whose wait is taken out"
-    late = _late_wait(trace, pair)
+    late = late_wait(trace, pair.first, pair.second)
     if late is None:
         return "which covers another place"
     other = "" if late.edge == edge.name else f" ({late.edge} covers it)"
     return f"which comes too late: the wait stands behind {pair.second.name}{other}"
-
-
-def _late_wait(trace: Trace, pair: Pair) -> Waited | None:
-    """The first wait of the second's lane behind it that covers the first."""
-    first, second = pair.first, pair.second
-    covering = {
-        (event.event, event.version)
-        for event in trace.events
-        if isinstance(event, Recorded) and event.clock[first.lane] >= first.seq
-    }
-    at = next(i for i, event in enumerate(trace.events) if event is second)
-    behind = (e for e in trace.events[at:] if isinstance(e, Waited) and not e.is_dropped)
-    waits = (e for e in behind if e.lane == second.lane)
-    return next((e for e in waits if (e.event, e.version) in covering), None)

@@ -57,7 +57,7 @@ from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.conformance import Conformance
 from racegate.targets.adapters.witness import AdapterWitness
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.result import ProgramResult
 from racegate.targets.program.workflow.replay import ProgramReplay
 from racegate.targets.program.workflow.witness import ProgramWitness
 
@@ -130,7 +130,7 @@ CONTRACT = (
     Printed(what="adapter gate", struct=GatedResults),
     Printed(what="vllm run, sglang run", struct=RunResult),
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
-    Printed(what="torch run", struct=Verdicts),
+    Printed(what="torch run", struct=ProgramResult),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 
-from racegate.history.finding import FindingKind, Race, Verdict
+from racegate.history.finding import FindingKind, Race
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.targets.program.explore import Judged, Search
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.judge import (
+    ProgramRace,
+    ProgramSearch,
+    ProgramVerdict,
+    unjudged,
+)
 from racegate.targets.program.words import (
     closing,
     difference,
@@ -18,13 +22,13 @@ from racegate.targets.program.words import (
 )
 
 
-def render(verdicts: Verdicts, command: str) -> str:
+def render(verdicts: ProgramVerdict, command: str) -> str:
     """What a person reads after a run: findings, what was not seen, one closing line.
 
     command: the script with its arguments
     """
-    outcome = verdicts.outcome
-    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    outcome = verdicts.shown
+    judged = {one.race.signature: one for one in verdicts.judged}
     reasons = {s.signature: s.reason for s in verdicts.suppressed}
     lines: list[str] = []
     for index, finding in enumerate(outcome.findings, 1):
@@ -39,9 +43,9 @@ def render(verdicts: Verdicts, command: str) -> str:
     if outcome.realised:
         lines += [f"hold kept {count} back: {hold}" for hold, count in outcome.realised.items()]
         lines += [f"observed {shown(item)}" for item in outcome.observations]
-    if verdicts.unheld is not None and not verdicts.changes:
+    if verdicts.holds and not verdicts.changes:
         lines.append(verdicts.text)
-    lines += [f"no pass: {reason}" for reason in verdicts.unjudged]
+    lines += [f"no pass: {reason}" for reason in unjudged(verdicts.shown)]
     lines += not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, verdicts)
@@ -53,29 +57,29 @@ def render(verdicts: Verdicts, command: str) -> str:
     return "\n".join([*lines, closing(verdicts)])
 
 
-def checked_program(verdicts: Verdicts, command: str) -> Checked:
+def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
     """One case, for a CI service: what is wrong with the program, finding by finding.
 
     command: as of `render`
     """
-    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    judged = {one.race.signature: one for one in verdicts.judged}
     still_open = verdicts.open_findings
     known = {one.signature for one in verdicts.suppressed}
     failing = [
         _failing(
             finding, judged.get(finding.signature), command, is_known=finding not in still_open
         )
-        for finding in verdicts.outcome.findings
+        for finding in verdicts.shown.findings
         if finding in still_open or finding.signature in known
     ]
-    outcome = verdicts.outcome
+    outcome = verdicts.shown
     if verdicts.polls_matter:
         failing.append(_said(command, "divergence", "answers to queries", _polls(verdicts)))
     if verdicts.changes:
         failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
     elif not verdicts.is_finished:
         failing.append(_said(command, "inconclusive", str(outcome.ending), [closing(verdicts)]))
-    for reason in verdicts.unjudged:
+    for reason in unjudged(verdicts.shown):
         failing.append(_said(command, "inconclusive", "not judged", [reason]))
     for stale in verdicts.stale:
         failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
@@ -85,16 +89,16 @@ def checked_program(verdicts: Verdicts, command: str) -> Checked:
     return Checked(cases=(case,), exit_code=verdicts.exit_code, has_baseline=bool(known))
 
 
-def _failing(finding: Race, judged: Judged | None, command: str, *, is_known: bool) -> Failing:
+def _failing(finding: Race, judged: ProgramRace | None, command: str, *, is_known: bool) -> Failing:
     stack = finding.first.stack
-    diverges = judged is not None and judged.verdict is Verdict.DIVERGENT
-    replay = "" if judged is None else replay_of(judged, command)
+    landing = None if judged is None else judged.landing
+    replay = "" if landing is None else replay_of(landing, command)
     told = [line for line in finding_lines(1, finding, judged, command) if line]
     return Failing(
         name=command,
         file=_from_here(stack[0][0]) if stack else "",
         line=max(1, stack[0][1]) if stack else 1,
-        kind=FindingKind.DIVERGENCE if diverges else FindingKind.CONFLICT,
+        kind=FindingKind.DIVERGENCE if replay else FindingKind.CONFLICT,
         signature=finding.signature,
         message="\n".join(told[:-1] if replay else told),
         replay=replay,
@@ -113,19 +117,19 @@ def _from_here(path: str) -> str:
     return path.removeprefix(here)
 
 
-def _search(search: Search, verdicts: Verdicts) -> list[str]:
+def _search(search: ProgramSearch, verdicts: ProgramVerdict) -> list[str]:
     """How it was searched, and what is left where something has not shown."""
-    text = f"search: {search.runs} runs under {search.deferral} deferral"
+    text = f"search: {search.runs} runs under full deferral"
     if search.is_interrupted:
         text += ", interrupted"
-    if all(judged.verdict is Verdict.DIVERGENT for judged in search.judged):
+    if all(one.landing is not None for one in search.races):
         return [text]
     if search.is_complete:
         text += f", every landing tried: {search.tried.text}"
     elif search.left:
         text += f", not every landing tried: {search.left} combinations are left (--runs)"
     lines = [text, *(f"  {limit}" for limit in search.limits)]
-    if not verdicts.outcome.observations:
+    if not verdicts.shown.observations:
         lines.append("nothing was observed: mark values with racegate.observe(name, value)")
     return lines
 
@@ -135,20 +139,19 @@ def _suppressed(finding: Race, reason: str) -> list[str]:
     return [f"suppressed [{finding.signature}] {finding.buffer}, {where}: {reason}", ""]
 
 
-def _polls(verdicts: Verdicts) -> list[str]:
+def _polls(verdicts: ProgramVerdict) -> list[str]:
     assert verdicts.polled is not None
     head = 'DIVERGENT completion queries that are first answered "not ready" change: '
     how = "with these answers"
     return [
         head + ", ".join(verdicts.polls_matter),
-        *difference(verdicts.outcome.observations, verdicts.polled.observations, how),
+        *difference(verdicts.shown.observations, verdicts.polled.observations, how),
         "",
     ]
 
 
-def _changes(verdicts: Verdicts) -> list[str]:
-    assert verdicts.unheld is not None
-    expected, actual = verdicts.unheld.observations, verdicts.outcome.observations
+def _changes(verdicts: ProgramVerdict) -> list[str]:
+    expected, actual = verdicts.base.observations, verdicts.shown.observations
     return [
         "DIVERGENT the holds change: " + ", ".join(verdicts.changes),
         *difference(expected, actual, "with the hold"),

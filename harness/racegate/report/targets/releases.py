@@ -16,23 +16,22 @@ from racegate.history.outcome import Checked, CheckedCase, Failing
 from racegate.history.schedule import Holds
 from racegate.report.text import STYLE, print_reasons
 from racegate.scenario.untrusted.console import line, lines
-from racegate.targets.common.judge import TargetVerdict
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.result import change_lines, replay_command, wrong_lines
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.common.wire import ReleaseRun
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
 
 _EFFECTS = {Effect.BENIGN: "green", Effect.UNKNOWN: "yellow"}
 
 
-def print_engine_verdict(console: Console, judged: TargetVerdict, scenario: str) -> None:
+def print_engine_verdict(console: Console, judged: ReleaseVerdict, scenario: str) -> None:
     """scenario: as it was given on the command line."""
     console.print(f"{judged.scenario} on {judged.cell.title}")
     for hold in judged.holds:
         console.print(f"hold {hold.text()}")
     _print_wrong(console, judged.shown)
-    if judged.search is not None:
-        for group in _groups(judged.search.conflicts):
-            _print_conflicts(console, group, judged, scenario)
+    for group in _groups(judged.judged):
+        _print_conflicts(console, group, judged, scenario)
     print_reasons(console, "no pass", judged.unmet)
     print_reasons(console, "not seen", judged.not_seen)
     if judged.message:
@@ -40,7 +39,7 @@ def print_engine_verdict(console: Console, judged: TargetVerdict, scenario: str)
     console.print(_last_line(judged))
 
 
-def print_engine_gate(console: Console, judged: Sequence[TargetVerdict]) -> None:
+def print_engine_gate(console: Console, judged: Sequence[ReleaseVerdict]) -> None:
     """One line per scenario, those that were not run last."""
     table = Table("scenario", "verdict", "conflicts", "runs under holds")
     for found in sorted(judged, key=lambda found: bool(found.refused)):
@@ -51,7 +50,7 @@ def print_engine_gate(console: Console, judged: Sequence[TargetVerdict]) -> None
     console.print(table)
 
 
-def checked_engine(judged: Sequence[tuple[Path, TargetVerdict]], *, exit_code: int) -> Checked:
+def checked_engine(judged: Sequence[tuple[Path, ReleaseVerdict]], *, exit_code: int) -> Checked:
     """For a CI service: a case for each scenario, with its file; what cannot be run is skipped."""
     cases = tuple(
         CheckedCase(
@@ -67,7 +66,7 @@ def checked_engine(judged: Sequence[tuple[Path, TargetVerdict]], *, exit_code: i
     return Checked(cases=cases, exit_code=exit_code)
 
 
-def _failing(judged: TargetVerdict, file: str) -> Iterator[Failing]:
+def _failing(judged: ReleaseVerdict, file: str) -> Iterator[Failing]:
     """What is wrong when nothing is held, what landings do, or why it is no pass."""
     make = partial(Failing, name=judged.scenario, file=file)
     code = code_of([judged.verdict])
@@ -77,7 +76,7 @@ def _failing(judged: TargetVerdict, file: str) -> Iterator[Failing]:
         replay = replay_command(judged, file, judged.holds)
         message = "\n".join(wrong)
         yield make(kind="divergence", signature="wrong/held", message=message, replay=replay)
-    for conflicts in _groups(judged.search.conflicts if judged.search is not None else ()):
+    for conflicts in _groups(judged.judged):
         found = conflicts[0]
         if found.effect is not Effect.BENIGN:
             yield _of_conflict(found, judged, make, file)
@@ -87,12 +86,12 @@ def _failing(judged: TargetVerdict, file: str) -> Iterator[Failing]:
 
 
 def _of_conflict(
-    found: JudgedRace, judged: TargetVerdict, make: Callable[..., Failing], file: str
+    found: JudgedRace[ReleaseRun], judged: ReleaseVerdict, make: Callable[..., Failing], file: str
 ) -> Failing:
     landing = found.landing
     first, second = found.race.first, found.race.second
     lines = [f"{first.label} {_verb(first.is_write)}, {second.label} {_verb(second.is_write)}"]
-    lines += [] if landing is None else change_lines(judged.shown, landing)
+    lines += [] if landing is None else change_lines(landing)
     return make(
         kind="conflict" if found.effect is Effect.UNKNOWN else "divergence",
         signature=f"{found.effect}/{found.race.signature}",
@@ -101,17 +100,16 @@ def _of_conflict(
     )
 
 
-def _groups(conflicts: Sequence[JudgedRace]) -> list[list[JudgedRace]]:
+def _groups(conflicts: Sequence[JudgedRace[ReleaseRun]]) -> list[list[JudgedRace[ReleaseRun]]]:
     """Conflicts of one operation with one effect and landing belong together."""
-    groups: dict[tuple[str, Effect, Holds], list[JudgedRace]] = {}
+    groups: dict[tuple[str, Effect, Holds], list[JudgedRace[ReleaseRun]]] = {}
     for found in conflicts:
-        holds = found.landing.holds if found.landing is not None else ()
-        groups.setdefault((found.race.first.label, found.effect, holds), []).append(found)
+        groups.setdefault((found.race.first.label, found.effect, found.holds), []).append(found)
     return list(groups.values())
 
 
 def _print_conflicts(
-    console: Console, group: list[JudgedRace], judged: TargetVerdict, scenario: str
+    console: Console, group: list[JudgedRace[ReleaseRun]], judged: ReleaseVerdict, scenario: str
 ) -> None:
     found = group[0]
     first = found.race.first
@@ -126,7 +124,7 @@ def _print_conflicts(
             f"  {second.label} {_verb(second.is_write)} {other.race.nbytes} common bytes, {often}"
         )
     if found.landing is not None:
-        for change in change_lines(judged.shown, found.landing):
+        for change in change_lines(found.landing):
             console.print(f"  {change}")
         command = replay_command(judged, scenario, found.landing.holds)
         console.print(f"  replay: {command}", soft_wrap=True)  # to be copied
@@ -137,7 +135,7 @@ def _print_wrong(console: Console, told: ReleaseRun) -> None:
         console.print(line(("WRONG", "bold red"), f" {wrong}"))
 
 
-def _last_line(judged: TargetVerdict) -> Text:
+def _last_line(judged: ReleaseVerdict) -> Text:
     told, search = judged.shown, judged.search
     tried = _tried(search)
     return line(
@@ -146,11 +144,12 @@ def _last_line(judged: TargetVerdict) -> Text:
     )
 
 
-def _tried(search: LandingSearch | None) -> str:
+def _tried(search: LandingSearch[ReleaseRun] | None) -> str:
     if search is None:
         return ""
     text = f", {search.runs} runs under holds"
-    return text if search.is_complete else f"{text} (not every landing was tried: {search.untried})"
+    why = f" (not every landing was tried: {search.limits[0]})" if search.limits else ""
+    return f"{text}{why}"
 
 
 def _verb(is_write: bool) -> str:  # noqa: FBT001

@@ -12,27 +12,29 @@ from racegate.history.trace import HOST
 from racegate.report.cause.pair import Relation
 from racegate.report.timeline.model import Bar, Role, Timeline
 from racegate.report.timeline.several import Fact, PicturedFinding, findings_page
-from racegate.targets.program.judge import Verdicts
-from racegate.targets.program.words import difference, replay_of
+from racegate.targets.common.search import VERDICTS
+from racegate.targets.program.judge import ProgramVerdict
+from racegate.targets.program.words import difference_in, replay_of
 
 _FRAMES_MAX = 4
 
 
-def program_page(verdicts: Verdicts, command: str) -> str:
+def program_page(verdicts: ProgramVerdict, command: str) -> str:
     """All findings of a program, as HTML. command: the script with its arguments"""
-    judged = {j.signature: j for j in verdicts.search.judged} if verdicts.search else {}
+    judged = {one.race.signature: one for one in verdicts.judged}
     shown = []
-    for finding in verdicts.outcome.findings:
-        one = judged.get(finding.signature)
-        seen = [] if one is None else difference(one.expected, one.actual, "with the hold")
+    for race in verdicts.races:
+        one = judged.get(race.signature)
+        landing = None if one is None else one.landing
+        seen = [] if landing is None else difference_in(landing)
         shown.append(
             pictured_conflict(
-                finding,
-                () if one is None else one.holds,
-                name=finding.signature,
-                outcome=Verdict.CONFLICT if one is None else one.verdict,
+                race,
+                () if landing is None else landing.holds,
+                name=race.signature,
+                outcome=Verdict.CONFLICT if one is None else VERDICTS[one.effect],
                 impact=" ".join(line.strip().removeprefix("value").strip() for line in seen),
-                replay="" if one is None else replay_of(one, command),
+                replay="" if landing is None else replay_of(landing, command),
             )
         )
     return findings_page(f"Findings of {command}", shown)

@@ -21,7 +21,8 @@ from racegate.targets.adapters.answers import wrong_ends
 from racegate.targets.adapters.client import Adapter, AdapterRun
 from racegate.targets.adapters.errors import AdapterError
 from racegate.targets.adapters.judge import AdapterJudge
-from racegate.targets.adapters.landings import can_hold, first_change
+from racegate.targets.adapters.landings import can_hold
+from racegate.targets.adapters.target import first_change
 from racegate.targets.adapters.wire import (
     DropEdge,
     Offer,

@@ -4,47 +4,42 @@ no more than the engine lets anybody know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from racegate.history.finding import Finding, FindingKind, Verdict, with_hazards
+from racegate.history.finding import Verdict, with_hazards
 from racegate.history.outcome import RunResult
-from racegate.history.run import EngineResult, Run
-from racegate.history.schedule import EAGER, Holds, Schedule
+from racegate.history.run import Run
+from racegate.history.schedule import EAGER, Schedule
 from racegate.history.stats import Stats, make_stats, unmet_expectations
 from racegate.history.trace import HostAccess, OpRecord
 from racegate.history.verdict import (
     NOTHING_TRIED,
     Facts,
-    Reach,
     Tried,
     facts_of,
     tried_by_hand,
     unrealised,
     verdict_of,
 )
-from racegate.oracles.findings import from_conflicts, from_losses, from_misowned, signature
-from racegate.oracles.losslessness import find_losses
-from racegate.oracles.ordering import Conflict, find_conflicts, has_unordered_query
-from racegate.oracles.ownership import find_misowned
+from racegate.interpose.outcome import Plan
+from racegate.oracles.findings import from_conflicts
+from racegate.oracles.ordering import has_unordered_query
 from racegate.scenario.spec import OwnScenario, settings_of
-from racegate.targets.adapters.answers import wrong_ends
-from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
-from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.landings import Landings, first_change, landings_of
+from racegate.targets.adapters.client import Adapter
+from racegate.targets.adapters.errors import EngineLostError
+from racegate.targets.adapters.landings import Points, points_of
+from racegate.targets.adapters.target import AdaptedTarget, AdapterOutcome, PlainTokens
 from racegate.targets.adapters.wire import (
     HelloAnswer,
     Offer,
     Plant,
     RefusedAnswer,
-    StopKind,
     plant_text,
 )
-from racegate.targets.common.landings import LandingRun, LandingRuns, combined, number_of
+from racegate.targets.common.landings import number_of
+from racegate.targets.common.search import search
 
 LANDINGS_MAX = 64
-_Wrong = tuple[Run, list[Finding]] | None  # a run in which something is wrong, and what
 
 # What nobody sees who lacks an offer.
 _UNSEEN = {
@@ -94,95 +89,43 @@ class AdapterJudge:
         self._device = device or self._hello.devices[0]
         self._landings_max = landings_max
         self._command = AdapterCommand() if command is None else command
-        self._plain: dict[str, tuple[int, ...]] | None = None
+        self._plain: PlainTokens | None = None
 
     def judge(self, *, plant: Plant | None = None) -> RunResult:
         """The eager run, and landings if it has conflicts and nothing is wrong yet."""
-        if missing := self._cannot_express():
+        target = self._target(plant)
+        if missing := self._cannot_express() or target.eager.refused:
             return self._refused(missing, plant)
-        eager = self._told(EAGER, plant)
-        if isinstance(eager, RefusedAnswer):
-            return self._refused(eager.reason, plant)
-        conflicts = find_conflicts(eager.run.trace)
-        landings = landings_of(conflicts, self._hello)
-        wrong = self._wrong(eager.run)
-        if wrong or not conflicts or eager.run.stopped is not None:
-            return self._judged(eager.run, EAGER, conflicts, wrong, plant, landings=landings)
-        return self._search(eager.run, conflicts, landings, plant)
+        eager = target.eager
+        points = points_of(eager.conflicts, self._hello)
+        if eager.wrong or not eager.conflicts or eager.history.stopped is not None:
+            return self._judged(eager, EAGER, eager, plant, points=points)
+        found = search(target, eager, points, runs_max=self._landings_max)
+        shown, schedule = eager, EAGER
+        if found.harms:
+            shown, schedule = found.harms[0].what, Schedule(holds=found.harms[0].holds)
+        return self._judged(
+            shown, schedule, eager, plant, points=points, missing=found.limits, tried=found.tried
+        )
 
     def under(self, schedule: Schedule, *, plant: Plant | None = None) -> RunResult:
         """One run under given holds, compared with the eager one."""
-        if missing := self._cannot_express():
+        target = self._target(plant)
+        if missing := self._cannot_express() or target.eager.refused:
             return self._refused(missing, plant)
-        eager, held = self._told(EAGER, plant), self._told(schedule, plant)
-        for told in (eager, held):
-            if isinstance(told, RefusedAnswer):
-                return self._refused(told.reason, plant)
-        assert isinstance(eager, AdapterRun) and isinstance(held, AdapterRun)
-        wrong = self._wrong(held.run) or self._changed(eager.run, held.run, schedule, plant)
-        conflicts = find_conflicts(held.run.trace)
-        tried = tried_by_hand(held.run.trace.holds if held.run.stopped is None else ())
-        return self._judged(held.run, schedule, conflicts, wrong, plant, tried=tried)
+        held = target.run(Plan(holds=schedule.holds))
+        if held.refused:
+            return self._refused(held.refused, plant)
+        tried = tried_by_hand(held.history.trace.holds if held.history.stopped is None else ())
+        return self._judged(held, schedule, held, plant, tried=tried)
 
-    def _search(
-        self, eager: Run, conflicts: Sequence[Conflict], landings: Landings, plant: Plant | None
-    ) -> RunResult:
-        """All landings, few holds first, until one goes wrong."""
-        known = {_pair(found) for found in conflicts}
-
-        def make(holds: Holds, polls: int) -> LandingRun[_Wrong]:
-            return self._attempt(holds, eager, known, plant)
-
-        attempts = LandingRuns(make, runs_max=self._landings_max)
-        harmful = attempts.first_harm(combined(landings.points))
-        number = number_of(landings.points)
-        missing = [*landings.missing, *(text for one in attempts.held for text in one.missing)]
-        if harmful is not None and harmful.what is not None:
-            (run, wrong), schedule = harmful.what, Schedule(holds=harmful.holds)
-            tried = attempts.tried(Reach.SOME, known=number)
-            return self._judged(
-                run, schedule, conflicts, wrong, plant, landings=landings, tried=tried
-            )
-        if len(attempts.made) < number:
-            missing.append(f"{len(attempts.made)} of {number} landings were tried")
-        tried = attempts.tried(Reach.SOME if missing else Reach.COMBINATIONS, known=number)
-        landings = msgspec.structs.replace(landings, missing=tuple(dict.fromkeys(missing)))
-        return self._judged(eager, EAGER, conflicts, [], plant, landings=landings, tried=tried)
-
-    def _attempt(
-        self, holds: Holds, eager: Run, known: set[tuple[str, str, str]], plant: Plant | None
-    ) -> LandingRun[_Wrong]:
-        """One run under holds. known: conflicts of the eager run"""
-        schedule = Schedule(holds=holds)
-        text = " and ".join(schedule.texts())
-        held = self._told(schedule, plant)
-        if isinstance(held, RefusedAnswer):
-            return LandingRun(
-                holds=holds,
-                what=None,
-                is_decided=False,
-                is_realised=False,
-                is_harmful=False,
-                missing=(f"{text}: {held.reason}",),
-            )
-        run = held.run
-        wrong = self._wrong(run) or self._changed(eager, run, schedule, plant)
-        missing = [] if run.stopped is None else [f"{text}: {run.stopped}"]
-        missing += unrealised(run.trace.holds)
-        if not {_pair(found) for found in find_conflicts(run.trace)} <= known:
-            missing.append(f"{text} brings conflicts of its own")
-        return LandingRun(
-            holds=holds,
-            what=(run, wrong) if wrong else None,  # the trace of a run is large
-            is_decided=run.stopped is None,
-            is_realised=bool(tried_by_hand(run.trace.holds).number),
-            is_harmful=bool(wrong),
-            missing=tuple(missing),
-        )
-
-    def _told(self, schedule: Schedule, plant: Plant | None) -> AdapterRun | RefusedAnswer:
-        return self._adapter.run(
-            self._scenario, schedule=schedule, plant=plant, device=self._device
+    def _target(self, plant: Plant | None) -> AdaptedTarget:
+        return AdaptedTarget(
+            self._adapter,
+            self._scenario,
+            device=self._device,
+            plant=plant,
+            plain=self._plainly_decoded,
         )
 
     def _cannot_express(self) -> str:
@@ -190,36 +133,7 @@ class AdapterJudge:
         lacking = sorted(kinds - set(self._hello.events))
         return f"it cannot make happen: {', '.join(lacking)}" if lacking else ""
 
-    def _wrong(self, run: Run) -> list[Finding]:
-        """What is wrong in a run by itself, whatever the order: causes before effects."""
-        findings = from_misowned(find_misowned(run.trace))
-        if run.result is not None:
-            findings += self._losses(run.result) or wrong_ends(self._scenario, run.result)
-        return findings + _from_stop(run.stopped)
-
-    def _losses(self, result: EngineResult) -> list[Finding]:
-        """What plain decoding says against the delivered tokens, if it is offered."""
-        plain = self._plainly_decoded() if Offer.PLAIN in self._hello.offers else None
-        if plain is None:
-            return []
-        return from_losses(find_losses(result.delivered, plain, result.finished))
-
-    def _changed(
-        self, eager: Run, held: Run, schedule: Schedule, plant: Plant | None
-    ) -> list[Finding]:
-        """What a landing changes, if it is the landing that does: eager runs have to be equal."""
-        found = first_change(eager, held, schedule)
-        if found:
-            again = self._told(EAGER, plant)
-            same = isinstance(again, AdapterRun) and not first_change(eager, again.run, EAGER)
-            if not same:
-                raise AdapterError(
-                    f"{self._hello.engine}: two eager runs of {self._scenario.name} differ, so "
-                    "that nothing can be said of a schedule: seed what is random"
-                )
-        return found
-
-    def _plainly_decoded(self) -> dict[str, tuple[int, ...]] | None:
+    def _plainly_decoded(self) -> PlainTokens | None:
         """None if the engine does not do it for this scenario."""
         if self._plain is None:
             answer = self._adapter.plain(self._scenario)
@@ -230,16 +144,17 @@ class AdapterJudge:
 
     def _judged(
         self,
-        run: Run,
+        shown: AdapterOutcome,
         schedule: Schedule,
-        conflicts: Sequence[Conflict],
-        wrong: list[Finding],
+        raced: AdapterOutcome,
         plant: Plant | None,
         *,
-        landings: Landings | None = None,
+        points: Points | None = None,
+        missing: tuple[str, ...] = (),
         tried: Tried = NOTHING_TRIED,
     ) -> RunResult:
-        missing = () if landings is None else landings.missing
+        """raced: the run whose conflicts count; missing: what was not tried of its landings"""
+        run, conflicts, wrong = shown.history, raced.conflicts, list(shown.wrong)
         findings = from_conflicts(conflicts, run) + wrong
         stats = make_stats(run, conflicts=len(conflicts))
         unmet = self._unmet(run, stats, plant)
@@ -247,12 +162,12 @@ class AdapterJudge:
         if tried.number and not wrong:
             not_seen += (_TORN,)
         if conflicts and not wrong:
-            not_seen += missing
+            not_seen += missing or (() if points is None else points.missing)
         is_compared = Offer.OBSERVATIONS in self._hello.offers
         facts = facts_of(findings, unmet, tried, is_compared=is_compared)
         command = self._command.text(schedule, plant)
-        if landings is not None:
-            tried = msgspec.structs.replace(tried, known=number_of(landings.points))
+        if points is not None:
+            tried = msgspec.structs.replace(tried, known=number_of(points.points))
         return msgspec.structs.replace(
             self._result(schedule, plant, verdict_of(facts), unmet),
             stats=msgspec.structs.replace(stats, schedules=1 + tried.number),
@@ -317,22 +232,6 @@ def _config(hello: HelloAnswer) -> dict[str, object]:
     return {"name": hello.engine, "version": hello.version, "offers": sorted(hello.offers)}
 
 
-def _from_stop(error: Exception | None) -> list[Finding]:
-    """A stop by itself is a defect; one that a limit of ours brought about is none that we know."""
-    if isinstance(error, EngineStoppedError):
-        answer = error.answer
-        is_deadlock = answer.kind is StopKind.DEADLOCK
-        kind = FindingKind.DEADLOCK if is_deadlock else FindingKind.CRASH
-        return [_stop(kind, answer.error, f"the engine stopped: {error}")]
-    if isinstance(error, EngineLostError) and error.kind is LossKind.EXITED:
-        return [_stop(FindingKind.CRASH, "exited", str(error))]
-    return []
-
-
-def _stop(kind: FindingKind, what: str, message: str) -> Finding:
-    return Finding(kind=kind, signature=signature(str(kind), what), message=message, actual=message)
-
-
 def _vacuous(run: Run) -> tuple[str, ...]:
     """Why a run shows too little to be a pass, if it does."""
     assert run.result is not None
@@ -353,7 +252,3 @@ def _vacuous(run: Run) -> tuple[str, ...]:
 def _idle_events(run: Run) -> tuple[str, ...]:
     events = () if run.result is None else run.result.unmet_events
     return tuple(f"event had no effect: {event}" for event in events)
-
-
-def _pair(found: Conflict) -> tuple[str, str, str]:
-    return found.buffer, found.first.name, found.second.name

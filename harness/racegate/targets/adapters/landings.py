@@ -8,35 +8,55 @@ operations are all their combinations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
-import msgspec
-
-from racegate.history.finding import Finding, FindingKind
-from racegate.history.run import Run
-from racegate.history.schedule import Schedule
+from racegate.history.schedule import Holds
 from racegate.history.trace import HostAccess, OpRecord
-from racegate.oracles.findings import signature
+from racegate.history.verdict import Reach
 from racegate.oracles.ordering import Conflict
+from racegate.targets.adapters.target import AdapterOutcome
 from racegate.targets.adapters.wire import HelloAnswer, Offer
+from racegate.targets.common.landings import LandingRuns, combined, number_of
 
 
-class Landings(msgspec.Struct, frozen=True, kw_only=True):
-    """The landings of the operations in conflict.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """The landings of the operations in conflict, as a source of landings.
 
     points: by operation, in issue order, the accesses behind which it may complete
     missing: in words, what these do not reach
     """
 
-    points: dict[str, tuple[str, ...]] = {}
+    points: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    reach: ClassVar[Reach] = Reach.COMBINATIONS
+
+    def landings(self, runs: LandingRuns[AdapterOutcome]) -> Iterator[Holds]:
+        """Every combination, few holds first, until one goes wrong."""
+        for holds in combined(self.points):
+            if runs.harms:
+                return
+            yield holds
+
+    def known(self, runs: LandingRuns[AdapterOutcome]) -> int:
+        """How many combinations there are."""
+        return number_of(self.points)
+
+    def limits(self, runs: LandingRuns[AdapterOutcome]) -> tuple[str, ...]:
+        """What the landings do not reach, and what their runs leave open."""
+        missing = [*self.missing, *(text for one in runs.held for text in one.what.missing)]
+        if runs.is_cut:
+            missing.append(f"{len(runs.made)} of {self.known(runs)} landings were tried")
+        return tuple(dict.fromkeys(missing))
 
 
-def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
+def points_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Points:
     """Where the first operation of each conflict may land, as far as the engine can hold it."""
     if Offer.HOLDS not in hello.offers:
-        return Landings()
+        return Points()
     seconds_of: dict[str, list[OpRecord | HostAccess]] = {}
     for found in conflicts:
         seconds_of.setdefault(found.first.name, []).append(found.second)
@@ -51,54 +71,9 @@ def landings_of(conflicts: Sequence[Conflict], hello: HelloAnswer) -> Landings:
         names = Counter(second.name for second in seconds)
         missing += [f"{op} may land inside {name}" for name, count in names.items() if count > 1]
         points[op] = tuple(names)
-    return Landings(points=points, missing=tuple(missing))
+    return Points(points=points, missing=tuple(missing))
 
 
 def can_hold(hello: HelloAnswer, op: str) -> bool:
     """Whether the engine says that it can hold this operation back."""
     return Offer.HOLDS in hello.offers and any(fnmatchcase(op, p) for p in hello.holdable)
-
-
-def first_change(eager: Run, held: Run, schedule: Schedule) -> list[Finding]:
-    """The first thing observed that is not what the eager run has, and then the tokens: what a
-    landing changes depends on the schedule.
-    """
-    when = " and ".join(schedule.texts())
-    for mine, its in zip(eager.observations, held.observations, strict=False):
-        where = f"step {mine.step}, {mine.boundary}"
-        if (mine.step, mine.boundary, mine.values.keys()) != (
-            its.step,
-            its.boundary,
-            its.values.keys(),
-        ):
-            said = f"{its.boundary} of step {its.step}"
-            return [_changed(str(mine.boundary), mine.step, where, said, when)]
-        for name, value in mine.values.items():
-            if value != its.values[name]:
-                field = f"{mine.boundary}.{name}"
-                return [_changed(field, mine.step, value, its.values[name], when)]
-    if eager.result is None or held.result is None:
-        return []  # what came before the end is the same, and the end is judged by itself
-    if len(eager.observations) != len(held.observations):
-        counts = len(eager.observations), len(held.observations)
-        return [_changed("observations", None, *counts, when)]
-    for request, tokens in eager.result.delivered.items():
-        its_tokens = held.result.delivered[request]
-        if tokens != its_tokens:
-            found = _changed("delivered", None, list(tokens), list(its_tokens), when)
-            return [msgspec.structs.replace(found, request=request)]
-    return []
-
-
-def _changed(field: str, step: int | None, expected: object, actual: object, when: str) -> Finding:
-    at = "" if step is None else f"step {step}: "
-    return Finding(
-        kind=FindingKind.DIVERGENCE,
-        signature=signature("divergence", field),
-        message=f"{at}{field} depends on the schedule: with {when} it is {actual}, eagerly it is "
-        f"{expected}",
-        step=step,
-        field=field,
-        expected=expected,
-        actual=actual,
-    )

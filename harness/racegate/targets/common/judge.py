@@ -1,70 +1,116 @@
-"""One scenario on one release: the recorded run, the landings of what races in it, a verdict."""
+"""One scenario on one release: the recorded run, the landings of what races in it, a verdict.
+
+Every operation that races is held back until each later access to its bytes, one operation at a
+time, and then all that changed nothing at once. Where it may land is read off the run in which it
+is held as long as the engine's own waits allow: the accesses to its bytes that come meanwhile are
+the gaps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 
-from racegate.history.finding import Race, Verdict
-from racegate.history.schedule import Holds
+from racegate.history.finding import Race
+from racegate.history.schedule import Hold, Holds
 from racegate.history.stats import unmet_counts
-from racegate.history.verdict import (
-    NOTHING_TRIED,
-    Facts,
-    Reach,
-    Tried,
-    unrealised_text,
-    verdict_of,
-    verdict_text,
-)
+from racegate.history.verdict import Reach, unrealised_text
 from racegate.interpose.outcome import DeviceKind, Ending, Plan
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.search import (
-    RUNS_MAX,
-    LandingSearch,
-    is_decided,
-    is_tried,
-    is_wrong,
-    search,
-)
+from racegate.targets.common.landings import LandingRun, LandingRuns, longest
+from racegate.targets.common.search import LandingSearch, search
 from racegate.targets.common.sensitivity import Sensitivity, absent, dead
+from racegate.targets.common.verdict import TargetVerdict, counted
 from racegate.targets.common.wire import PENALISED, ReleaseRun
 
+RUNS_MAX = 400
 NOT_RECORDED = "what races: on a GPU the run without holds is not recorded"
+_RAW = "below Python"  # accesses whose place is not known: a landing before them is none
 
 
-class TargetVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one scenario in one cell.
+class Gaps:
+    """The gaps of each operation that races, as a source of landings."""
 
-    shown: the recorded run, or the one under the holds asked for; unmet: why it is no pass
-    tried: what was tried besides the recorded run, which the verdict rests on
-    races: in the recorded run, also where the one under holds is told
-    not_seen: what the verdict does not cover, by kind
+    reach: ClassVar[Reach] = Reach.EACH_ALONE
+
+    def landings(self, runs: LandingRuns[ReleaseRun]) -> Iterator[Holds]:
+        """Each operation alone, then all together that did no harm alone."""
+        operations = racing_operations(runs.base.findings)
+        turns = runs.base.turns
+        # In the order of issue: runs have their beginning in common with those before them.
+        for operation in sorted(operations, key=lambda operation: turns.get(operation, 0)):
+            yield from gaps_of(runs, operation)
+        harmful = {hold.op for landing in runs.harms for hold in landing.holds}
+        clean = [operation for operation in operations if operation not in harmful]
+        if len(clean) > 1:
+            yield longest(clean)
+
+    def known(self, runs: LandingRuns[ReleaseRun]) -> int:
+        """Nobody can count them: a gap is known when its run was made."""
+        return 0
+
+    def limits(self, runs: LandingRuns[ReleaseRun]) -> tuple[str, ...]:
+        """Landings that were not tried, and what is not seen of them."""
+        untried = [_why_open(landing) for landing in runs.held if not landing.has_landed]
+        if runs.is_cut:
+            untried.append(f"runs were {runs.runs_max}, the most")
+        if any(_RAW in kind for kind in runs.base.not_seen):
+            untried.append("memory is touched below Python, where no landing can be made")
+        return tuple(dict.fromkeys(untried))
+
+
+def _why_open(landing: LandingRun[ReleaseRun]) -> str:
+    run = landing.what
+    lost = [hold for hold, count in run.realised.items() if not count]
+    return run.message or ", ".join(lost) or str(run.ending)
+
+
+def gaps_of(runs: LandingRuns[ReleaseRun], operation: str) -> Iterator[Holds]:
+    """As late as can be, which tells the gaps and lets the others be forked; then in each gap."""
+    latest = longest([operation])
+    yield latest
+    for gap in runs.under(latest).what.gaps.get(operation, ())[1:]:
+        yield (Hold(op=operation, until=gap),)
+
+
+def racing_operations(races: tuple[Race, ...]) -> tuple[str, ...]:
+    """The first operation of every pair that races, in the order of issue of each conflict."""
+    firsts = [first for race in races if not race.first.is_host for first, _ in race.pairs]
+    return tuple(dict.fromkeys(firsts))
+
+
+class ReleaseVerdict(TargetVerdict[ReleaseRun], frozen=True, kw_only=True):
+    """What is said of one scenario in one cell. scenario: its name
+
     sensitivity: whether a planted wrong value changes each observation
-    refused: why the engine is not asked to run this scenario, if it is not
     """
 
     cell: EngineCell
     scenario: str
-    verdict: Verdict
-    shown: ReleaseRun
-    tried: Tried = NOTHING_TRIED
-    races: tuple[Race, ...] = ()
-    search: LandingSearch | None = None
-    holds: Holds = ()
-    unmet: tuple[str, ...] = ()
-    not_seen: tuple[str, ...] = ()
-    message: str = ""
-    sensitivity: Sensitivity = {}
-    refused: str = ""
+    sensitivity: Sensitivity = msgspec.field(default_factory=dict)
 
     @property
-    def text(self) -> str:
-        """The verdict as it is printed, with what was tried."""
-        return verdict_text(self.verdict, self.tried)
+    def message(self) -> str:
+        """How the run that is told of ended, if not by itself."""
+        return self.shown.message
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseTarget:
+    """A scenario on a started engine. cell: which one; sensitivity: of its observations"""
+
+    engine: Runs
+    scenario: Scenario
+    cell: EngineCell
+    sensitivity: Sensitivity
+
+    def run(self, plan: Plan) -> ReleaseRun:
+        """One run under a plan."""
+        return self.engine.run(self.scenario, plan)
 
 
 def judge(
@@ -75,24 +121,21 @@ def judge(
     sensitivity: Sensitivity | None = None,
     runs_max: int = RUNS_MAX,
     on_run: Callable[[int], None] | None = None,
-) -> TargetVerdict:
+) -> ReleaseVerdict:
     """One recorded run and, if something races in it, its landings.
 
     sensitivity: of this engine; where an observation is dead, nothing that is judged passes
+    on_run: told after each run how many were made
     """
-    pulses = sensitivity or {}
     if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
-    base = engine.run(scenario, Plan())
-    known = _Known(base=base, shown=base)
-    is_whole = base.ending is Ending.FINISHED and not is_wrong(base)
-    if is_whole and base.findings:
-        run = partial(engine.run, scenario)
-        found = search(run, base, runs_max=runs_max, on_run=on_run)
-        known = msgspec.structs.replace(
-            known, is_changed=found.is_changed, tried=found.tried, search=found
-        )
-    return _verdict(cell, scenario, known, pulses)
+    target = ReleaseTarget(engine, scenario, cell, sensitivity or {})
+    base = target.run(Plan())
+    found = None
+    if base.ending is Ending.FINISHED and not base.is_wrong and base.findings:
+        told = None if on_run is None else lambda made, _: on_run(made)
+        found = search(target, base, Gaps(), runs_max=runs_max, on_run=told)
+    return _judged(target, base, base, search=found)
 
 
 def judge_under(
@@ -103,7 +146,7 @@ def judge_under(
     *,
     sensitivity: Sensitivity | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> TargetVerdict:
+) -> ReleaseVerdict:
     """One run under holds, compared with the recorded one, in which nothing is held.
 
     kind: of the device: on a GPU the run without holds is not recorded, so that nobody knows what
@@ -112,97 +155,51 @@ def judge_under(
     if reason := cell.cannot_run(scenario):
         return _refused(cell, scenario, reason)
     is_recording = kind is DeviceKind.VIRTUAL
-    base = engine.run(scenario, Plan(is_recording=is_recording, settles=True))
-    held = engine.run(scenario, Plan(holds=holds, is_recording=False))
-    realised = held.realised
-    return _verdict(
-        cell,
-        scenario,
-        _Known(
-            base=base,
-            shown=held,
-            is_changed=is_decided(held) and held.seen != base.seen,
-            unmet=(
-                *(unrealised_text(text) for text, count in realised.items() if not count),
-                *(() if is_recording else (NOT_RECORDED,)),
-            ),
-            tried=Tried(reach=Reach.SOME, number=int(is_tried(held))),
-            holds=holds,
-        ),
-        sensitivity or {},
-    )
+    target = ReleaseTarget(engine, scenario, cell, sensitivity or {})
+    base = target.run(Plan(is_recording=is_recording, settles=True))
+    held = target.run(Plan(holds=holds, is_recording=False))
+    unmet = tuple(unrealised_text(text) for text, count in held.realised.items() if not count)
+    if not is_recording:
+        unmet += (NOT_RECORDED,)
+    return _judged(target, base, held, unmet=unmet, holds=holds)
 
 
-def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> TargetVerdict:
-    return TargetVerdict(
+def _judged(
+    target: ReleaseTarget,
+    base: ReleaseRun,
+    shown: ReleaseRun,
+    *,
+    unmet: tuple[str, ...] = (),
+    holds: Holds = (),
+    search: LandingSearch[ReleaseRun] | None = None,
+) -> ReleaseVerdict:
+    cell, pulses = target.cell, target.sensitivity
+    runs = [base] if shown is base else [base, shown]
+    cut = (f"a run did not come to its end: {run.ending}" for run in runs if not run.is_decided)
+    return ReleaseVerdict(
         cell=cell,
-        scenario=scenario.name,
-        verdict=Verdict.INCONCLUSIVE,
-        shown=ReleaseRun(ending=Ending.FINISHED),
-        unmet=(f"not run: {reason}",),
-        refused=reason,
-    )
-
-
-def unmet_expectations(scenario: Scenario, shown: ReleaseRun) -> tuple[str, ...]:
-    """What the scenario expects to be exercised, and was not."""
-    expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
-    if any(request.temperature for request in scenario.requests):
-        expected[PENALISED] = 1
-    return unmet_counts(expected, shown.counters)
-
-
-class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one verdict showed. base: without holds; shown: the one that is told of
-    is_changed: holds changed what is observed; unmet: beside what the scenario expects
-    """
-
-    base: ReleaseRun
-    shown: ReleaseRun
-    is_changed: bool = False
-    unmet: tuple[str, ...] = ()
-    tried: Tried = NOTHING_TRIED
-    holds: Holds = ()
-    search: LandingSearch | None = None
-
-
-def _verdict(
-    cell: EngineCell, scenario: Scenario, known: _Known, pulses: Sensitivity
-) -> TargetVerdict:
-    base, told = known.base, known.shown
-    runs = [base] if told is base else [base, told]
-    cut = tuple(
-        f"a run did not come to its end: {run.ending}" for run in runs if not is_decided(run)
-    )
-    unmet = (
-        *cut,
-        *known.unmet,
-        *unmet_expectations(scenario, base),
-        *dead(pulses),
-    )
-    facts = Facts(
-        is_wrong=known.is_changed or any(is_decided(run) and is_wrong(run) for run in runs),
-        conflicts=len(base.findings) if is_decided(base) else 0,
-        unmet=unmet,
-        is_compared=bool(base.observations),
-        tried=known.tried,
-    )
-    return TargetVerdict(
-        cell=cell,
-        scenario=scenario.name,
-        verdict=verdict_of(facts),
-        shown=told,
-        tried=known.tried,
-        races=base.findings,
-        search=known.search,
-        holds=known.holds,
-        unmet=unmet,
-        not_seen=(*_not_seen(cell, told), *absent(pulses)),
-        message=told.message,
+        scenario=target.scenario.name,
+        base=base,
+        shown=shown,
+        search=search,
+        holds=holds,
+        unmet=(*cut, *unmet, *unmet_expectations(target.scenario, base), *dead(pulses)),
+        not_seen=(cell.unseen, *counted(shown), *absent(pulses)),
         sensitivity=pulses,
     )
 
 
-def _not_seen(cell: EngineCell, shown: ReleaseRun) -> tuple[str, ...]:
-    counted = [f"{what}: {count}" for what, count in sorted(shown.not_seen.items())]
-    return (cell.unseen, *counted)
+def _refused(cell: EngineCell, scenario: Scenario, reason: str) -> ReleaseVerdict:
+    nothing = ReleaseRun(ending=Ending.FINISHED)
+    unmet = (f"not run: {reason}",)
+    return ReleaseVerdict(
+        cell=cell, scenario=scenario.name, base=nothing, shown=nothing, unmet=unmet, refused=reason
+    )
+
+
+def unmet_expectations(scenario: Scenario, run: ReleaseRun) -> tuple[str, ...]:
+    """What the scenario expects to be exercised, and was not."""
+    expected: dict[str, int] = msgspec.structs.asdict(scenario.expect)
+    if any(request.temperature for request in scenario.requests):
+        expected[PENALISED] = 1
+    return unmet_counts(expected, run.counters)

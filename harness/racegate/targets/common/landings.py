@@ -10,127 +10,153 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from math import prod
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from racegate.history.schedule import Hold, Holds
+from racegate.history.finding import Race
+from racegate.history.schedule import Hold, Holds, fewest
 from racegate.history.verdict import Reach, Tried
+from racegate.interpose.outcome import Outcome, Plan
 
 SMALLER_MAX = 64  # runs for making one set of holds smaller, beyond those of the search
-T = TypeVar("T")
+OnRun = Callable[[int, int], None]  # after each run: runs made, runs that may be made
 
 
-class LandingRun(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One run under holds, read by its target.
+Ran = TypeVar("Ran", bound=Outcome)
+RanAs = TypeVar("RanAs", bound=Outcome, covariant=True)
 
-    polls: how often completion queries were first answered "not ready"; what: came of the run
-    is_decided: it came to an end that says something about the program
-    is_realised: each of its holds kept its operation back
-    is_harmful: it observed something else than the run without holds, or was wrong by itself
-    missing: in words, what it leaves open
+
+class Target(Protocol[RanAs]):
+    """What runs under a schedule. Its arguments, or its scenario, are bound when it is made."""
+
+    def run(self, plan: Plan) -> RanAs:
+        """One run under a plan: what happened in it."""
+        ...
+
+
+class LandingRun(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
+    """One run under holds, beside the one without that has the same answers to queries.
+
+    polls: how often completion queries were first answered "not ready"
+    base: what came of the run without holds; what: of this one
+    is_harmful: something else is observed than in the run without holds, or it is wrong by itself
+    is_smallest: none of its holds can be left out
     """
 
     holds: Holds
     polls: int = 0
-    what: T
-    is_decided: bool
-    is_realised: bool
+    base: Ran
+    what: Ran
     is_harmful: bool
-    missing: tuple[str, ...] = ()
+    is_smallest: bool = False
+
+    @property
+    def is_realised(self) -> bool:
+        """Whether each of its holds kept its operation back."""
+        return all(self.what.realised.values())
 
     @property
     def has_landed(self) -> bool:
-        """Whether it did what its holds say, and came to an end."""
-        return self.is_decided and self.is_realised
+        """Whether it did what its holds say, and came to an end that says something."""
+        return self.what.is_decided and self.is_realised
+
+    def holds_one_of(self, race: Race) -> bool:
+        """Whether it keeps back one of the first operations of a race."""
+        held = {hold.op for hold in self.holds}
+        return any(first in held for first, _ in race.pairs)
 
 
-class LandingRuns(Generic[T]):
+class LandingRuns(Generic[Ran]):
     """The runs of one search, each made once.
 
-    make: one run under holds, with one of the answers to completion queries
-    runs_max: after so many the search is spent; answers: to completion queries, each of them tried
-    on_run: told after each run how many were made, and how many may be
+    bases: the runs without holds, by how often completion queries are first answered "not ready"
+    runs_max: after so many the search is spent; is_cut: it was, and not all was tried
+    harms: runs that do harm, with as few holds as show it
+    unstable: names of observations that differ from run to run without any hold
     """
 
     def __init__(
         self,
-        make: Callable[[Holds, int], LandingRun[T]],
+        target: Target[Ran],
+        bases: Mapping[int, Ran],
         *,
         runs_max: int,
-        answers: Sequence[int] = (0,),
-        on_run: Callable[[int, int], None] = lambda made, most: None,
+        on_run: OnRun | None = None,
     ) -> None:
-        self._make = make
-        self._answers = answers
+        self._target = target
         self._on_run = on_run
+        self.bases = bases
         self.runs_max = runs_max
-        self.made: dict[tuple[Holds, int], LandingRun[T]] = {}
+        self.is_cut = False
+        self.made: dict[tuple[Holds, int], LandingRun[Ran]] = {}
+        self.harms: list[LandingRun[Ran]] = []
+        self.unstable: frozenset[str] = frozenset()
 
     @property
-    def is_spent(self) -> bool:
-        """Whether as many runs were made as may be."""
-        return len(self.made) >= self.runs_max
+    def base(self) -> Ran:
+        """The recorded run, in which nothing is held."""
+        return self.bases[0]
 
     @property
-    def held(self) -> list[LandingRun[T]]:
+    def held(self) -> list[LandingRun[Ran]]:
         """All that held something, in the order in which they were made."""
-        return [attempt for attempt in self.made.values() if attempt.holds]
+        return [landing for landing in self.made.values() if landing.holds]
 
-    def under(self, holds: Holds, polls: int = 0) -> LandingRun[T]:
+    def under(self, holds: Holds, polls: int = 0) -> LandingRun[Ran]:
         """The run under these holds, from before if it was made."""
         if (holds, polls) not in self.made:
             self.made[holds, polls] = self._make(holds, polls)
-            self._on_run(len(self.made), self.runs_max)
+            if self._on_run is not None:
+                self._on_run(len(self.made), self.runs_max)
         return self.made[holds, polls]
 
-    def every(self, source: Iterable[Holds]) -> bool:
-        """Tries all landings of a source; whether there were runs enough for it."""
-        for holds in source:
-            if self.is_spent:
-                return False
-            self.under(holds)
-        return True
+    def _make(self, holds: Holds, polls: int) -> LandingRun[Ran]:
+        base = self.bases[polls]
+        what = self._target.run(Plan(holds=holds, polls=polls, is_recording=False))
+        is_harmful = what.is_comparable and what.differs(base, unstable=self.unstable)
+        return LandingRun(holds=holds, polls=polls, base=base, what=what, is_harmful=is_harmful)
 
-    def first_harm(self, source: Iterable[Holds]) -> LandingRun[T] | None:
-        """Tries landings of a source, with each answer to completion queries, until one does harm;
-        None if none does, or the search is spent.
+    def try_all(self, source: Iterable[Holds]) -> None:
+        """Tries landings of a source, with each answer to completion queries, until one does harm,
+        or the search is spent.
         """
         for holds in filter(None, source):
-            for polls in self._answers:
-                if not self.is_spent and self.under(holds, polls).is_harmful:
-                    return self.made[holds, polls]
-            if self.is_spent:
-                break
-        return None
+            for polls in self.bases:
+                if (holds, polls) not in self.made and len(self.made) >= self.runs_max:
+                    self.is_cut = True
+                    return
+                landing = self.under(holds, polls)
+                if landing.is_harmful:
+                    self.harms.append(self._smallest(landing))
+                    break
 
-    def smallest(self, harmful: LandingRun[T]) -> tuple[LandingRun[T], bool]:
-        """By delta debugging (Zeller and Hildebrandt 2002): the harm with as few of its holds as
-        show it, and whether none of these can be left out.
-        """
-        end = len(self.made) + SMALLER_MAX
-        holds, polls = harmful.holds, harmful.polls
-        size = max(1, len(holds) // 2)
-        while len(holds) > 1:
-            start, before = 0, len(holds)
-            while start < len(holds):
-                fewer = holds[:start] + holds[start + size :]
-                if len(self.made) >= end:
-                    return self.made[holds, polls], False
-                if fewer and self.under(fewer, polls).is_harmful:
-                    holds = fewer
-                else:
-                    start += size
-            if size == 1 and len(holds) == before:
-                break
-            size = max(1, size // 2)
-        return self.made[holds, polls], True
+    def _smallest(self, harmful: LandingRun[Ran]) -> LandingRun[Ran]:
+        """The harm with as few of its holds as show it."""
+        end, polls = len(self.made) + SMALLER_MAX, harmful.polls
+
+        def fails(holds: Holds) -> bool | None:
+            if len(self.made) >= end and (holds, polls) not in self.made:
+                return None
+            return bool(holds) and self.under(holds, polls).is_harmful
+
+        holds, is_smallest = fewest(harmful.holds, fails)
+        return msgspec.structs.replace(self.under(holds, polls), is_smallest=is_smallest)
+
+    def harm_of(self, race: Race) -> LandingRun[Ran] | None:
+        """The run that shows a race: one that is wrong by itself before others, then few holds."""
+        shown = [landing for landing in self.harms if landing.holds_one_of(race)]
+        return min(
+            shown,
+            key=lambda landing: (not landing.what.is_wrong, len(landing.holds)),
+            default=None,
+        )
 
     def tried(self, reach: Reach, *, known: int = 0) -> Tried:
         """What a verdict may rest on: runs that did what their holds say. known: as of `Tried`"""
-        landed = [attempt for attempt in self.held if attempt.has_landed]
+        landed = [landing for landing in self.held if landing.has_landed]
         if reach is Reach.EACH_ALONE:
-            landed = [attempt for attempt in landed if len(attempt.holds) == 1]
+            landed = [landing for landing in landed if len(landing.holds) == 1]
         return Tried(reach=reach, number=len(landed), known=known)
 
 

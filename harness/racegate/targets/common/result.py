@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 import msgspec
 
-from racegate.history.finding import (
-    Finding,
-    FindingKind,
-    Verdict,
-    finding_of,
-    with_hazards,
-)
+from racegate.history.finding import Finding, FindingKind, Verdict, finding_of, with_hazards
 from racegate.history.outcome import RunResult
-from racegate.history.schedule import texts_of
+from racegate.history.schedule import Holds, texts_of
 from racegate.history.stats import Stats
-from racegate.history.trace import HoldOutcome
-from racegate.interpose.outcome import Ending
-from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.search import VERDICTS, WRONG_SHOWN, Effect, JudgedRace, known_as
-from racegate.targets.common.words import change_lines, replay_command, wrong_lines
+from racegate.interpose.outcome import Ending, Observation
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import WRONG_SHOWN, Effect, JudgedRace, known_as
+from racegate.targets.common.verdict import finding_in, hold_outcomes
+from racegate.targets.common.wire import ReleaseRun
 
 # Of what landings do to a conflict, the worst first.
 _WORST_FIRST = (Effect.WRONG, Effect.DIVERGENT, Effect.UNKNOWN, Effect.BENIGN)
 _LOST = (Ending.LOST, Ending.TIMED_OUT)
+_SHOWN_MAX = 160
 
 
-def result_of(judged: TargetVerdict, file: str) -> RunResult:
+def result_of(judged: ReleaseVerdict, file: str) -> RunResult:
     """The result of a judged scenario. file: of the scenario, as commands that replay name it"""
-    outcome = judged.shown
     return RunResult(
         scenario=judged.scenario,
         target=judged.cell.title,
@@ -40,35 +36,32 @@ def result_of(judged: TargetVerdict, file: str) -> RunResult:
         verdict=judged.verdict,
         findings=() if judged.refused else with_hazards(tuple(_findings(judged, file))),
         stats=_stats(judged),
-        holds=tuple(
-            HoldOutcome(hold=hold, matched=count, realised=count)
-            for hold, count in outcome.realised.items()
-        ),
+        holds=hold_outcomes(judged.shown),
         unmet=judged.unmet,
         warnings=(),
         tried=judged.tried,
         not_seen=judged.not_seen,
         message=judged.message,
         refused=judged.refused,
-        is_lost=outcome.ending in _LOST,
+        is_lost=judged.shown.ending in _LOST,
     )
 
 
-def _stats(judged: TargetVerdict) -> Stats:
-    told = judged.shown
+def _stats(judged: ReleaseVerdict) -> Stats:
+    shown = judged.shown
     return Stats(
-        steps=told.steps,
-        ops=told.events,
-        delivered=sum(map(len, told.delivered.values())),
-        boundaries=len(told.observations),
+        steps=shown.steps,
+        ops=shown.events,
+        delivered=sum(map(len, shown.delivered.values())),
+        boundaries=len(shown.observations),
         conflicts=len(judged.races),
-        schedules=1 + (judged.search.runs if judged.search is not None else bool(judged.holds)),
-        seconds=told.cpu_s,
-        exercised=told.counters,
+        schedules=judged.schedules,
+        seconds=shown.cpu_s,
+        exercised=shown.counters,
     )
 
 
-def _findings(judged: TargetVerdict, file: str) -> Iterator[Finding]:
+def _findings(judged: ReleaseVerdict, file: str) -> Iterator[Finding]:
     """What is wrong in the run that is shown, then what races, the worst first."""
     if lines := _wrong_in(judged):
         yield Finding(
@@ -80,12 +73,11 @@ def _findings(judged: TargetVerdict, file: str) -> Iterator[Finding]:
         )
     if judged.search is None:
         yield from map(finding_of, judged.races)
-        return
-    for one in sorted(judged.search.conflicts, key=lambda one: _WORST_FIRST.index(one.effect)):
-        yield _of_conflict(one, judged, file)
+    for one in sorted(judged.judged, key=lambda one: _WORST_FIRST.index(one.effect)):
+        yield _of_race(one, judged, file)
 
 
-def _wrong_in(judged: TargetVerdict) -> list[str]:
+def _wrong_in(judged: ReleaseVerdict) -> list[str]:
     """What is wrong in the run that is shown, whatever races in it."""
     if judged.verdict is not Verdict.DIVERGENT:
         return []
@@ -95,20 +87,50 @@ def _wrong_in(judged: TargetVerdict) -> list[str]:
     return lines
 
 
-def _of_conflict(one: JudgedRace, judged: TargetVerdict, file: str) -> Finding:
+def _of_race(one: JudgedRace[ReleaseRun], judged: ReleaseVerdict, file: str) -> Finding:
     """A race with what its landings do."""
-    race, landing = one.race, one.landing
-    found = msgspec.structs.replace(
-        finding_of(race),
-        signature=known_as(one.effect, race.buffer, race.signature),
-        verdict=VERDICTS[one.effect],
-    )
-    if landing is None:
-        return found
-    changes = change_lines(judged.shown, landing)
+    changes = [] if one.landing is None else change_lines(one.landing)
+    found = finding_in(one, changes, replay_command(judged, file, one.holds))
     return msgspec.structs.replace(
-        found,
-        message="\n".join([found.message, *changes]),
-        holds=texts_of(landing.holds),
-        replay=replay_command(judged, file, landing.holds),
+        found, signature=known_as(one.effect, one.race.buffer, one.race.signature)
     )
+
+
+def wrong_lines(told: ReleaseRun) -> list[str]:
+    """What is wrong in a run by itself."""
+    lines = [
+        f"step {wrong.step}: {wrong.what}: {wrong.used} used, {wrong.true} true"
+        for wrong in told.wrong
+    ]
+    for name, tokens in told.delivered.items():
+        plain = told.plain.get(name, ())
+        if tokens != plain:
+            lines.append(f"request {name} delivers {list(tokens)}, plain decoding {list(plain)}")
+    return lines
+
+
+def change_lines(landing: LandingRun[ReleaseRun]) -> list[str]:
+    """What is other in a landing than in the run in which nothing was held."""
+    held = landing.what
+    lines = wrong_lines(held)
+    change = _first_change(landing.base.observations, held.observations)
+    if change and not lines:
+        lines.append(change)
+    if held.message:
+        lines.append(held.message)
+    return lines[:4]
+
+
+def _first_change(base: tuple[Observation, ...], held: tuple[Observation, ...]) -> str:
+    for mine, its in zip(base, held, strict=False):
+        if mine != its:
+            return f"{mine.name}: {its.preview[:_SHOWN_MAX]}, eagerly {mine.preview[:_SHOWN_MAX]}"
+    return ""
+
+
+def replay_command(judged: ReleaseVerdict, scenario: str, holds: Holds) -> str:
+    """The command that runs a landing again."""
+    command, *options = judged.cell.command
+    parts = [f"racegate {command}", scenario, *options]
+    parts += [f"--hold {quote(hold.text())}" for hold in holds]
+    return " ".join(parts)

@@ -1,29 +1,22 @@
-"""From the conflicts of one run to landings: every operation that races is held back until each
-later access to its bytes, one operation at a time, and then all that changed nothing at once.
-
-Where an operation may land is read off the run in which it is held as long as the program's own
-waits allow: the accesses to its bytes that come meanwhile are the gaps.
+"""From the conflicts of one run to landings, whatever the target: a source says which are tried,
+and every conflict is told what they do to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import Generic, Protocol
 
 import msgspec
 
 from racegate.history.finding import Race, Verdict
-from racegate.history.schedule import Hold, Holds
+from racegate.history.schedule import Holds
 from racegate.history.verdict import NOTHING_TRIED, Reach, Tried
-from racegate.interpose.outcome import Ending, Plan
-from racegate.targets.common.landings import LandingRun, LandingRuns, longest
-from racegate.targets.common.wire import ReleaseRun
+from racegate.targets.common.landings import LandingRun, LandingRuns, OnRun, Ran, Target
 
-# Others say something about this tool or this machine, and nothing about the landing.
-_ENDINGS = (Ending.FINISHED, Ending.FAILED)
-_RAW = "below Python"  # accesses whose place is not known: a landing before them is none
-RUNS_MAX = 400
-RunPlan = Callable[[Plan], ReleaseRun]
+POLLS = 3  # how often a query is first answered "not ready", in runs that try that answer
+LEFT_MAX = 10**15  # of more combinations nobody needs the number, and JSON has no room for it
 
 
 class Effect(StrEnum):
@@ -56,163 +49,111 @@ def known_as(effect: Effect, buffer: str, signature: str) -> str:
     return f"{effect}/{buffer}/{signature}"
 
 
-class JudgedRace(msgspec.Struct, frozen=True, kw_only=True):
-    """A conflict, and what its landings do. landing: the first run that shows it"""
+class JudgedRace(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
+    """A race, and what landings do to it. landings: how many were tried of its operations
+    landing: the run that shows it
+    """
 
     race: Race
     effect: Effect
     landings: int
-    landing: LandingRun[ReleaseRun] | None = None
+    landing: LandingRun[Ran] | None = None
+
+    @property
+    def holds(self) -> Holds:
+        """The holds that show it, none if no run did."""
+        return () if self.landing is None else self.landing.holds
 
 
-class LandingSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """runs: under holds; is_complete: every landing of every operation was tried
-    untried: why the first one that was not tried was not
-    tried: landings of one operation that did what they say
+class LandingSearch(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
+    """What a search came to.
+
+    races: one per race that was searched for; harms: runs that do harm
+    runs: how many were made; left: landings that were not tried, 10**15 for more than that
+    limits: why what did not show may yet be harmful; is_interrupted: the user stopped it
+    tried: landings that did what they say, which the verdict rests on
     """
 
-    conflicts: tuple[JudgedRace, ...]
-    runs: int
-    is_complete: bool
-    untried: str = ""
+    races: tuple[JudgedRace[Ran], ...] = ()
+    harms: tuple[LandingRun[Ran], ...] = ()
+    runs: int = 0
+    left: int = 0
+    limits: tuple[str, ...] = ()
+    is_interrupted: bool = False
     tried: Tried = NOTHING_TRIED
 
     @property
-    def is_changed(self) -> bool:
-        """Whether a landing changes what is observed, or is wrong by itself."""
-        return any(found.landing is not None for found in self.conflicts)
+    def is_complete(self) -> bool:
+        """Whether every landing was tried."""
+        return not (self.left or self.limits or self.is_interrupted)
+
+
+class LandingSource(Protocol[Ran]):
+    """Which landings there are of a recorded run. reach: how far the schedules go if all of them
+    are tried
+    """
+
+    @property
+    def reach(self) -> Reach: ...
+
+    def landings(self, runs: LandingRuns[Ran]) -> Iterator[Holds]:
+        """The landings in the order in which they are tried; it may look at the runs so far."""
+        ...
+
+    def known(self, runs: LandingRuns[Ran]) -> int:
+        """How many landings there are, 0 where nobody can count them."""
+        ...
+
+    def limits(self, runs: LandingRuns[Ran]) -> tuple[str, ...]:
+        """Why what did not show may yet be harmful."""
+        ...
 
 
 def search(
-    run: RunPlan,
-    base: ReleaseRun,
+    target: Target[Ran],
+    base: Ran,
+    source: LandingSource[Ran],
     *,
-    runs_max: int = RUNS_MAX,
-    on_run: Callable[[int], None] | None = None,
-) -> LandingSearch:
-    """base: the recorded run in which every operation ran at once. on_run: told of progress."""
-    attempts = attempts_of(run, base, runs_max=runs_max, on_run=on_run)
-    is_enough = attempts.every(_landings(attempts, base))
-    untried = [attempt.missing[0] for attempt in attempts.held if not attempt.has_landed]
-    if not is_enough:
-        untried.append(f"runs were {runs_max}, the most")
-    if any(_RAW in kind for kind in base.not_seen):
-        untried.append("memory is touched below Python, where no landing can be made")
-    findings = base.findings
-    # No landing of a device's operation turns an access of the host round that comes first.
-    is_each = not untried and not any(finding.first.is_host for finding in findings)
-    return LandingSearch(
-        conflicts=tuple(
-            _judged(finding, attempts.held, base, is_complete=not untried) for finding in findings
-        ),
-        runs=len(attempts.made),
-        is_complete=not untried,
-        untried=untried[0] if untried else "",
-        tried=attempts.tried(Reach.EACH_ALONE if is_each else Reach.SOME),
-    )
+    runs_max: int,
+    polled: Ran | None = None,
+    on_run: OnRun | None = None,
+) -> LandingSearch[Ran]:
+    """Runs the landings of a source.
 
-
-def attempts_of(
-    run: RunPlan,
-    base: ReleaseRun,
-    *,
-    runs_max: int = RUNS_MAX,
-    on_run: Callable[[int], None] | None = None,
-) -> LandingRuns[ReleaseRun]:
-    """Runs of an engine under holds, none made yet. base: as of `search`"""
-
-    def make(holds: Holds, polls: int) -> LandingRun[ReleaseRun]:
-        told = run(Plan(holds=holds, polls=polls, is_recording=False))
-        lost = [hold for hold, count in told.realised.items() if not count]
-        return LandingRun(
-            holds=holds,
-            polls=polls,
-            what=told,
-            is_decided=is_decided(told),
-            is_realised=not lost,
-            is_harmful=told.seen != base.seen,
-            missing=(told.message or ", ".join(lost) or str(told.ending),),
-        )
-
-    def tell(made: int, most: int) -> None:
-        if on_run is not None:
-            on_run(made)
-
-    return LandingRuns(make, runs_max=runs_max, on_run=tell)
-
-
-def _landings(attempts: LandingRuns[ReleaseRun], base: ReleaseRun) -> Iterator[Holds]:
-    """Each operation alone, then all together that did no harm alone."""
-    operations = racing_operations(base.findings)
-    # In the order of issue: runs have their beginning in common with those before them.
-    for operation in sorted(operations, key=lambda operation: base.turns.get(operation, 0)):
-        yield from gaps_of(attempts, operation)
-    harmful = {
-        hold.op
-        for attempt in attempts.held
-        if attempt.has_landed and attempt.is_harmful
-        for hold in attempt.holds
-    }
-    clean = [operation for operation in operations if operation not in harmful]
-    if len(clean) > 1:
-        yield longest(clean)
-
-
-def gaps_of(attempts: LandingRuns[ReleaseRun], operation: str) -> Iterator[Holds]:
-    """As late as can be, which tells the gaps and lets the others be forked; then in each gap."""
-    latest = longest([operation])
-    yield latest
-    for gap in attempts.under(latest).what.gaps.get(operation, ())[1:]:
-        yield (Hold(op=operation, until=gap),)
-
-
-def racing_operations(findings: tuple[Race, ...]) -> tuple[str, ...]:
-    """The first operation of every pair that races, in the order of issue of each conflict."""
-    firsts = [
-        first for finding in findings if not finding.first.is_host for first, _ in finding.pairs
-    ]
-    return tuple(dict.fromkeys(firsts))
-
-
-def _judged(
-    finding: Race,
-    attempts: Sequence[LandingRun[ReleaseRun]],
-    base: ReleaseRun,
-    *,
-    is_complete: bool,
-) -> JudgedRace:
-    landed = [
-        attempt
-        for first in dict.fromkeys(first for first, _ in finding.pairs)
-        for attempt in attempts
-        if attempt.has_landed and any(hold.op == first for hold in attempt.holds)
-    ]
-    changes = sorted(
-        (attempt for attempt in landed if attempt.is_harmful),
-        key=lambda attempt: (not is_wrong(attempt.what), len(attempt.holds)),
-    )
-    if changes:
-        landing = changes[0]
-        effect = Effect.WRONG if is_wrong(landing.what) else Effect.DIVERGENT
-        return JudgedRace(race=finding, effect=effect, landings=len(landed), landing=landing)
-    is_all = is_complete and not finding.first.is_host and bool(base.observations)
-    effect = Effect.BENIGN if is_all else Effect.UNKNOWN
-    return JudgedRace(race=finding, effect=effect, landings=len(landed))
-
-
-def is_decided(told: ReleaseRun) -> bool:
-    """Whether a run came to an end of its own, so that it says something about the engine."""
-    return told.ending in _ENDINGS
-
-
-def is_tried(told: ReleaseRun) -> bool:
-    """Whether a run under holds did what they say, and came to an end of its own."""
-    return is_decided(told) and all(told.realised.values())
-
-
-def is_wrong(told: ReleaseRun) -> bool:
-    """Whether a run is wrong by itself: a count that is not true, a token that plain decoding does
-    not give, an engine that failed.
+    base: the recorded run, in which every operation ran at once; polled: one in which queries were
+    first answered "not ready", if there are any
     """
-    is_failed = told.exit_code or told.ending is Ending.FAILED
-    return bool(told.wrong or told.delivered != told.plain or is_failed)
+    bases = {0: base} if polled is None else {0: base, POLLS: polled}
+    runs = LandingRuns(target, bases, runs_max=runs_max, on_run=on_run)
+    is_interrupted = False
+    try:
+        runs.try_all(source.landings(runs))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    known = max(source.known(runs), len(runs.held) if source.known(runs) else 0)
+    found = LandingSearch(
+        harms=tuple(runs.harms),
+        runs=len(runs.made),
+        left=min(LEFT_MAX, known - len(runs.held)) if known else 0,
+        limits=source.limits(runs),
+        is_interrupted=is_interrupted,
+    )
+    is_each = found.is_complete and not any(race.first.is_host for race in base.findings)
+    reach = source.reach if is_each else Reach.SOME
+    return msgspec.structs.replace(
+        found,
+        races=tuple(_judged(race, runs, is_complete=found.is_complete) for race in base.findings),
+        tried=runs.tried(reach, known=0 if found.left == LEFT_MAX else known),
+    )
+
+
+def _judged(race: Race, runs: LandingRuns[Ran], *, is_complete: bool) -> JudgedRace[Ran]:
+    landed = sum(landing.has_landed and landing.holds_one_of(race) for landing in runs.held)
+    harm = runs.harm_of(race)
+    if harm is not None:
+        effect = Effect.WRONG if harm.what.is_wrong else Effect.DIVERGENT
+    elif is_complete and not race.first.is_host and runs.base.observations:
+        effect = Effect.BENIGN  # no landing of a device's operation comes before one of the host
+    else:
+        effect = Effect.UNKNOWN
+    return JudgedRace(race=race, effect=effect, landings=landed, landing=harm)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 import msgspec
 
 from racegate.history.schedule import Hold
-from racegate.interpose.outcome import Outcome, Plan
+from racegate.interpose.outcome import Ending, Outcome, Plan
 from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 
@@ -112,3 +113,29 @@ class ReleaseRun(Outcome, frozen=True, kw_only=True):
     def seen(self) -> tuple[object, ...]:
         """What must be the same under every schedule."""
         return (super().seen, self.delivered, self.wrong)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it came to an end of its own. Others say something about this tool or this
+        machine, and nothing about the engine.
+        """
+        return self.ending in (Ending.FINISHED, Ending.FAILED)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether each hold kept its operation back: an engine does the same in every run, so that
+        what differs otherwise is not their doing.
+        """
+        return self.is_decided and all(self.realised.values())
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is wrong by itself: a count that is not true, a token that plain decoding
+        does not give, an engine that failed.
+        """
+        is_failed = self.exit_code or self.ending is Ending.FAILED
+        return bool(self.wrong or self.delivered != self.plain or is_failed)
+
+    def differs(self, base: Outcome, *, unstable: Collection[str] = ()) -> bool:
+        """Whether something is not what it is in another run: all of it is compared."""
+        return self.seen != base.seen

@@ -19,7 +19,7 @@ import msgspec
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.targets.common.environment import Run, run_pip
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.program.result import ProgramResult
 
 _STAMP = ".installed"
 _SHARED = "racegate_shared.pth"
@@ -31,7 +31,7 @@ class JudgedProgram:
     imports included, in seconds.
     """
 
-    verdicts: Verdicts
+    result: ProgramResult
     exit_code: int
     cpu_s: float
 
@@ -116,6 +116,6 @@ def judge_in(
         if not written.exists():
             said = done.stderr.strip().rpartition("\n")[2]
             raise BadInput(f"no verdict, exit code {done.returncode}: {said}")
-        verdicts = msgspec.json.decode(written.read_bytes(), type=Verdicts)
+        result = msgspec.json.decode(written.read_bytes(), type=ProgramResult)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return JudgedProgram(verdicts, done.returncode, round(cpu_s, 1))
+    return JudgedProgram(result, done.returncode, round(cpu_s, 1))

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import msgspec
 
-from racegate.history.finding import Benign, Race, Verdict, exit_code
-from racegate.history.outcome import SCHEMA
+from racegate.history.finding import Benign, Race, exit_code
 from racegate.history.schedule import Holds, parse_holds
-from racegate.history.verdict import (
-    NOTHING_TRIED,
-    Facts,
-    Reach,
-    Tried,
-    unrealised_text,
-    verdict_of,
-    verdict_text,
-)
+from racegate.history.verdict import Facts, unrealised_text
 from racegate.interpose.errors import INTERRUPTED, ExitCode
-from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan
+from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
 from racegate.scenario.strict import StrictStruct
+from racegate.targets.common.landings import OnRun
+from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search
 from racegate.targets.common.server import PrintPlace
-from racegate.targets.program.explore import (
-    POLLS,
-    QUERIES,
-    UNDECIDED,
-    OnRun,
-    Search,
-    changed,
-    search,
-)
+from racegate.targets.common.verdict import TargetVerdict, counted
+from racegate.targets.program.explore import QUERIES, Pairs
 from racegate.targets.program.launch import DeviceServer, Program, open_device
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
@@ -46,119 +33,108 @@ class Suppression(StrictStruct, frozen=True, kw_only=True):
     reason: str
 
 
-class Verdicts(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of a program say together.
+@dataclass(frozen=True, slots=True)
+class ProgramTarget:
+    """A program on a started device. What it prints is not shown."""
 
-    outcome: of the recorded run, with the findings of all
-    polled: of a second one, in which queries were first answered "not ready", if there are any
-    search: what the search added, null without one
+    device: DeviceServer
+    program: Program
+
+    def run(self, plan: Plan) -> Outcome:
+        """One run under a plan."""
+        return self.device.run(self.program, plan, is_quiet=True)
+
+
+ProgramRace = JudgedRace[Outcome]
+ProgramSearch = LandingSearch[Outcome]
+
+
+class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
+    """What all runs of a program say together. shown: has the findings of all
+
+    polled: a second recorded run, in which queries were first answered "not ready", if there are
+        any
     suppressed: findings that are let stand; stale: suppressions that matched nothing
     benign: what a finding is of which every landing was tried without harm
-    unheld: of a run under holds that somebody named: the recorded one, in which nothing was held
-    changes: what these holds change: names of observations, or how the program ends
+    changes: what holds that somebody named change: names of observations, or how the program ends
     """
 
-    schema: str = SCHEMA
-    outcome: Outcome
     polled: Outcome | None = None
-    search: Search | None = None
     suppressed: tuple[Suppression, ...] = ()
     stale: tuple[Suppression, ...] = ()
     benign: Benign = Benign.PASS
-    unheld: Outcome | None = None
     changes: tuple[str, ...] = ()
+
+    @property
+    def races(self) -> tuple[Race, ...]:
+        """Of all recorded runs."""
+        return self.shown.findings
 
     @property
     def is_finished(self) -> bool:
         """Whether the program came to its end."""
-        return self.outcome.ending is Ending.FINISHED
+        return self.shown.ending is Ending.FINISHED
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the user stopped a run."""
+        is_stopped = self.shown.ending is Ending.INTERRUPTED
+        return is_stopped or (self.search is not None and self.search.is_interrupted)
 
     @property
     def polls_matter(self) -> tuple[str, ...]:
         """Observations that differ with the answers to completion queries, or how it ended."""
         polled = self.polled
-        if polled is None or polled.ending in UNDECIDED:
+        if polled is None or not polled.is_decided:
             return ()
         if polled.ending is not Ending.FINISHED:
             return (f"how the program ends: {polled.message or polled.exit_code}",)
-        return tuple(sorted(changed(self.outcome.observations, polled.observations)))
+        return tuple(sorted(changed(self.shown.observations, polled.observations)))
 
     @property
     def open_findings(self) -> tuple[Race, ...]:
         """Conflicts that are neither suppressed nor pass because they are known to be benign."""
-        search, done = self.search, set()
-        if search is not None and self.benign is Benign.PASS:
-            done = {j.signature for j in search.judged if j.verdict is Verdict.BENIGN}
-        return tuple(f for f in self._standing if f.signature not in done)
+        done = set()
+        if self.benign is Benign.PASS:
+            done = {one.race.signature for one in self.judged if one.effect is Effect.BENIGN}
+        return tuple(race for race in self._standing if race.signature not in done)
 
     @property
     def _standing(self) -> tuple[Race, ...]:
         """Conflicts that nobody lets stand."""
         done = {suppression.signature for suppression in self.suppressed}
-        return tuple(f for f in self.outcome.findings if f.signature not in done)
+        return tuple(race for race in self.races if race.signature not in done)
+
+    @property
+    def facts(self) -> Facts:
+        """What the table of verdicts is asked about a program that came to its end."""
+        is_harmed = self.search is not None and bool(self.search.harms)
+        return Facts(
+            is_wrong=bool(self.changes or self.polls_matter) or is_harmed,
+            conflicts=len(self._standing),
+            unmet=self.unmet,
+            is_compared=bool(self.shown.observations),
+            tried=self.tried,
+        )
 
     @property
     def exit_code(self) -> int:
-        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
-        130 stopped by the user; a script that failed by itself keeps its own: 128 and the number of
-        a signal that ended it.
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 no work for the device, or a
+        hold that kept nothing back, 130 stopped by the user; a script that failed by itself keeps
+        its own: 128 and the number of a signal that ended it.
         """
-        outcome = self.outcome
-        if outcome.ending is Ending.INTERRUPTED or (self.search and self.search.is_interrupted):
+        shown = self.shown
+        if self.is_interrupted:
             return INTERRUPTED
-        if outcome.ending is Ending.NOT_MODELLED:
+        if shown.ending is Ending.NOT_MODELLED:
             return ExitCode.NOT_MODELLED
         if self.changes:
             return ExitCode.FINDING
-        if outcome.ending is not Ending.FINISHED:
-            code = outcome.exit_code
+        if shown.ending is not Ending.FINISHED:
+            code = shown.exit_code
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
         code = exit_code([self.verdict], benign=self.benign)
         return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
-
-    @property
-    def verdict(self) -> Verdict:
-        """The table's word for all runs of a program that came to its end."""
-        outcome, search = self.outcome, self.search
-        facts = Facts(
-            is_wrong=bool(self.changes or self.polls_matter)
-            or any(one.verdict is Verdict.DIVERGENT for one in (search.judged if search else ())),
-            conflicts=len(self._standing),
-            unmet=self.unmet,
-            is_compared=bool(outcome.observations),
-            tried=self.tried,
-        )
-        return verdict_of(facts)
-
-    @property
-    def unmet(self) -> tuple[str, ...]:
-        """Why a run in which nothing is wrong would be no proof."""
-        unrealised = [hold for hold, count in self.outcome.realised.items() if not count]
-        return (*self.unjudged, *map(unrealised_text, unrealised))
-
-    @property
-    def unjudged(self) -> tuple[str, ...]:
-        """Why the runs say nothing of the program, or not of all of it."""
-        outcome = self.outcome
-        if not self.is_finished:
-            return ()
-        reasons = [NO_WORK] if outcome.work == 0 else []
-        if outcome.work_of_children:
-            reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
-        return tuple(reasons)
-
-    @property
-    def tried(self) -> Tried:
-        """What was tried besides the recorded run: by the search, or by one hold."""
-        if self.search is not None:
-            return self.search.tried
-        is_held = self.unheld is not None and all(self.outcome.realised.values())
-        return Tried(reach=Reach.SOME, number=1) if is_held else NOTHING_TRIED
-
-    @property
-    def text(self) -> str:
-        """The verdict as it is printed, with what was tried."""
-        return verdict_text(self.verdict, self.tried)
 
 
 def judge(
@@ -169,8 +145,8 @@ def judge(
     suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-    on_run: OnRun = lambda made, most: None,
-) -> Verdicts:
+    on_run: OnRun | None = None,
+) -> ProgramVerdict:
     """Judges a program on a device of its own. on_run: after each run of the search."""
     with open_device(kind, stdout=stdout) as device:
         return judge_on(
@@ -191,56 +167,54 @@ def judge_on(
     runs_max: int,
     is_quiet: bool = False,
     suppressions: tuple[Suppression, ...] = (),
-    on_run: OnRun = lambda made, most: None,
-) -> Verdicts:
+    on_run: OnRun | None = None,
+) -> ProgramVerdict:
     """One recorded run; a second with other answers if the program polls; the search if asked."""
     start_s = time.monotonic()
-    outcome = device.run(program, Plan(), is_quiet=is_quiet)
-    later = program
+    base = device.run(program, Plan(), is_quiet=is_quiet)
     if not program.timeout_s:
         limit_s = TIMES_MAX * (time.monotonic() - start_s) + MORE_S
-        later = Program(program.argv, limit_s, program.suppressed)
-    if outcome.ending is not Ending.FINISHED:
-        return suppressing(Verdicts(outcome=outcome), suppressions)
-    polled = None
-    if QUERIES in outcome.not_seen:
+        program = Program(program.argv, limit_s, program.suppressed)
+    target, polled = ProgramTarget(device, program), None
+    if base.ending is Ending.FINISHED and QUERIES in base.not_seen:
         try:
-            polled = device.run(later, Plan(polls=POLLS), is_quiet=True)
+            polled = target.run(Plan(polls=POLLS))
         except KeyboardInterrupt:
-            outcome = msgspec.structs.replace(outcome, ending=Ending.INTERRUPTED)
-            return suppressing(Verdicts(outcome=outcome), suppressions)
-        outcome = _with_findings_of(polled, outcome)
-    verdicts = suppressing(Verdicts(outcome=outcome, polled=polled), suppressions)
-    if not explores or not verdicts.open_findings:
-        return verdicts
+            base = msgspec.structs.replace(base, ending=Ending.INTERRUPTED)
+        else:
+            base = _with_findings_of(polled, base)
+    verdict = suppressing(_verdict(base, base, polled=polled), suppressions)
+    if not (explores and verdict.is_finished and verdict.open_findings):
+        return verdict
     if device.kind is DeviceKind.CUDA:
-        outcome = settled(device, later, outcome)
-    base = msgspec.structs.replace(outcome, findings=verdicts.open_findings)
-    is_polled = polled is not None and polled.ending is Ending.FINISHED
+        base = settled(target, base)
     found = search(
-        device, later, base, runs_max=runs_max, polled=polled if is_polled else None, on_run=on_run
+        target,
+        msgspec.structs.replace(base, findings=verdict.open_findings),
+        Pairs(device.kind),
+        runs_max=runs_max,
+        polled=polled if polled is not None and polled.ending is Ending.FINISHED else None,
+        on_run=on_run,
     )
-    return msgspec.structs.replace(verdicts, search=found)
+    return msgspec.structs.replace(verdict, search=found)
 
 
-def settled(device: DeviceServer, program: Program, outcome: Outcome, *, polls: int = 0) -> Outcome:
+def settled(target: ProgramTarget, outcome: Outcome, *, polls: int = 0) -> Outcome:
     """What held runs of a real GPU are compared with: a run in which everything ran at once, with
     the findings of the recorded one.
     """
-    plan = Plan(polls=polls, is_recording=False, settles=True)
-    run = device.run(program, plan, is_quiet=True)
+    run = target.run(Plan(polls=polls, is_recording=False, settles=True))
     return msgspec.structs.replace(
         outcome, ending=run.ending, exit_code=run.exit_code, observations=run.observations
     )
 
 
-def suppressing(verdicts: Verdicts, suppressions: tuple[Suppression, ...]) -> Verdicts:
+def suppressing(verdict: ProgramVerdict, suppressions: tuple[Suppression, ...]) -> ProgramVerdict:
     """Which suppressions were needed, and, if the program came to its end, which were not."""
-    signatures = {finding.signature for finding in verdicts.outcome.findings}
-    used = tuple(s for s in suppressions if s.signature in signatures)
-    is_whole = verdicts.outcome.ending is Ending.FINISHED
-    stale = tuple(s for s in suppressions if s.signature not in signatures and is_whole)
-    return msgspec.structs.replace(verdicts, suppressed=used, stale=stale)
+    signatures = {race.signature for race in verdict.races}
+    used = tuple(one for one in suppressions if one.signature in signatures)
+    stale = tuple(one for one in suppressions if one not in used and verdict.is_finished)
+    return msgspec.structs.replace(verdict, suppressed=used, stale=stale)
 
 
 def judge_under(
@@ -251,39 +225,63 @@ def judge_under(
     suppressions: tuple[Suppression, ...] = (),
     stdout: PrintPlace = PrintPlace.PLAIN,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> Verdicts:
+) -> ProgramVerdict:
     """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
     one in which nothing is held: its findings are that one's. Raises ScheduleError.
     """
-    pairs = parse_holds(holds)
+    parsed = parse_holds(holds)
     with open_device(kind, stdout=stdout) as device:
-        found = under(device, program, pairs, polls=polls)
+        found = under(device, program, parsed, polls=polls)
     return suppressing(found, suppressions)
 
 
-def under(device: DeviceServer, program: Program, holds: Holds, *, polls: int = 0) -> Verdicts:
+def under(
+    device: DeviceServer, program: Program, holds: Holds, *, polls: int = 0
+) -> ProgramVerdict:
     """As `judge_under`, on a device that was started. polls: how often completion queries are
     answered "not ready", in all of its runs
     """
-    base = device.run(program, Plan(polls=polls), is_quiet=True)
+    target = ProgramTarget(device, program)
+    base = target.run(Plan(polls=polls))
     if base.ending is not Ending.FINISHED:
-        return Verdicts(outcome=base)
+        return _verdict(base, base)
     if device.kind is DeviceKind.CUDA:
-        base = settled(device, program, base, polls=polls)
+        base = settled(target, base, polls=polls)
     held = device.run(program, Plan(holds=holds, polls=polls, is_recording=False))
     changes = _changes(base, held)
     if changes:  # what another run without holds changes too is not the holds' doing
-        again = device.run(program, Plan(polls=polls, is_recording=False), is_quiet=True)
-        changes -= _changes(base, again)
-    outcome = msgspec.structs.replace(
+        changes -= _changes(base, target.run(Plan(polls=polls, is_recording=False)))
+    shown = msgspec.structs.replace(
         held, findings=base.findings, events=base.events, not_seen=base.not_seen | held.not_seen
     )
-    return Verdicts(outcome=outcome, unheld=base, changes=tuple(sorted(changes)))
+    found = _verdict(base, shown)
+    return msgspec.structs.replace(found, holds=holds, changes=tuple(sorted(changes)))
+
+
+def _verdict(base: Outcome, shown: Outcome, *, polled: Outcome | None = None) -> ProgramVerdict:
+    unrealised = (hold for hold, count in shown.realised.items() if not count)
+    return ProgramVerdict(
+        base=base,
+        shown=shown,
+        polled=polled,
+        unmet=(*unjudged(shown), *map(unrealised_text, unrealised)),
+        not_seen=counted(shown),
+    )
+
+
+def unjudged(outcome: Outcome) -> tuple[str, ...]:
+    """Why a run that came to its end says nothing of the program, or not of all of it."""
+    if outcome.ending is not Ending.FINISHED:
+        return ()
+    reasons = [NO_WORK] if outcome.work == 0 else []
+    if outcome.work_of_children:
+        reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
+    return tuple(reasons)
 
 
 def _changes(base: Outcome, held: Outcome) -> set[str]:
     """Observations that differ, and how the program ends; nothing of a run that was cut off."""
-    if held.ending in UNDECIDED:
+    if not held.is_decided:
         return set()
     if (held.ending, held.exit_code) != (base.ending, base.exit_code):
         return {f"how the program ends: {held.message or held.exit_code}"}
@@ -291,6 +289,6 @@ def _changes(base: Outcome, held: Outcome) -> set[str]:
 
 
 def _with_findings_of(polled: Outcome, outcome: Outcome) -> Outcome:
-    known = {finding.signature for finding in outcome.findings}
-    new = tuple(finding for finding in polled.findings if finding.signature not in known)
+    known = {race.signature for race in outcome.findings}
+    new = tuple(race for race in polled.findings if race.signature not in known)
     return msgspec.structs.replace(outcome, findings=(*outcome.findings, *new))

@@ -7,9 +7,10 @@ from itertools import zip_longest
 
 from racegate.history.finding import Race, Side, Verdict
 from racegate.history.schedule import texts_of
-from racegate.interpose.outcome import Ending, Observation
-from racegate.targets.program.explore import Judged
-from racegate.targets.program.judge import Verdicts
+from racegate.interpose.outcome import Ending, Observation, Outcome
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.common.search import VERDICTS
+from racegate.targets.program.judge import ProgramRace, ProgramVerdict
 
 _STACK_MAX = 4
 COMMAND = "racegate torch run"
@@ -24,35 +25,48 @@ def render_findings(findings: Iterable[Race]) -> str:
     )
 
 
-def finding_lines(index: int, finding: Race, judged: Judged | None, command: str) -> list[str]:
+def finding_lines(index: int, finding: Race, judged: ProgramRace | None, command: str) -> list[str]:
     """A conflict: its two places, what would order them, what a search came to.
 
     index: its number; command: the script with its arguments
     """
     times = f", {finding.count} times" if finding.count > 1 else ""
-    verdict = judged.verdict if judged is not None else Verdict.CONFLICT
+    verdict = Verdict.CONFLICT if judged is None else VERDICTS[judged.effect]
+    landing = None if judged is None else judged.landing
     return [
         f"{verdict} {index} [{finding.signature}] {finding.buffer}: {finding.nbytes} bytes{times}",
         *_side("first ", finding.first),
         *_side("second", finding.second),
         f"  edge    {finding.edge}",
-        *(_divergence(judged, command) if judged is not None and judged.holds else []),
+        *([] if landing is None else changes_of(landing)),
+        *([] if landing is None else [f"  replay  {replay_of(landing, command)}"]),
         "",
     ]
 
 
-def _divergence(judged: Judged, command: str) -> list[str]:
-    lines = [f"  ended   {judged.ending}"] if judged.ending else []
-    lines += difference(judged.expected, judged.actual, "with the hold")
-    return [*lines, f"  replay  {replay_of(judged, command)}"]
+def changes_of(landing: LandingRun[Outcome]) -> list[str]:
+    """How a run under holds ended, if not as the one without, and the first value that differs."""
+    ended = ending_of(landing)
+    lines = [f"  ended   {ended}"] if ended else []
+    return lines + difference_in(landing)
 
 
-def replay_of(judged: Judged, command: str) -> str:
-    """What shows a finding again; empty if no hold does. command: as of `finding_lines`"""
-    if not judged.holds:
-        return ""
-    holds = " ".join(f"--hold '{text}'" for text in texts_of(judged.holds))
-    polls = f"--not-ready {judged.polls} " if judged.polls else ""
+def difference_in(landing: LandingRun[Outcome]) -> list[str]:
+    """The first value that differs in a run under holds."""
+    return difference(landing.base.observations, landing.what.observations, "with the hold")
+
+
+def ending_of(landing: LandingRun[Outcome]) -> str:
+    """How a run under holds ended, in words; empty if it ended as the one without them."""
+    base, held = landing.base, landing.what
+    is_same = (held.ending, held.exit_code) == (base.ending, base.exit_code)
+    return "" if is_same else held.message or f"{held.ending}: {held.exit_code}"
+
+
+def replay_of(landing: LandingRun[Outcome], command: str) -> str:
+    """What shows a finding again. command: as of `finding_lines`"""
+    holds = " ".join(f"--hold '{text}'" for text in texts_of(landing.holds))
+    polls = f"--not-ready {landing.polls} " if landing.polls else ""
     return f"{COMMAND} {polls}{holds} {command}"
 
 
@@ -83,9 +97,9 @@ def _side(name: str, side: Side) -> list[str]:
     return [head, *frames]
 
 
-def not_covered(verdicts: Verdicts) -> list[str]:
+def not_covered(verdicts: ProgramVerdict) -> list[str]:
     """What no run of these says anything about."""
-    lines = [f"  {count} x {text}" for text, count in sorted(verdicts.outcome.not_seen.items())]
+    lines = [f"  {count} x {text}" for text, count in sorted(verdicts.shown.not_seen.items())]
     polled = verdicts.polled
     if polled is not None and polled.ending is Ending.TIMED_OUT:
         lines.append('  a run in which queries are first answered "not ready": it did not end')
@@ -97,9 +111,9 @@ def not_covered(verdicts: Verdicts) -> list[str]:
     return ["not covered by this verdict:", *lines] if lines else []
 
 
-def closing(verdicts: Verdicts) -> str:
+def closing(verdicts: ProgramVerdict) -> str:
     """The last line: how many conflicts there are, or why nothing was judged."""
-    outcome = verdicts.outcome
+    outcome = verdicts.shown
     if outcome.ending is Ending.NOT_MODELLED:
         return f"racegate: not modelled: {outcome.message}"
     if outcome.ending in (Ending.LOST, Ending.TIMED_OUT):
@@ -115,8 +129,8 @@ def closing(verdicts: Verdicts) -> str:
     return text
 
 
-def _counted(verdicts: Verdicts) -> str:
-    count = len(verdicts.outcome.findings)
+def _counted(verdicts: ProgramVerdict) -> str:
+    count = len(verdicts.races)
     found = f"{count} conflict{'s' if count != 1 else ''}" if count else "no conflict"
     hidden = len({s.signature for s in verdicts.suppressed})
     return f"{found}, {hidden} of them suppressed," if hidden else found

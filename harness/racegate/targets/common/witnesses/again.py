@@ -4,8 +4,6 @@ of it with the same effect and the same kind of value that is not true.
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from racegate.history.schedule import texts_of
@@ -13,13 +11,9 @@ from racegate.interpose.outcome import Ending, Plan
 from racegate.order.recorder import place_of
 from racegate.scenario.spec import Scenario
 from racegate.targets.common.cell import Runs
-from racegate.targets.common.search import (
-    Effect,
-    attempts_of,
-    gaps_of,
-    is_wrong,
-    racing_operations,
-)
+from racegate.targets.common.judge import RUNS_MAX, ReleaseTarget, gaps_of, racing_operations
+from racegate.targets.common.landings import LandingRuns
+from racegate.targets.common.search import Effect
 from racegate.targets.common.witnesses.witness import Released, ReleaseWitness, losses_of
 
 
@@ -27,25 +21,26 @@ def shown_again(engine: Runs, witness: Released, scenario: Scenario) -> Released
     """The witness with this scenario in the place of its own and the first landing that shows the
     harm there; None if no landing does, or if the run is wrong when nothing is held.
     """
-    base = engine.run(scenario, Plan())
-    if base.ending is not Ending.FINISHED or is_wrong(base):
+    target = ReleaseTarget(engine, scenario, witness.subject, {})
+    base = target.run(Plan())
+    if base.ending is not Ending.FINISHED or base.is_wrong:
         return None
     place = place_of(witness.landing[0].op)
     racing = racing_operations(base.findings)
-    attempts = attempts_of(partial(engine.run, scenario), base)
+    runs = LandingRuns(target, {0: base}, runs_max=RUNS_MAX)
     for operation in [name for name in racing if place_of(name) == place]:
-        for holds in gaps_of(attempts, operation):
-            attempt = attempts.under(holds)
-            if not (attempt.is_harmful and attempt.is_realised):
+        for holds in gaps_of(runs, operation):
+            landing = runs.under(holds)
+            if not (landing.is_harmful and landing.is_realised):
                 continue
-            effect = Effect.WRONG if is_wrong(attempt.what) else Effect.DIVERGENT
+            effect = Effect.WRONG if landing.what.is_wrong else Effect.DIVERGENT
             found = msgspec.structs.replace(
                 witness,
                 scenario=scenario,
                 holds=texts_of(holds),
                 effect=effect,
-                wrong=attempt.what.wrong,
-                losses=losses_of(attempt.what),
+                wrong=landing.what.wrong,
+                losses=losses_of(landing.what),
             )
             if _harm(found) == _harm(witness):
                 return found

@@ -9,7 +9,7 @@ import msgspec
 from racegate.history.replayed import Replay, ReplayRun, replayed, shown_by
 from racegate.interpose.outcome import DeviceKind
 from racegate.targets.common.cell import EngineCell, Runs
-from racegate.targets.common.judge import TargetVerdict, judge, judge_under
+from racegate.targets.common.judge import ReleaseVerdict, judge, judge_under
 from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Sensitivity
 from racegate.targets.common.witnesses.witness import ReleaseWitness, is_as_recorded, outcome_of
@@ -57,7 +57,7 @@ def judged_again(
     *,
     sensitivity: Sensitivity | None = None,
     kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> TargetVerdict:
+) -> ReleaseVerdict:
     """The scenario under the holds of the witness, or, if it has none, as it is. See
     `replay_release`.
     """

@@ -19,15 +19,8 @@ from racegate.scenario.spec import Scenario
 from racegate.scenario.strict import StrictStruct
 from racegate.scenario.validation import validate
 from racegate.targets.common.cell import EngineCell
-from racegate.targets.common.judge import TargetVerdict
-from racegate.targets.common.search import (
-    VERDICTS,
-    WRONG_SHOWN,
-    Effect,
-    JudgedRace,
-    is_wrong,
-    known_as,
-)
+from racegate.targets.common.judge import ReleaseVerdict
+from racegate.targets.common.search import VERDICTS, WRONG_SHOWN, Effect, JudgedRace, known_as
 from racegate.targets.common.wire import ReleaseRun, Wrong
 
 
@@ -75,64 +68,56 @@ def losses_of(told: ReleaseRun) -> tuple[TokenLoss, ...]:
     )
 
 
-def witnesses_of(kind: type[Released], judged: TargetVerdict, scenario: Scenario) -> list[Released]:
+def witnesses_of(
+    kind: type[Released], judged: ReleaseVerdict, scenario: Scenario
+) -> list[Released]:
     """One per landing that does harm; conflicts that the same landing shows share theirs. kind: of
     the engine that was judged
     """
-    if judged.search is None:
-        return []
-    found: dict[Holds, Released] = {}
-    for conflict in judged.search.conflicts:
-        if conflict.landing is not None and conflict.landing.holds not in found:
-            found[conflict.landing.holds] = _witness(kind, judged, scenario, conflict)
-    return list(found.values())
+    found: dict[Holds, JudgedRace[ReleaseRun]] = {}
+    for one in judged.judged:
+        if one.landing is not None:
+            found.setdefault(one.holds, one)
+    return [_witness(kind, judged, scenario, one) for one in found.values()]
 
 
 def every_witness_of(
-    kind: type[Released], judged: TargetVerdict, scenario: Scenario
+    kind: type[Released], judged: ReleaseVerdict, scenario: Scenario
 ) -> list[Released]:
     """Of all that a campaign may count: one per conflict, whatever its landings do, and one of what
     is wrong in the run that is shown.
     """
-    conflicts = () if judged.search is None else judged.search.conflicts
-    found = [_witness(kind, judged, scenario, conflict) for conflict in conflicts]
-    told = judged.shown
-    if judged.verdict is Verdict.DIVERGENT and is_wrong(told):
-        wrong = kind(
-            title=scenario.title or scenario.name,
-            subject=judged.cell,
-            scenario=scenario,
-            holds=texts_of(judged.holds),
-            signature=WRONG_SHOWN,
-            verdict=Verdict.DIVERGENT,
-            effect=Effect.WRONG,
-            wrong=told.wrong,
-            losses=losses_of(told),
-            versions={**versions(), "torch": told.torch_version},
-        )
-        found.append(sealed(wrong))
+    found = [_witness(kind, judged, scenario, one) for one in judged.judged]
+    if judged.verdict is Verdict.DIVERGENT and judged.shown.is_wrong:
+        found.append(_witness(kind, judged, scenario, None))
     return found
 
 
 def _witness(
-    kind: type[Released], judged: TargetVerdict, scenario: Scenario, conflict: JudgedRace
+    kind: type[Released],
+    judged: ReleaseVerdict,
+    scenario: Scenario,
+    one: JudgedRace[ReleaseRun] | None,
 ) -> Released:
-    """Of a landing that does harm; where none does, of the conflict in the recorded run."""
-    landing, race = conflict.landing, conflict.race
-    told = judged.shown if landing is None else landing.what
+    """Of a landing that does harm; where none does, of the conflict in the recorded run; of no
+    conflict, of what is wrong in the run that is shown.
+    """
+    landing = None if one is None else one.landing
+    run = judged.shown if landing is None else landing.what
+    effect = Effect.WRONG if one is None else one.effect
     return sealed(
         kind(
             title=scenario.title or scenario.name,
             subject=judged.cell,
             scenario=scenario,
-            holds=() if landing is None else texts_of(landing.holds),
-            signature=race.signature,
-            finding=recorded_race(race),
-            verdict=VERDICTS[conflict.effect],
-            effect=conflict.effect,
-            wrong=told.wrong,
-            losses=losses_of(told),
-            versions={**versions(), "torch": told.torch_version},
+            holds=texts_of(judged.holds if one is None else one.holds),
+            signature=WRONG_SHOWN if one is None else one.race.signature,
+            finding=None if one is None else recorded_race(one.race),
+            verdict=VERDICTS[effect],
+            effect=effect,
+            wrong=run.wrong,
+            losses=losses_of(run),
+            versions={**versions(), "torch": run.torch_version},
         )
     )
 
@@ -154,7 +139,7 @@ def check_release(witness: ReleaseWitness) -> None:
     validate(witness.scenario)
 
 
-def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
+def outcome_of(judged: ReleaseVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     """What a replay showed, beside what was wrong when the witness was written."""
     if is_as_recorded(judged, witness):
         return ReplayOutcome.REPRODUCED
@@ -164,7 +149,7 @@ def outcome_of(judged: TargetVerdict, witness: ReleaseWitness) -> ReplayOutcome:
     return ReplayOutcome.NOTHING if is_tried else ReplayOutcome.NOT_REALISED
 
 
-def is_as_recorded(judged: TargetVerdict, witness: ReleaseWitness) -> bool:
+def is_as_recorded(judged: ReleaseVerdict, witness: ReleaseWitness) -> bool:
     """Whether the same values and losses are wrong; of a conflict whose landings do no harm that
     is known, whether it is there.
     """

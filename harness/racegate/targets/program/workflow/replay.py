@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
 from racegate.history.schedule import parse_holds
-from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
-from racegate.targets.program.explore import UNDECIDED, changed
-from racegate.targets.program.judge import settled
+from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan, changed
+from racegate.targets.program.judge import ProgramTarget, settled
 from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.words import difference
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -35,7 +34,7 @@ def replay_program(
     program = checked_program(witness.argv, timeout_s=timeout_s)
     base = device.run(program, Plan(polls=witness.polls), is_quiet=True)
     if device.kind is DeviceKind.CUDA and base.ending is Ending.FINISHED:
-        base = settled(device, program, base, polls=witness.polls)
+        base = settled(ProgramTarget(device, program), base, polls=witness.polls)
     plan = Plan(holds=parse_holds(witness.holds), polls=witness.polls, is_recording=False)
     has_finding = any(finding.signature == witness.signature for finding in base.findings)
     runs: list[ReplayRun] = []
@@ -67,7 +66,7 @@ def replay_program(
 
 def _outcome(witness: ProgramWitness, base: Outcome, held: Outcome) -> ReplayOutcome:
     """Held runs are compared with the present program, not with the bits of another machine."""
-    if base.ending is not Ending.FINISHED or held.ending in UNDECIDED:
+    if base.ending is not Ending.FINISHED or not held.is_decided:
         return ReplayOutcome.NOT_REALISED
     if not all(held.realised.values()):
         return ReplayOutcome.NOT_REALISED

@@ -21,11 +21,12 @@ from racegate.history.witness import (
     sealed,
     versions,
 )
-from racegate.interpose.outcome import Observation
+from racegate.interpose.outcome import Observation, Outcome
 from racegate.scenario.strict import StrictStruct
-from racegate.targets.program.explore import Judged
-from racegate.targets.program.judge import Verdicts
+from racegate.targets.common.landings import LandingRun
+from racegate.targets.program.judge import ProgramVerdict
 from racegate.targets.program.launch import Program
+from racegate.targets.program.words import ending_of
 
 
 class ProgramSubject(StrictStruct, frozen=True, kw_only=True, tag="program", tag_field="of"):
@@ -52,30 +53,29 @@ class ProgramWitness(SealedWitness, frozen=True, kw_only=True):
         return self.subject.argv
 
 
-def save_witnesses(verdicts: Verdicts, program: Program, path: Path) -> tuple[Path, ...]:
+def save_witnesses(verdicts: ProgramVerdict, program: Program, path: Path) -> tuple[Path, ...]:
     """One file for each DIVERGENT finding: path, then path with a number. Returns the files."""
-    races = {race.signature: race for race in verdicts.outcome.findings}
-    judged = [one for one in verdicts.search.judged if one.holds] if verdicts.search else []
-    torch = verdicts.outcome.torch_version
-    witnesses = [witness_of(races[one.signature], one, program, torch=torch) for one in judged]
-    return save_all(witnesses, path)
+    shown = [(one.race, one.landing) for one in verdicts.judged]
+    found = [witness_of(race, run, program) for race, run in shown if run is not None]
+    return save_all(found, path)
 
 
-def witness_of(race: Race, judged: Judged, program: Program, *, torch: str) -> ProgramWitness:
-    """torch: version of the torch it was found with."""
+def witness_of(race: Race, landing: LandingRun[Outcome], program: Program) -> ProgramWitness:
+    """The witness of a race that a run under holds shows."""
+    base, held = landing.base, landing.what
     return sealed(
         ProgramWitness(
             title=_title(race),
             subject=ProgramSubject(argv=program.argv),
-            holds=texts_of(judged.holds),
-            polls=judged.polls,
+            holds=texts_of(landing.holds),
+            polls=landing.polls,
             signature=race.signature,
             finding=recorded_race(race),
-            verdict=judged.verdict,
-            expected=judged.expected,
-            actual=judged.actual,
-            ending=judged.ending,
-            versions={**versions(), "torch": torch},
+            verdict=Verdict.DIVERGENT,
+            expected=base.observations,
+            actual=held.observations,
+            ending=ending_of(landing),
+            versions={**versions(), "torch": base.torch_version},
         )
     )
 

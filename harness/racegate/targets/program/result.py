@@ -1,0 +1,107 @@
+"""What is said of a program, as the result that every command prints."""
+
+from __future__ import annotations
+
+import msgspec
+
+from racegate.history.finding import Finding, FindingKind, Race, finding_of, with_hazards
+from racegate.history.outcome import RunResult
+from racegate.history.schedule import texts_of
+from racegate.history.stats import Stats
+from racegate.interpose.outcome import DeviceKind, Ending, Observation
+from racegate.targets.common.verdict import finding_in, hold_outcomes
+from racegate.targets.program.judge import ProgramRace, ProgramVerdict, Suppression
+from racegate.targets.program.words import changes_of, replay_of
+
+
+class ProgramResult(RunResult, frozen=True, kw_only=True):
+    """A program judged: what all targets print, and what programs alone have. A finding that a run
+    under holds shows has all that is observed without them and with them.
+
+    ending: how the run that is told of ended; exit_code: the script's own
+    observations: what the program marked in that run, in order
+    expected: the same in the run without holds, where somebody named holds
+    changes: what these, or other answers to completion queries, change
+    suppressed: findings that are let stand; stale: suppressions that matched nothing
+    left: landings that the search did not try; limits: why what it did not show may be harmful
+    is_complete: every landing was tried
+    torch_version: of the program's torch
+    """
+
+    ending: Ending
+    exit_code: int
+    observations: tuple[Observation, ...]
+    expected: tuple[Observation, ...] = ()
+    changes: tuple[str, ...] = ()
+    suppressed: tuple[Suppression, ...] = ()
+    stale: tuple[Suppression, ...] = ()
+    left: int = 0
+    limits: tuple[str, ...] = ()
+    is_complete: bool = False
+    torch_version: str = ""
+
+
+def result_of_program(
+    judged: ProgramVerdict, command: str, kind: DeviceKind = DeviceKind.VIRTUAL
+) -> ProgramResult:
+    """The result of a judged program. command: the script with its arguments"""
+    shown, search = judged.shown, judged.search
+    changes = judged.changes or judged.polls_matter
+    return ProgramResult(
+        scenario=command,
+        target=f"a program on torch {shown.torch_version}",
+        device=kind,
+        config={},
+        fault=None,
+        schedule=texts_of(judged.holds),
+        verdict=judged.verdict,
+        findings=with_hazards((*_changed(changes), *_findings(judged, command))),
+        stats=Stats(
+            ops=shown.events,
+            boundaries=len(shown.observations),
+            conflicts=len(judged.races),
+            schedules=judged.schedules,
+        ),
+        holds=hold_outcomes(shown),
+        unmet=judged.unmet,
+        warnings=(),
+        tried=judged.tried,
+        not_seen=judged.not_seen,
+        message=shown.message,
+        is_lost=shown.ending in (Ending.LOST, Ending.TIMED_OUT),
+        ending=shown.ending,
+        exit_code=shown.exit_code,
+        observations=shown.observations,
+        expected=judged.base.observations if judged.holds else (),
+        changes=changes,
+        suppressed=judged.suppressed,
+        stale=judged.stale,
+        left=0 if search is None else search.left,
+        limits=() if search is None else search.limits,
+        is_complete=search is not None and search.is_complete,
+        torch_version=shown.torch_version,
+    )
+
+
+def _changed(changes: tuple[str, ...]) -> tuple[Finding, ...]:
+    """What differs in a run, whatever races."""
+    if not changes:
+        return ()
+    message = "these differ: " + ", ".join(changes)
+    return (Finding(kind=FindingKind.DIVERGENCE, signature="changes", message=message),)
+
+
+def _findings(judged: ProgramVerdict, command: str) -> list[Finding]:
+    searched = {one.race.signature: one for one in judged.judged}
+    return [_finding(race, searched.get(race.signature), command) for race in judged.races]
+
+
+def _finding(race: Race, one: ProgramRace | None, command: str) -> Finding:
+    if one is None:
+        return finding_of(race)
+    if one.landing is None:
+        return finding_in(one, [], "")
+    base, held = one.landing.base, one.landing.what
+    changes = [line.strip() for line in changes_of(one.landing)]
+    found = finding_in(one, changes, replay_of(one.landing, command))
+    return msgspec.structs.replace(found, expected=base.observations, actual=held.observations)

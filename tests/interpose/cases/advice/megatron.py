@@ -1,0 +1,42 @@
+# expect = "conflict"
+# says = ["record an event after megatron.py:26 on stream 1 and wait for it before megatron.py:19"]
+# says_not = ["too late"]
+"""Gradients are offloaded on one stream and zeroed on the default stream, as Megatron's hybrid
+optimizer does it. That the stream is waited for on which the updated weights come back, orders
+them, but only because those were issued behind the download: earlier, that wait is worth nothing.
+"""
+
+import torch
+
+grads = [torch.ones(64, device="cuda") for _ in range(3)]
+weights = [torch.zeros(64, device="cuda") for _ in range(3)]
+host = [torch.zeros(64, pin_memory=True) for _ in range(3)]
+d2h, h2d = torch.cuda.Stream(), torch.cuda.Stream()
+
+
+def zero_grad():
+    for grad in grads:
+        grad.zero_()
+
+
+def offload():
+    d2h.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(d2h):
+        for grad, to in zip(grads, host, strict=True):
+            to.copy_(grad, non_blocking=True)
+    return d2h.record_event()
+
+
+def update(downloaded):
+    downloaded.synchronize()
+    with torch.cuda.stream(h2d):
+        for weight, source in zip(weights, host, strict=True):
+            weight.copy_(source, non_blocking=True)
+    torch.cuda.current_stream().wait_stream(h2d)
+
+
+for _ in range(2):
+    downloaded = offload()
+    zero_grad()
+    update(downloaded)
+torch.cuda.synchronize()
