@@ -6,6 +6,7 @@ import threading
 
 from racegate.history.schedule import Hold
 from racegate.interpose.device.guards import SetPages
+from racegate.interpose.device.library import GivenWork
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.outcome import Plan
@@ -24,6 +25,7 @@ class NoRuntime:
 
     def __init__(self, guard: SetPages = no_pages) -> None:
         self._guard = guard
+        self.work = GivenWork()
 
     def take_in(self, session: Session) -> None:
         """There is no log."""

@@ -8,7 +8,7 @@ import pytest
 
 from bare_session import NoRuntime
 from racegate.history.schedule import Hold
-from racegate.interpose.device.held_threads import HeldThreads
+from racegate.interpose.device.host_threads import HeldThreads
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 

@@ -33,6 +33,7 @@ class LoggedRuntime:
         self.guard = library.guard
         self.settle_event = library.settle_event
         self.thread_number = library.thread_number
+        self.work = library.work
 
     @property
     def lands_at_once(self) -> bool:

@@ -14,11 +14,9 @@ import torch
 
 from racegate.interpose.device.copies import sleep
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
-from racegate.interpose.device.given_work import GivenWork
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
-from racegate.interpose.device.held_threads import HeldThreads
-from racegate.interpose.device.host_threads import HostThreads
+from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
@@ -53,7 +51,7 @@ class Session:
         self.recorder = Recorder(label=label, on_conflict=on_conflict)
         self.host_threads = HostThreads(self.recorder, runtime.thread_number)
         self.queue: WorkQueue = Queue()
-        self.work = GivenWork()
+        self.work = runtime.work
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
         self.guards = Guards(runtime.guard)

@@ -20,11 +20,10 @@ from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.kernels.run import Kernels
 from racegate.interpose.kernels.triton_kernels import TritonKernels
 from racegate.interpose.program.arrays import track_arrays
-from racegate.interpose.program.collectives import track_collectives
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.observing import read_value
-from racegate.interpose.program.threads import track_threads
+from racegate.interpose.program.threads import track_collectives, track_threads
 
 
 @dataclass(frozen=True, slots=True)
