@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 
 from pictured import judged as judged_run
 from racegate.cli.app import app
+from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Hazard, Race, Side, Verdict
-from racegate.history.outcome import Checked, Failing, gated
+from racegate.history.outcome import Checked, Failing
 from racegate.history.schedule import Hold
 from racegate.history.verdict import Reach, Tried
 from racegate.interpose.outcome import Ending, Observation, Outcome
-from racegate.report.ci.failing import checked_adapter
+from racegate.report.ci.failing import checked_results
 from racegate.report.ci.junit import junit_of
 from racegate.report.ci.sarif import sarif_of
 from racegate.report.targets.programs import checked_program
@@ -146,9 +147,8 @@ def test_what_a_program_says_is_text() -> None:
 def test_an_adapter_gate_has_what_it_cannot_run_as_skipped() -> None:
     result = judged_run("accepted-copy-after-row-move").result
     other = msgspec.structs.replace(result, refused="no preemption")
-    checked = checked_adapter(
-        gated([result, other], deciding=[result, other]), {result.scenario: "s.toml"}
-    )
+    files = {result.scenario: "s.toml"}
+    checked = checked_results([result, other], files, code=ExitCode.FINDING)
     junit, results = forms(checked)
     (suite,) = JUnitXml.fromstring(junit)
     assert (suite.tests, suite.failures, suite.skipped) == (2, 1, 1)

@@ -13,22 +13,21 @@ import pytest
 from msgspec import inspect as types
 from typer.testing import CliRunner
 
+from json_contract import (
+    CONTRACT,
+    Printed,
+    enum_section,
+    everywhere,
+    name_of,
+    object_section,
+    page,
+)
 from racegate.cli.app import app
 from racegate.history.exit_code import ExitCode
 from racegate.history.finding import Verdict, exit_code
 from racegate.history.replayed import EXIT_CODES, ReplayOutcome
 from racegate.history.witness import load_witness, save
-from racegate.report.published.contract import (
-    CONTRACT,
-    Printed,
-    enum_section,
-    everywhere,
-    kinds_of,
-    meanings,
-    name_of,
-    object_section,
-    page,
-)
+from racegate.report.published.schema import kinds_of, meanings
 from support import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +41,7 @@ SCRIPT = SCENARIOS / "finish_and_condense.toml"
 
 def test_the_page_is_not_stale() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "make it again: python -m racegate.report.published.contract docs/json.md"
+        "make it again: python tests/helpers/json_contract.py docs/json.md"
     )
 
 

@@ -17,10 +17,11 @@ from racegate.cli.options import (
     SeedOption,
     WorkersOption,
     fail,
+    measured,
+    named,
     place_to_write,
-    progress_bar,
     stdout_console,
-    write_json,
+    tell,
     write_text,
 )
 from racegate.faults.catalogue import FAULTS, VARIANTS
@@ -76,10 +77,8 @@ def faults_list(
     faults = FAULTS + VARIANTS
     if markdown is not None:
         write_text(markdown, fault_page())
-    if json is not None:
-        write_json(json, [fault_object(fault) for fault in faults])
-    if json != "-":
-        print_faults(stdout_console(), faults)
+    found = [fault_object(fault) for fault in faults]
+    tell(json, found, lambda: print_faults(stdout_console(), faults))
 
 
 def fault_object(fault: Fault) -> FaultEntry:
@@ -97,35 +96,23 @@ def faults_effort(
     """Measure what finding and minimising each fault takes (minutes)."""
     loaded = _scenarios(scenarios)
     total = sum(fault.kind is not FaultKind.CONTROL for fault in FAULTS)
-    with progress_bar() as progress:
-        task = progress.add_task("faults", total=total)
-        efforts = measure(
-            loaded,
-            seeds=seeds,
-            on_fault=lambda name: progress.update(task, advance=1, description=name),
-        )
-    if json is not None:
-        found = EffortObject(schema=SCHEMA, environment=environment(), results=tuple(efforts))
-        write_json(json, found)
+    with named("faults", total=total) as on_fault:
+        efforts = measure(loaded, seeds=seeds, on_fault=on_fault)
+    found = EffortObject(schema=SCHEMA, environment=environment(), results=tuple(efforts))
+    tell(json, found, lambda: print_efforts(stdout_console(), efforts))
     if markdown is not None:
         write_text(markdown, render_efforts(efforts, environment()))
-    if json != "-":
-        print_efforts(stdout_console(), efforts)
 
 
 @app.command("halffixes")
 def faults_halffixes(json: JsonOption = None) -> None:
     """Run every historical design of the accepted-count path under every landing of its copy."""
     total = sum(variant.name.startswith("counts/") for variant in VARIANTS)
-    with progress_bar() as progress:
-        task = progress.add_task("designs", total=total)
-        cells = measure_table(
-            on_design=lambda name: progress.update(task, advance=1, description=name)
-        )
-    if json is not None:
-        write_json(json, HalffixesObject(schema=SCHEMA, cells=tuple(cells)))
-    if json != "-":
-        stdout_console().print(lines(as_markdown(cells).splitlines()), soft_wrap=True)
+    with named("designs", total=total) as on_design:
+        cells = measure_table(on_design=on_design)
+    text = lines(as_markdown(cells).splitlines())
+    found = HalffixesObject(schema=SCHEMA, cells=tuple(cells))
+    tell(json, found, lambda: stdout_console().print(text, soft_wrap=True))
 
 
 @app.command("mutate")
@@ -170,25 +157,17 @@ def faults_mutate(
         )
         _mutate_source(asked, workers=workers, markdown=markdown, json=json)
     loaded = _scenarios(scenarios)
-    with progress_bar() as progress:
-        task = progress.add_task("mutants", total=None)
-
-        def on_mutant(done: int, total: int, edge: str) -> None:
-            progress.update(task, completed=done, total=total, description=edge)
-
+    with measured("mutants") as on_mutant:
         report = try_all(loaded, workers=workers, on_mutant=on_mutant)
-    if json is not None:
-        found = MutationObject(
-            schema=SCHEMA,
-            environment=environment(),
-            mutants=report.mutants,
-            redundant=report.redundant,
-        )
-        write_json(json, found)
+    found = MutationObject(
+        schema=SCHEMA,
+        environment=environment(),
+        mutants=report.mutants,
+        redundant=report.redundant,
+    )
+    tell(json, found, lambda: print_mutants(stdout_console(), report))
     if markdown is not None:
         write_text(markdown, render_mutants(report, environment()))
-    if json != "-":
-        print_mutants(stdout_console(), report)
     fates = {mutant.fate for mutant in report.mutants}
     raise typer.Exit(1 if fates & {Fate.SURVIVED, Fate.IDLE} else 0)
 
@@ -202,20 +181,12 @@ def _mutate_source(
     # Only here is libcst needed.
     from racegate.measure.evaluation.source.job import mutate_source
 
-    with progress_bar() as progress:
-        task = progress.add_task("mutants", total=None)
-
-        def on_done(done: int, total: int, what: str) -> None:
-            progress.update(task, completed=done, total=total, description=what)
-
+    with measured("mutants") as on_done:
         report = mutate_source(asked, workers=workers, on_done=on_done)
     found = SourceMutationObject(schema=SCHEMA, environment=environment(), report=report)
-    if json is not None:
-        write_json(json, found)
+    tell(json, found, lambda: print_source_mutants(stdout_console(), report))
     if markdown is not None:
         write_text(markdown, render_source_mutants(found))
-    if json != "-":
-        print_source_mutants(stdout_console(), report)
     raise typer.Exit(0 if score_of(report.results).is_full else 1)
 
 
@@ -240,24 +211,18 @@ def faults_matrix(
     """Every fault against every oracle and strategy: 1 if one does not show as it should."""
     before = None if against is None else load_matrix(against)
     loaded = _scenarios(scenarios)
-    with progress_bar() as progress:
-        task = progress.add_task("faults", total=len(FAULTS))
-        matrix = measure_matrix(
-            loaded,
-            workers=workers,
-            budget=budget,
-            seed=seed,
-            on_row=lambda name: progress.update(task, advance=1, description=name),
-        )
+    with named("faults", total=len(FAULTS)) as on_row:
+        matrix = measure_matrix(loaded, workers=workers, budget=budget, seed=seed, on_row=on_row)
     worse = [] if before is None else worse_cells(before, matrix)
-    if json is not None:
-        write_json(json, matrix)
+
+    def show() -> None:
+        print_matrix(stdout_console(), matrix)
+        if before is not None:
+            print_worse(stdout_console(), worse)
+
+    tell(json, matrix, show)
     if html is not None:
         write_text(html, render_html(matrix))
     if markdown is not None:
         write_text(markdown, render_markdown(matrix))
-    if json != "-":
-        print_matrix(stdout_console(), matrix)
-        if before is not None:
-            print_worse(stdout_console(), worse)
     raise typer.Exit(0 if is_good(matrix.totals) and not worse else 1)

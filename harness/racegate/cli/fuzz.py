@@ -12,12 +12,11 @@ from racegate.cli.options import (
     JsonOption,
     StrictOption,
     benign_of,
-    link_to,
     stderr_console,
     stdout_console,
     tell,
 )
-from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.cli.sets import CampaignOptions, campaign_options, link_to, with_set
 from racegate.faults.catalogue import find_fault
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA

@@ -45,7 +45,6 @@ from racegate.cli.options import (
     say,
     stdout_console,
     tell,
-    write_json,
 )
 from racegate.cli.pictures import (
     HtmlOption,
@@ -221,11 +220,9 @@ def _print_list(given: GateSpec, json: str | None) -> None:
         *(("scenario", scenario.name, str(path)) for path, scenario in given.scenarios),
         *(("witness", path.name, str(path)) for path, _ in given.must_fail),
     ]
-    if json is not None:
-        keys = ("kind", "name", "file")
-        write_json(json, [dict(zip(keys, row, strict=True)) for row in rows])
-    if json != "-":
-        table = Table("kind", "name", "file")
-        for row in rows:
-            table.add_row(*row)
-        stdout_console().print(table)
+    keys = ("kind", "name", "file")
+    table = Table(*keys)
+    for row in rows:
+        table.add_row(*row)
+    found = [dict(zip(keys, row, strict=True)) for row in rows]
+    tell(json, found, lambda: stdout_console().print(table))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from racegate.device.cuda.site import CudaSite
-    from racegate.jobs.stores.link import StoreLink
     from racegate.scenario.spec import OwnScenario, Scenario
 
 
@@ -86,6 +85,19 @@ def reason_of(error: OSError | ValueError) -> str:
 ScenarioArgument = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file.")]
 HoldOption = Annotated[
     list[str] | None, typer.Option("--hold", metavar="'OP until ACCESS'", help="A hold.")
+]
+PathOption = Annotated[
+    Path | None,
+    typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
+]
+LogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        metavar="FILE",
+        help="What the engine prints, instead of stderr.",
+        callback=place_to_write,
+    ),
 ]
 JsonOption = Annotated[
     str | None,
@@ -280,27 +292,26 @@ def counted(doing: str, *, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def subject_given(fault: str | None, target: str | None) -> str | None:
-    """What of a store is meant: one fault's findings, one target's, or those of neither."""
-    from racegate.jobs.stores.choice import subject_of
+@contextmanager
+def named(doing: str, *, total: int | None = None) -> Iterator[Callable[[object], None]]:
+    """A bar for work that says of each part that it is done: what it gives is told the part."""
+    with progress_bar() as progress:
+        task = progress.add_task(doing, total=total)
+        yield lambda name: progress.update(task, advance=1, description=str(name))
 
-    if fault is not None and target is not None:
-        fail("give --fault or --target, not both")
-    return fault if target is None else subject_of(target)
 
-
-def link_to(store: str | None, subject: str | None, folder: Path) -> StoreLink | None:
-    """To a shared store, if one is given. The same folder on the same machine goes on where a
-    driver was killed.
+@contextmanager
+def measured(doing: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar for work that finds out how much it is: what it gives is told how many parts are done,
+    of how many, and which was the last.
     """
-    if store is None:
-        return None
-    from platform import node
+    with progress_bar() as progress:
+        task = progress.add_task(doing, total=None)
 
-    from racegate.jobs.stores.choice import store_of
-    from racegate.jobs.stores.link import StoreLink
+        def on_done(done: int, total: int, what: str) -> None:
+            progress.update(task, completed=done, total=total, description=what)
 
-    return StoreLink(store_of(store, subject), f"{node()}:{folder.resolve()}", say)
+        yield on_done
 
 
 def say(text: str) -> None:

@@ -12,10 +12,11 @@ from racegate.cli.options import (
     DeviceOption,
     ExecutionDevice,
     JsonOption,
+    LogOption,
     PacingOption,
+    PathOption,
     RunTimeoutOption,
-    place_to_write,
-    progress_bar,
+    named,
     site_of,
     stdout_console,
     tell,
@@ -54,19 +55,6 @@ ReleaseOption = Annotated[
     str | None,
     typer.Option("--release", metavar="X", help="Of a release: another than it was found in."),
 ]
-PathOption = Annotated[
-    Path | None,
-    typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
-]
-LogOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--log",
-        metavar="FILE",
-        help="What an engine prints, instead of stderr.",
-        callback=place_to_write,
-    ),
-]
 
 
 @app.command()
@@ -104,9 +92,8 @@ def replay(
         log=log,
         site=site_of(device, pacing) if "engine" in subjects else None,
     )
-    with progress_bar() as progress:
-        task = progress.add_task("replaying", total=len(files))
-        results = replay_files(files, settings, on_done=lambda _: progress.advance(task))
+    with named("replaying", total=len(files)) as on_done:
+        results = replay_files(files, settings, on_done=on_done)
     seen = _seen(files[0], results[0], settings) if len(files) == 1 else None
     tell(json, _replay_object(results, device), lambda: _show(files, results, seen))
     if len(files) == 1:

@@ -15,10 +15,10 @@ from racegate.cli.options import (
     WorkersOption,
     folder_of_scripts,
     loaded_scripts,
+    named,
     place_to_write,
-    progress_bar,
     stdout_console,
-    write_json,
+    tell,
     write_text,
 )
 from racegate.history.finding import Verdict, exit_code
@@ -42,13 +42,10 @@ def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> 
         ScenarioEntry(file=str(path), name=s.name, title=s.title, origin=s.origin)
         for path, s in loaded
     ]
-    if json is not None:
-        write_json(json, rows)
-        return
     table = Table("name", "title", "origin")
     for row in rows:
         table.add_row(row.name, row.title, row.origin)
-    stdout_console().print(table)
+    tell(json, rows, lambda: stdout_console().print(table))
 
 
 @app.command("features")
@@ -65,16 +62,10 @@ def scenarios_features(
     json: JsonOption = None,
 ) -> None:
     """What generated scenarios reach: features, and pairs of features. All have to be PROVED."""
-    with progress_bar() as progress:
-        task = progress.add_task("scenarios", total=count)
-        coverage = measure_coverage(
-            seed, count, workers=workers, on_scenario=lambda name: progress.advance(task)
-        )
-    if json is not None:
-        write_json(json, coverage)
+    with named("scenarios", total=count) as on_scenario:
+        coverage = measure_coverage(seed, count, workers=workers, on_scenario=on_scenario)
+    tell(json, coverage, lambda: print_coverage(stdout_console(), coverage))
     if markdown is not None:
         command = f"racegate scenarios features --seed {seed} --count {count} --markdown {markdown}"
         write_text(markdown, render_features(coverage, command=command))
-    if json != "-":
-        print_coverage(stdout_console(), coverage)
     raise SystemExit(exit_code([Verdict.PROVED, *(item.verdict for item in coverage.not_proved)]))

@@ -19,12 +19,14 @@ from racegate.cli.options import (
     TimeoutOption,
     WorkersOption,
     fail,
+    say,
 )
 from racegate.jobs.pools.choice import PoolBackend, WorkerPlace
 from racegate.jobs.pools.time_limit import TIMEOUT_S
 
 if TYPE_CHECKING:
     from racegate.jobs.fuzz import Bounds
+    from racegate.jobs.stores.link import StoreLink
 
 R = TypeVar("R")
 
@@ -102,3 +104,26 @@ def campaign_options(
         fail("--address is of a Ray cluster: give --backend ray")
     place = WorkerPlace(backend=backend, address=address)
     return CampaignOptions(out, seconds, scenarios, workers, seed, place, store, timeout)
+
+
+def subject_given(fault: str | None, target: str | None) -> str | None:
+    """What of a store is meant: one fault's findings, one target's, or those of neither."""
+    from racegate.jobs.stores.choice import subject_of
+
+    if fault is not None and target is not None:
+        fail("give --fault or --target, not both")
+    return fault if target is None else subject_of(target)
+
+
+def link_to(store: str | None, subject: str | None, folder: Path) -> StoreLink | None:
+    """To a shared store, if one is given. The same folder on the same machine goes on where a
+    driver was killed.
+    """
+    if store is None:
+        return None
+    from platform import node
+
+    from racegate.jobs.stores.choice import store_of
+    from racegate.jobs.stores.link import StoreLink
+
+    return StoreLink(store_of(store, subject), f"{node()}:{folder.resolve()}", say)

@@ -40,26 +40,30 @@ class ShownFinding(NamedTuple):
     picture: Sequence[str]
 
 
-def gate_table(result: GateResult) -> Table:
-    """One row per scenario."""
+def gate_table(results: Sequence[RunResult]) -> Table:
+    """One row per scenario, whatever ran it."""
     table = Table(title=None, caption=None)
     table.add_column("scenario", overflow="fold")
-    for name in ("steps", "ops", "conflicts", "divergences"):
+    for name in ("steps", "ops", "conflicts", "wrong", "landings"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     table.add_column("seconds", justify="right")
-    for run in result.scenarios:
+    for run in results:
         wrong = sum(finding.kind is not FindingKind.CONFLICT for finding in run.findings)
+        stats = run.stats
         table.add_row(
             run.scenario,
-            str(run.stats.steps),
-            str(run.stats.ops),
-            str(run.stats.conflicts),
-            str(wrong),
+            *map(str, (stats.steps, stats.ops, stats.conflicts, wrong, tried_of(run))),
             line((_cell(run), STYLE[run.verdict])),
-            f"{run.stats.seconds:.3f}",
+            f"{stats.seconds:.3f}",
         )
     return table
+
+
+def tried_of(run: RunResult) -> str:
+    """How many runs under holds were made, and of how many, where that is known."""
+    known = run.tried.known
+    return f"{run.tried.number} of {known}" if known else str(max(0, run.stats.schedules - 1))
 
 
 def _cell(run: RunResult) -> str:
@@ -73,7 +77,7 @@ def print_gate(
     """The table, findings of each failing scenario, and the verdict with its assumptions. shown: of
     scenarios, by name
     """
-    console.print(gate_table(result))
+    console.print(gate_table(result.scenarios))
     for run in result.scenarios:
         if run.findings or run.unmet or run.breakages:
             console.print(line((run.scenario, "bold")))

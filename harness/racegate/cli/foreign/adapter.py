@@ -18,7 +18,7 @@ from racegate.cli.options import (
     WitnessesOption,
     benign_of,
     loaded_scripts,
-    progress_bar,
+    named,
     say_written,
     stdout_console,
     tell,
@@ -32,8 +32,9 @@ from racegate.history.schedule import parse_schedule
 from racegate.history.witness import save
 from racegate.jobs.foreign.draws import ScenarioDraw
 from racegate.jobs.foreign.opened import TargetOptions, adapter_command
-from racegate.report.ci.failing import checked_adapter
-from racegate.report.targets.adapters import print_adapter_gate, print_check, print_judgement
+from racegate.report.ci.failing import checked_results
+from racegate.report.targets.adapters import print_check
+from racegate.report.targets.results import print_judgement, print_target_gate
 from racegate.scenario.files import load
 from racegate.targets.adapters.client import Adapter
 from racegate.targets.adapters.conformance import (
@@ -175,8 +176,7 @@ def gate(
     judged: list[RunResult] = []
     with Adapter(command, limits=limits) as adapter:
         demand_conformance(adapter)
-        with progress_bar() as progress:
-            task = progress.add_task("scenarios", total=len(loaded))
+        with named("scenarios", total=len(loaded)) as on_scenario:
             for path, scenario in loaded:
                 judge = AdapterJudge(
                     adapter,
@@ -186,13 +186,14 @@ def gate(
                     command=adapter_command(str(path), tuple(command)),
                 )
                 judged.append(judge.judge())
-                progress.advance(task)
+                on_scenario(scenario.name)
     found = gated(judged, deciding=judged)
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
-    write_checked(checked_adapter(found, files, benign), junit, sarif)
-    tell(json, found, lambda: print_adapter_gate(stdout_console(), found))
-    raise typer.Exit(found.exit_code(benign))
+    code = found.exit_code(benign)
+    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
+    tell(json, found, lambda: print_target_gate(stdout_console(), found))
+    raise typer.Exit(code)
 
 
 @app.command()

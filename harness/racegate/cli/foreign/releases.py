@@ -12,10 +12,12 @@ import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
 from racegate.cli.foreign.pictures import write_engine_page
-from racegate.cli.foreign.searching import LogOption, PathOption, minimised_file, search_target
+from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     HoldOption,
     JsonOption,
+    LogOption,
+    PathOption,
     ScenarioArgument,
     ScriptsOption,
     StrictOption,
@@ -36,7 +38,9 @@ from racegate.history.schedule import parse_holds
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.opened import TargetOptions
 from racegate.jobs.foreign.releases import OpenedEngine, ReleaseCell, kind_of, open_release
-from racegate.report.targets.releases import checked_engine, print_engine_gate, print_engine_verdict
+from racegate.report.ci.failing import checked_results
+from racegate.report.targets.releases import print_engine_verdict
+from racegate.report.targets.results import print_target_gate
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.files import load_for
 from racegate.scenario.spec import Scenario
@@ -186,12 +190,13 @@ def gate(
                 print_engine_verdict(stdout_console(), found, str(place))
     shown = [result_of(found, str(place)) for place, found in judged]
     deciding = [one for one in shown if not one.refused]
-    results = gated(shown, deciding=deciding)
-    code = exit_code([one.verdict for one in deciding], benign=benign_of(strict))
-    write_checked(checked_engine(judged, exit_code=code), junit, sarif)
+    results, benign = gated(shown, deciding=deciding), benign_of(strict)
+    code = exit_code([one.verdict for one in deciding], benign=benign)
+    files = {one.scenario: str(place) for place, one in judged}
+    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
     write_engine_page(html, judged)
-    verdicts = [found for _, found in judged]
-    tell(json, results, lambda: print_engine_gate(stdout_console(), verdicts))
+    told = tuple(files)
+    tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
     raise typer.Exit(code)
 
 

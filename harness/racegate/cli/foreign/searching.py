@@ -11,7 +11,14 @@ import msgspec
 import typer
 
 from racegate.cli.fuzz import run_campaign
-from racegate.cli.options import fail, folder_to_fill, place_to_write, say, say_written
+from racegate.cli.options import (
+    LogOption,
+    PathOption,
+    fail,
+    folder_to_fill,
+    say,
+    say_written,
+)
 from racegate.cli.sets import CampaignOptions
 from racegate.history.finding import Benign
 from racegate.history.witness import save
@@ -30,20 +37,6 @@ from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.vllm.cell import Cell
 
 SCENARIOS_MAX = 300
-
-PathOption = Annotated[
-    Path | None,
-    typer.Option("--path", metavar="DIR", help="A local checkout in the place of the release."),
-]
-LogOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--log",
-        metavar="FILE",
-        help="What the engine prints, instead of stderr.",
-        callback=place_to_write,
-    ),
-]
 
 
 def search_target(

@@ -21,9 +21,9 @@ from racegate.cli.options import (
     fail,
     folder_to_fill,
     stdout_console,
-    subject_given,
     tell,
 )
+from racegate.cli.sets import subject_given
 from racegate.history.outcome import SCHEMA
 from racegate.history.witness import load_witness, save
 from racegate.jobs.findability import alike, findability_in, listed

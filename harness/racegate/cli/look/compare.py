@@ -14,8 +14,8 @@ from racegate.cli.options import (
     JsonOption,
     WorkersOption,
     fail,
+    named,
     place_to_write,
-    progress_bar,
     stdout_console,
     tell,
     write_text,
@@ -62,15 +62,8 @@ def compare(
         approaches or (approach for approach in Approach if approach is not Approach.UNIFORM)
     )
     asked = LearnSpec(approaches=chosen, seeds=seeds, scenarios=scenarios, every=every)
-    with progress_bar() as progress:
-        task = progress.add_task("targets", total=None)
-        found = run_comparison(
-            asked,
-            workers=workers,
-            seconds=seconds,
-            keep=keep,
-            on_done=lambda name: progress.update(task, advance=1, description=name),
-        )
+    with named("targets") as on_done:
+        found = run_comparison(asked, workers=workers, seconds=seconds, keep=keep, on_done=on_done)
     if markdown is not None:
         write_text(markdown, render_comparison(found))
     tell(json, found, lambda: _show(found))

@@ -11,8 +11,8 @@ import msgspec
 import typer
 from rich.live import Live
 
-from racegate.cli.options import JsonOption, link_to, stderr_console, stdout_console, tell
-from racegate.cli.sets import CampaignOptions, campaign_options, with_set
+from racegate.cli.options import JsonOption, stderr_console, stdout_console, tell
+from racegate.cli.sets import CampaignOptions, campaign_options, link_to, with_set
 from racegate.device.cuda.torch import gpu_count
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fleet.outcome import outcome_of

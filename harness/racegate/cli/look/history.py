@@ -21,11 +21,12 @@ from racegate.cli.options import (
     tell,
     write_text,
 )
+from racegate.cli.sets import with_set
 from racegate.history.exit_code import ExitCode
 from racegate.history.outcome import SCHEMA
 from racegate.interpose.errors import BadInput
 from racegate.jobs.versions.chosen import chosen
-from racegate.jobs.versions.engines import EngineHistory, Environments
+from racegate.jobs.versions.engines import EngineHistory, EngineKind, Environments
 from racegate.jobs.versions.kinds import SglangKind, VllmKind
 from racegate.jobs.versions.programs import ProgramHistory
 from racegate.jobs.versions.running import History, kept, run_history
@@ -33,7 +34,7 @@ from racegate.report.dashboard.versions import print_history, render_history
 from racegate.report.objects import HistoryObject
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.spec import Scenario
-from racegate.targets.common.environment import cache_folder
+from racegate.targets.common.environment import EnginePackage, cache_folder
 from racegate.targets.common.judge import RUNS_MAX
 from racegate.targets.program.launch import checked_program
 from racegate.targets.sglang.wire import ModelKind
@@ -87,37 +88,24 @@ RemoveOption = Annotated[
 ]
 
 
-@app.command()
-def vllm(
-    versions: VersionsOption,
+def vllm_kind(
     runner: Annotated[list[ModelRunner] | None, typer.Option(help="Not both of them.")] = None,
     cache_mode: Annotated[list[StateMode] | None, typer.Option(help="Not all of them.")] = None,
-    scenarios: ScriptsOption = None,
-    scenario: OnlyOption = None,
-    runs: RunsOption = RUNS_MAX,
-    out: OutOption = None,
-    remove: RemoveOption = None,
-    markdown: MarkdownOption = None,
-    json: JsonOption = None,
-) -> None:
-    """Every scenario in releases of vLLM, by both runners in all cache modes.
-
-    0: the table is whole; 4: something could not be run, and the table says why.
-    """
-    kind = VllmKind(tuple(runner or ModelRunner), tuple(cache_mode or StateMode))
-    subject = EngineHistory(
-        kind,
-        _chosen_scenarios(scenarios, "vllm", scenario),
-        runs_max=runs,
-        environments=Environments.REMOVED if remove else Environments.KEPT,
-    )
-    _show(_made(subject, "vllm", versions, out), markdown, json)
+) -> VllmKind:
+    """The ways to run vLLM that are asked for."""
+    return VllmKind(tuple(runner or ModelRunner), tuple(cache_mode or StateMode))
 
 
-@app.command()
-def sglang(
-    versions: VersionsOption,
+def sglang_kind(
     model: Annotated[list[ModelKind] | None, typer.Option(help="Not both of them.")] = None,
+) -> SglangKind:
+    """The ways to run SGLang that are asked for."""
+    return SglangKind(tuple(model or ModelKind))
+
+
+def releases(
+    versions: VersionsOption,
+    kind: EngineKind,
     scenarios: ScriptsOption = None,
     scenario: OnlyOption = None,
     runs: RunsOption = RUNS_MAX,
@@ -126,18 +114,21 @@ def sglang(
     markdown: MarkdownOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Every scenario in releases of SGLang, with both models.
+    """Every scenario in releases of an engine, by each way to run it.
 
     0: the table is whole; 4: something could not be run, and the table says why.
     """
-    kind = SglangKind(tuple(model or ModelKind))
     subject = EngineHistory(
         kind,
-        _chosen_scenarios(scenarios, "sglang", scenario),
+        _chosen_scenarios(scenarios, kind.packaging, scenario),
         runs_max=runs,
         environments=Environments.REMOVED if remove else Environments.KEPT,
     )
-    _show(_made(subject, "sglang", versions, out), markdown, json)
+    _show(_made(subject, kind.packaging.name, versions, out), markdown, json)
+
+
+app.command("vllm")(with_set("kind", vllm_kind)(releases))
+app.command("sglang")(with_set("kind", sglang_kind)(releases))
 
 
 @app.command(
@@ -180,11 +171,10 @@ def program(
 
 
 def _chosen_scenarios(
-    folder: Path | None, engine: str, names: list[str] | None
+    folder: Path | None, packaging: EnginePackage, names: list[str] | None
 ) -> tuple[Scenario, ...]:
-    title = {"vllm": "vLLM", "sglang": "SGLang"}[engine]
-    scripts = folder_of_scripts(folder, engine)
-    loaded = [scenario for _, scenario in loaded_scripts_for(title, scripts)]
+    scripts = folder_of_scripts(folder, packaging.name)
+    loaded = [scenario for _, scenario in loaded_scripts_for(packaging.title, scripts)]
     if unknown := set(names or ()) - {scenario.name for scenario in loaded}:
         fail(f"no scenario {', '.join(sorted(unknown))}")
     return tuple(one for one in loaded if not names or one.name in names)

@@ -18,8 +18,8 @@ from racegate.cli.options import (
     fail,
     reason_of,
     say,
-    subject_given,
 )
+from racegate.cli.sets import subject_given
 from racegate.jobs.fleet.matrix import matrix_in
 from racegate.jobs.stores.choice import written_store
 from racegate.report.timeline.drawing import material_beside, seen_in_witness

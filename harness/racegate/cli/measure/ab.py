@@ -24,7 +24,7 @@ from racegate.cli.options import (
     say,
     stderr_console,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.device.cuda.site import CudaSite
 from racegate.device.cuda.torch import open_cuda
@@ -209,10 +209,7 @@ def line_of(progress: WaveProgress) -> str:
 
 
 def _end(report: AbReport, json: str | None) -> None:
-    if json is not None:
-        write_json(json, msgspec.to_builtins(report))
-    if json != "-":
-        print_ab(stdout_console(), report)
+    tell(json, msgspec.to_builtins(report), lambda: print_ab(stdout_console(), report))
     raise typer.Exit(exit_code_of(report))
 
 

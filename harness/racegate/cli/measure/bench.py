@@ -15,7 +15,7 @@ from racegate.cli.options import (
     fail,
     progress_bar,
     stdout_console,
-    write_json,
+    tell,
 )
 from racegate.device.cuda.torch import open_cuda
 from racegate.history.outcome import SCHEMA
@@ -59,13 +59,11 @@ def bench(
         fail("--part says what to measure on a GPU: add --device cuda")
     else:
         result = run_bench(seconds=seconds)
-    if json is not None:
-        write_json(json, {"schema": SCHEMA, **msgspec.to_builtins(result)})
-    if json != "-":
-        table = Table("name", "value", "unit", "detail")
-        for entry in result.results:
-            table.add_row(entry.name, f"{entry.value:.3g}", entry.unit, entry.detail)
-        stdout_console().print(table)
+    table = Table("name", "value", "unit", "detail")
+    for entry in result.results:
+        table.add_row(entry.name, f"{entry.value:.3g}", entry.unit, entry.detail)
+    found = {"schema": SCHEMA, **msgspec.to_builtins(result)}
+    tell(json, found, lambda: stdout_console().print(table))
     raise typer.Exit(3 if has_failed(result.results) else 0)
 
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from racegate.history.exit_code import ExitCode
-from racegate.history.finding import Benign, FindingKind, exit_code, signature_of
-from racegate.history.outcome import Checked, CheckedCase, Failing, GatedResults, RunResult
+from racegate.history.finding import (
+    Benign,
+    Finding,
+    FindingKind,
+    Verdict,
+    exit_code,
+    signature_of,
+)
+from racegate.history.outcome import Checked, CheckedCase, Failing, RunResult
 from racegate.jobs.gate import GateResult, MustFail
 
 # Scenario -> the file that it comes from.
@@ -45,10 +52,10 @@ def checked_gate(result: GateResult, files: Files) -> Checked:
 def _of_run(run: RunResult, result: GateResult, files: Files) -> CheckedCase:
     is_known = result.baseline is not None and result.baseline.lets_stand(run)
     wrong = failing_run(run, files, result.benign, is_known=is_known)
-    return _case(run, wrong)
+    return _case(run, () if wrong is None else (wrong,))
 
 
-def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCase:
+def _case(run: RunResult, wrong: Sequence[Failing], skipped: str = "") -> CheckedCase:
     searched = f"verdict: {run.text}, schedules: {run.stats.schedules}"
     return CheckedCase(
         group="scenarios",
@@ -56,7 +63,7 @@ def _case(run: RunResult, wrong: Failing | None, skipped: str = "") -> CheckedCa
         seconds=run.stats.seconds,
         said="; ".join([searched, *(f"warning: {change.text}" for change in run.resolved)]),
         skipped=skipped,
-        failing=() if wrong is None else (wrong,),
+        failing=tuple(wrong),
     )
 
 
@@ -74,13 +81,45 @@ def _of_witness(entry: MustFail) -> CheckedCase:
     return CheckedCase(group="witnesses", name=name, failing=(missed,) if entry.is_missed else ())
 
 
-def checked_adapter(gate: GatedResults, files: Files, benign: Benign = Benign.PASS) -> Checked:
-    """A case for each scenario; what the engine cannot run is skipped. benign: what BENIGN is"""
-    cases = []
-    for result in gate.results:
-        wrong = None if result.refused else failing_run(result, files, benign)
-        cases.append(_case(result, wrong, result.refused))
-    return Checked(cases=tuple(cases), exit_code=gate.exit_code(benign))
+def checked_results(
+    results: Sequence[RunResult], files: Files, *, code: ExitCode, benign: Benign = Benign.PASS
+) -> Checked:
+    """A case for each scenario on a target; what it does not run is skipped. benign: what BENIGN is
+    code: what the job ends with
+    """
+    cases = [
+        _case(result, () if result.refused else failing_in(result, files, benign), result.refused)
+        for result in results
+    ]
+    return Checked(cases=tuple(cases), exit_code=code)
+
+
+def failing_in(run: RunResult, files: Files, benign: Benign) -> Sequence[Failing]:
+    """What is wrong with a run, finding by finding where each has a verdict of its own, as those of
+    releases have; those of one operation under the same holds are one.
+    """
+    whole = failing_run(run, files, benign)
+    wrong = {
+        (found.op, found.holds): found
+        for found in reversed(run.findings)
+        if found.verdict is not None and exit_code([found.verdict], benign=benign)
+    }
+    if whole is None or not wrong:
+        return () if whole is None else (whole,)
+    alone = [found for found in run.findings if found.verdict is None]
+    return [_failing_of(run, found, whole.file) for found in (*alone, *reversed(wrong.values()))]
+
+
+def _failing_of(run: RunResult, found: Finding, file: str) -> Failing:
+    diverges = found.verdict is Verdict.DIVERGENT
+    return Failing(
+        name=run.scenario,
+        file=file,
+        kind=FindingKind.DIVERGENCE if diverges else found.kind,
+        signature=found.signature,
+        message=found.message,
+        replay=found.replay,
+    )
 
 
 def failing_run(
@@ -94,7 +133,7 @@ def failing_run(
     if code is ExitCode.BROKEN_HARNESS:
         return _broken(run.scenario, file, "\n".join(one.text for one in run.breakages))
     if code is ExitCode.INCONCLUSIVE:
-        return _unexercised(run.scenario, file, run.unmet)
+        return _unexercised(run.scenario, file, [*run.unmet, *filter(None, [run.message])])
     cause = run.findings[0]  # causes stand before effects
     return Failing(
         name=run.scenario,

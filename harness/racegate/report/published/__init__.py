@@ -1,3 +1,3 @@
-"""What is made from the code for those who call it: the pages of the Python API and of JSON, and
-the schema of scenario files. A test says when one is stale.
+"""What is made from the code for those who use it: the schema of scenario files, and the report of
+a finding. A test says when the schema is stale.
 """

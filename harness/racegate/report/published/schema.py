@@ -4,14 +4,18 @@ docs/scenario.schema.json` writes it, and `racegate new scenario` beside what it
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import inspect as types
 
-from racegate.report.published.contract import kinds_of, meanings
 from racegate.scenario.entries import SCHEMA_VERSION, ScenarioFile
+from racegate.scenario.spec import OwnScenario
 from racegate.scenario.untrusted.text import printable_json
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +30,43 @@ def schema_text() -> str:
     top["schema"] = {"const": SCHEMA_VERSION, "description": "the version of this format"}
     whole = {"$schema": DRAFT, "title": "A scenario of racegate", **schema}
     return printable_json(json.dumps(whole, indent=1) + "\n")
+
+
+def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
+    """A Struct, and every Struct and enumeration that it leads to, in the order of its fields."""
+    yield from _kinds(types.type_info(struct))
+
+
+def _kinds(info: types.Type) -> Iterator[type]:
+    match info:
+        case types.StructType(cls=cls, fields=fields) if cls is not OwnScenario:
+            yield cls
+            for field in fields:
+                yield from _kinds(field.type)
+        case types.EnumType(cls=cls):
+            yield cls
+        case types.VarTupleType(item_type=one) | types.ListType(item_type=one):
+            yield from _kinds(one)
+        case types.TupleType(item_types=parts) | types.UnionType(types=parts):
+            for part in parts:
+                yield from _kinds(part)
+        case types.DictType(key_type=key, value_type=value):
+            yield from _kinds(key)
+            yield from _kinds(value)
+
+
+def meanings(docstring: str | None, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """(what a docstring says as a whole, what it says of each name)."""
+    text = inspect.cleandoc(docstring or "")
+    one = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or r"(?!)"
+    pattern = rf"(?:^|(?<=[;.]))\s*((?:{one})(?:, (?:{one}))*):\s"
+    found = list(re.finditer(pattern, text, re.MULTILINE))
+    starts = [*(match.start() for match in found), len(text)]
+    said: dict[str, str] = {}
+    for match, end in zip(found, starts[1:], strict=True):
+        meaning = " ".join(text[match.end() : end].split()).rstrip(";.")
+        said |= dict.fromkeys(match[1].split(", "), meaning)
+    return " ".join(text[: starts[0]].split()), said
 
 
 def _describe(part: dict[str, object], kind: type) -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from racegate.history.replayed import Replay, ReplaySummary
 from racegate.report.search import print_outcome, print_replay
-from racegate.report.targets.adapters import print_judgement
+from racegate.report.targets.results import print_judgement
 from racegate.report.text import ShownFinding
 from racegate.scenario.untrusted.console import lines
 from racegate.targets.program.workflow.replay import ProgramReplay, render_replay

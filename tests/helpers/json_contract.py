@@ -2,16 +2,14 @@
 
 What a field means stands in the docstring of its Struct, as `field: meaning` or `field, field:
 meaning`, at the beginning of a line or behind a semicolon or full stop; what means the same in all
-of them stands in `Everywhere`. `python -m racegate.report.published.contract docs/json.md` writes
-the page.
+of them stands in `Everywhere`. `python tests/helpers/json_contract.py docs/json.md` writes the
+page.
 """
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -52,6 +50,7 @@ from racegate.report.objects import (
     HistoryObject,
     SiteObject,
 )
+from racegate.report.published.schema import kinds_of, meanings
 from racegate.report.templating import render
 from racegate.scenario.files import ScenarioEntry
 from racegate.scenario.spec import OwnScenario
@@ -177,20 +176,6 @@ class Section:
     entries: tuple[Entry, ...]
 
 
-def meanings(docstring: str | None, names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """(what a docstring says as a whole, what it says of each name)."""
-    text = inspect.cleandoc(docstring or "")
-    one = "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or r"(?!)"
-    pattern = rf"(?:^|(?<=[;.]))\s*((?:{one})(?:, (?:{one}))*):\s"
-    found = list(re.finditer(pattern, text, re.MULTILINE))
-    starts = [*(match.start() for match in found), len(text)]
-    said: dict[str, str] = {}
-    for match, end in zip(found, starts[1:], strict=True):
-        meaning = " ".join(text[match.end() : end].split()).rstrip(";.")
-        said |= dict.fromkeys(match[1].split(", "), meaning)
-    return " ".join(text[: starts[0]].split()), said
-
-
 def everywhere() -> dict[str, str]:
     """Fields that mean the same in every object."""
     names = re.findall(r"\b([a-z_]+)(?=[:,])", Everywhere.__doc__ or "")
@@ -256,29 +241,6 @@ def words_of(info: types.Type) -> str:
         case types.DictType(key_type=key, value_type=value):
             return f"object, {words_of(key)} to {words_of(value)}"
     return _WORDS[type(info)]
-
-
-def kinds_of(struct: type[msgspec.Struct]) -> Iterator[type]:
-    """A Struct, and every Struct and enumeration that it leads to, in the order of its fields."""
-    yield from _kinds(types.type_info(struct))
-
-
-def _kinds(info: types.Type) -> Iterator[type]:
-    match info:
-        case types.StructType(cls=cls, fields=fields) if cls is not OwnScenario:
-            yield cls
-            for field in fields:
-                yield from _kinds(field.type)
-        case types.EnumType(cls=cls):
-            yield cls
-        case types.VarTupleType(item_type=one) | types.ListType(item_type=one):
-            yield from _kinds(one)
-        case types.TupleType(item_types=parts) | types.UnionType(types=parts):
-            for part in parts:
-                yield from _kinds(part)
-        case types.DictType(key_type=key, value_type=value):
-            yield from _kinds(key)
-            yield from _kinds(value)
 
 
 def page() -> str:
