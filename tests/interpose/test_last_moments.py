@@ -36,7 +36,7 @@ def outcome(folder: Path, text: str) -> dict[str, Any]:
     """Of the recorded run."""
     run(folder, text, "--json", str(folder / "out.json"))
     written: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
-    return dict(written["outcome"])
+    return written
 
 
 NAMED = {

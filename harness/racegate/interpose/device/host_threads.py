@@ -89,10 +89,11 @@ class HostThreads:
         return caller
 
     @contextmanager
-    def backward(self) -> Iterator[None]:
+    def backward(self, drain: Callable[[], None]) -> Iterator[None]:
         """The calling thread calls autograd: what that does goes on from here, and is waited for.
-        What was logged has to be taken in before, and before the end.
+        drain: takes in what was logged
         """
+        drain()
         caller = Caller(self.lane(), threading.get_ident())
         done = self._pass_of(caller.lane)
         outer = _bindings._get_obj_in_tls(_CALLER) if _bindings._is_key_in_tls(_CALLER) else None
@@ -102,6 +103,7 @@ class HostThreads:
         try:
             yield
         finally:
+            drain()
             _bindings._stash_obj_in_tls(_CALLER, outer)
             self._calling.remove(caller)
             self._recorder.take(caller.lane, self._recorder.hand_on(done))

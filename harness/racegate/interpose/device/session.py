@@ -119,9 +119,7 @@ class Session:
         return not self.is_recording and self.queue.is_eager and not self.polls_max
 
     def thread_lane(self, number: int | None = None) -> int:
-        """Lane of a host thread that touches what the device can reach; of the calling one, or by
-        the number that the runtime logs.
-        """
+        """Lane of a thread that touches what the device can reach. number: as it is logged"""
         lane = self.host_threads.acting_lane(number)
         if self.host_threads.acting:
             self.not_seen[OTHER_THREADS] = len(self.host_threads.acting)
@@ -140,12 +138,8 @@ class Session:
     @contextmanager
     def backward(self) -> Iterator[None]:
         """This thread calls autograd, which goes on from here, and is waited for."""
-        self.drain()
-        with self.host_threads.backward():
-            try:
-                yield
-            finally:
-                self.drain()
+        with self.host_threads.backward(self.drain):
+            yield
 
     def stream_lane(self, handle: int) -> int:
         lane = self._streams.get(handle)
@@ -393,7 +387,8 @@ class Session:
     def memory_added(
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
-        self.work.add()
+        if not self.is_over:  # a forked child is told what its parent was
+            self.work.add()
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
         self.recorder.memory.add(base, size, is_watched=place is Place.PINNED)
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from asyncio import base_events
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -163,14 +163,15 @@ def _mourned(thread: Any, refuse: Callable[[str], None]) -> Iterator[None]:
     """If the thread dies of an error of racegate's, the run ends with its name."""
     run = thread.run
 
+    def refuse_ours(kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and is_ours(error):
+            traceback.print_exception(error)
+            refuse(words_for(error, f"thread {thread.name}"))
+
     def run_or_refuse() -> None:
-        try:
+        with ExitStack() as stack:
+            stack.push(refuse_ours)
             run()
-        except Exception as error:
-            if is_ours(error):
-                traceback.print_exc()
-                refuse(words_for(error, f"thread {thread.name}"))
-            raise
 
     thread.run = run_or_refuse
     try:
