@@ -17,7 +17,7 @@ VLLM_HISTORY ?= 0.11.2,0.12.0,0.13.0,0.14.1,0.15.1,0.16.0,0.17.1,0.18.1,0.19.1,0
 SOAK_WORKERS ?= 8
 GPU_SETUP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'
 
-.PHONY: setup gate check test nightly programs programs-report vllm test-vllm vllm-report test-gpu gpu-report hostile \
+.PHONY: setup gate check test nightly programs programs-report vllm test-vllm vllm-report test-gpu gpu-report hostile sanitize \
 	lint matrix mutants mutants-source rooms bench clean
 
 setup: $(STAMP)
@@ -47,6 +47,13 @@ test: $(STAMP) lint
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile nightly --timeout 0 tests/jobs tests/explore \
 		tests/oracles tests/engine tests/faults tests/measure/evaluation tests/check tests/check/repro tests/scenario tests/cli/test_search_cli.py
+
+# The parts in C under the address and the undefined-behaviour sanitizer, where no GPU is needed: not
+# part of CI, which runs a few of these tests so.
+sanitize: $(STAMP)
+	$(BIN)/python tests/helpers/sanitized.py -n $(JOBS) --timeout 0 tests/order \
+		$(addprefix tests/interpose/test_,interpose_litmus.py gpu_recording.py compiled_operators.py memory.py \
+		torn_copies.py touches.py graph_parts.py program.py interpose_latches.py)
 
 # A million broken inputs for every loader: about twenty minutes of one core.
 hostile: $(STAMP)

@@ -23,6 +23,7 @@ from racegate.device.virtual.device import VirtualDevice
 from racegate.history.edge import Edge
 from racegate.history.schedule import EAGER, parse_schedule
 from racegate.history.trace import OpRecord
+from racegate.oracles.ordering import find_conflicts
 from racegate_kernels.poison import poison_of
 from sync_driver import SyncDriver
 
@@ -87,6 +88,38 @@ def test_a_copy_says_what_it_reads_and_writes(make: Callable[[], Device], name: 
         (source, read, False),
         (target, written, True),
     ]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("freed", ["pool_gpu", "rows_cpu"])
+@pytest.mark.parametrize("name", COPIES)
+@MADE
+def test_memory_that_is_freed_is_written(
+    make: Callable[[], Device],
+    name: str,
+    freed: str,
+    waits: bool,  # noqa: FBT001
+) -> None:
+    """A copy that may still run is in conflict with it."""
+    device = make()
+    rows = device.host_buffer("rows_cpu", (ROWS, 2), np.int32)
+    pool = device.device_buffer("pool_gpu", (ROWS, 2), np.int32, stream=device.stream("copy"))
+    rows.write(np.zeros((ROWS, 2), np.int32))
+    made, landed = device.event("made"), device.event("landed")
+    device.record(device.stream("copy"), made)
+    device.wait_stream(device.stream("main"), made, EDGE, step=0)
+    COPIES[name](device, pool, rows)
+    device.record(device.stream("main"), landed)
+    if waits:
+        device.wait_host(landed, EDGE, step=0)
+    if freed == "pool_gpu":
+        device.free(pool, step=0)
+    else:
+        device.free_host(rows)
+    found = {(one.buffer, one.first.name) for one in find_conflicts(device.finish())}
+    assert found == (set() if waits else {(freed, f"{name}@0")})
+    if isinstance(device, CudaDevice):
+        device.close()
 
 
 @MADE

@@ -276,6 +276,14 @@ def more_than_drafted(seen: Seen) -> None:
     seen.detail["sampled"] = array
 
 
+def too_far_ahead(seen: Seen) -> None:
+    """The host counts one token more than drafts in flight explain."""
+    slack = seen.k * max(1, seen.scenario.engine.depth - 1)
+    host = np.array(seen.detail["computed_host"])
+    host[0] = seen.values["computed"][0] + slack + 1
+    seen.detail["computed_host"] = host
+
+
 def uncounted(seen: Seen) -> None:
     kept = np.flatnonzero(~np.array(seen.detail["discarded"], bool))
     seen.need(len(kept))

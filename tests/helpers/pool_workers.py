@@ -7,8 +7,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
-from racegate.jobs.pools.pool import Task
+from racegate.jobs.pools.driver import Ready
+from racegate.jobs.pools.pool import SayAlive, Task
+from racegate.jobs.pools.transport import Transport
 from racegate.scenario.errors import BadInputError
 
 
@@ -42,6 +45,15 @@ class Doomed(Squarer):
         return super().work(task)
 
 
+class Patient(Squarer):
+    """Gives as many signs of life as its number says, and then squares it."""
+
+    def work_on(self, task: int, say_alive: SayAlive) -> int:
+        for _ in range(task):
+            say_alive()
+        return self.work(task)
+
+
 class Uneven(Squarer):
     """Even numbers wait until the file exists that an odd one makes."""
 
@@ -59,6 +71,22 @@ class Uneven(Squarer):
 
 def make_uneven(path: str, number: int) -> Uneven:
     return Uneven(number, path)
+
+
+def signs_of_one(transport: Transport[Any], number: int) -> int:
+    """How many signs of life a worker elsewhere gives at its task."""
+    handle = transport.open(Patient, 0)
+    try:
+        assert isinstance(handle.hear(), Ready)
+        handle.send(Task(name="signs", content=number))
+        assert handle.hear() == number * number
+        while not (signs := handle.signs()):  # a message of its own, where it is one
+            threading.Event().wait(0.01)
+        return signs
+    finally:
+        handle.kill()
+        handle.close()
+        transport.close()
 
 
 def numbered(numbers: Iterator[int] | range | None = None) -> Iterator[Task[int]]:

@@ -12,8 +12,8 @@ from racegate.jobs.pools.pool import Task
 
 
 class Handle:
-    """See driver.Handle. losses: workers lost with a task, at most three, or at their end, at most
-    two
+    """See transport.Handle. losses: workers lost with a task, at most three, or at their end, at
+    most two
     """
 
     def __init__(self, worker: Any, luck: random.Random, losses: Counter[str]) -> None:
@@ -40,6 +40,9 @@ class Handle:
         if self._losses[doing] < most and self._luck.random() < 0.2:
             self._losses[doing] += 1
             raise GoneError("was unplugged")
+
+    def signs(self) -> int:
+        return 0
 
     def kill(self) -> None:
         pass

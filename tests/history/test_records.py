@@ -10,12 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from racegate.history import breakage
 from racegate.history.breakage import Breakage, Caught, breakage_of
 from racegate.history.exit_code import INTERRUPTED, UNREAD, code_of_signal
 from racegate.history.finding import Finding, FindingKind, request_of, signature_of
 from racegate.history.outcome import Checked
+from racegate.history.replayed import ReplayOutcome, worst_of
 from racegate.history.run import EngineResult, Run
 from racegate.history.stats import _starved_since, cut_off
 from racegate.history.trace import Trace
@@ -145,3 +148,10 @@ def test_the_first_wrong_value_names_a_failure_and_its_request() -> None:
     assert signature_of([race, *values]) == values[0].signature
     assert (request_of([race]), signature_of([race])) == (None, race.signature)
     assert (request_of([]), signature_of([])) == (None, None)
+
+
+@given(st.lists(st.sampled_from(ReplayOutcome), min_size=1))
+def test_the_worst_of_several_replays_counts(outcomes: list[ReplayOutcome]) -> None:
+    """Reproduced is said only of a witness that every replay reproduced."""
+    from_best = ["reproduced", "other signature", "nothing found", "not realised"]
+    assert from_best.index(worst_of(outcomes)) == max(map(from_best.index, outcomes))

@@ -11,8 +11,11 @@ from racegate.history.schedule import Hold
 from racegate.interpose.device.host_threads import HeldThreads
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
+from racegate.interpose.device.spans import Place
 
 MAIN, SIDE, OTHER, EVENT = 0, 5, 6, 9
+# Bytes of one allocation.
+READ, WRITTEN, LEFT = ((1 << 20 | low, 1 << 20 | low + 8) for low in (0, 8, 16))
 
 
 class Captured:
@@ -77,6 +80,34 @@ def test_what_comes_behind_the_replay_waits_for_all_of_it(
     captured.replay(Hold(op=captured.fill))
     captured.session.issue("next", stream, (), (), lambda: captured.ran.append("next"))
     assert captured.ran == (["copy"] if waits else ["copy", "next"])
+
+
+@pytest.mark.parametrize(
+    ("touched", "is_write", "conflicts"),
+    [(READ, True, 1), (READ, False, 0), (WRITTEN, False, 1), (WRITTEN, True, 1), (LEFT, True, 0)],
+)
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_replay_touches_what_its_parts_touch(
+    touched: tuple[int, int],
+    is_write: bool,  # noqa: FBT001
+    conflicts: int,
+    waits: bool,  # noqa: FBT001
+) -> None:
+    session = Session(NoRuntime())
+    session.memory_added(READ[0], LEFT[1] - READ[0], Place.DEVICE)
+    graphs = session.graphs
+    graphs.begin(1)
+    assert graphs.add(1, "first", MAIN, (READ,), (), lambda: None)
+    assert graphs.add(1, "second", MAIN, (), (WRITTEN,), lambda: None)
+    graphs.end(1)
+    assert not session.recorder.conflicts, "a capture runs nothing"
+    graphs.launch(1, SIDE)
+    if waits:
+        session.event_recorded(EVENT, SIDE, 1, threading.get_ident())
+        session.stream_waits(OTHER, EVENT)
+    parts = ((), (touched,)) if is_write else ((touched,), ())
+    session.issue("other", OTHER, *parts, None)
+    assert len(session.recorder.conflicts) == (0 if waits else conflicts)
 
 
 def test_a_thread_is_kept_back_until_another_waits() -> None:

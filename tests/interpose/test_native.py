@@ -5,9 +5,6 @@ A user's compiler may warn of what ours does not: only here is a warning an erro
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,28 +16,27 @@ from racegate.interpose.errors import BadInput
 from racegate.interpose.native.library import build_operators
 from racegate.order.compiled import build_order
 from racegate.order.native import compiler
+from sanitized import run as run_sanitized
+from sanitized import sanitizer
 
-LAWS = Path(__file__).parents[1] / "order"
 STRICT = ("-Wall", "-Wextra", "-Werror")
-SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-# Compiles the order anew, and tells it, its Python twin and their model the same steps.
-LAW = """
-import sys
-from racegate.order.native import compiler
-from racegate.explore.strategies import register_profiles
-from hypothesis import settings
-register_profiles()
-settings.load_profile("ci")
-compiler.FLAGS += tuple(sys.argv[1:])
-import test_order as laws
-laws.test_conflicts_are_those_of_every_byte_by_itself()
-laws.test_the_two_know_the_same_and_say_the_same()
-with open("/proc/self/maps") as maps:
-    print("told", *(line.split()[-1] for line in maps if "racegate_order" in line))
-"""
+HERE = Path(__file__).parent
+# Laws of the order, and operators and copies of a program: `make sanitize` runs the rest.
+LAWS = f"{HERE.parent / 'order' / 'test_order.py'}::test_"
+SANITIZED = (
+    f"{LAWS}conflicts_are_those_of_every_byte_by_itself",
+    f"{LAWS}the_two_know_the_same_and_say_the_same",
+    str(HERE / "test_compiled_operators.py"),
+)
 # What the sanitizers have to see, or a run without a word would say nothing.
 WRONG = """
 int read_behind(int at) { int three[3] = {1, 2, 3}; return three[at]; }
+"""
+READS_BEHIND = """
+import ctypes, pathlib, sys
+from racegate.order.native.compiler import compiled
+source = pathlib.Path(sys.argv[1])
+ctypes.CDLL(str(compiled("wrong.so", [source], read=[source]))).read_behind(3)
 """
 
 
@@ -78,42 +74,17 @@ def test_a_warning_would_be_an_error(empty_cache: Path, monkeypatch: pytest.Monk
         compiler.compiled("two.so", [source], read=[source])
 
 
-def sanitizer() -> str:
-    """The library that has to be loaded before Python, empty if the compiler has none."""
-    try:
-        command = [*compiler.find_compiler(), "-print-file-name=libasan.so"]
-    except BadInput:
-        return ""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = Path(done.stdout.strip())
-    return str(found) if found.is_absolute() and found.exists() else ""
-
-
-def run_sanitized(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": sanitizer(),
-        "ASAN_OPTIONS": "detect_leaks=0",  # of what Python keeps to its end
-        "PYTHONPATH": os.pathsep.join([str(LAWS), *sys.path]),
-    }
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.skipif(not sanitizer(), reason="the C compiler brings no address sanitizer")
+@needs_cuda_torch
 class TestSanitized:
-    def test_the_order_touches_nothing_that_is_not_its_own(self, empty_cache: Path) -> None:
-        done = run_sanitized(LAW, *SANITIZED)
-        assert done.returncode == 0, done.stderr[-4000:]
-        assert done.stdout.startswith("told ")
-        assert str(empty_cache) in done.stdout
+    def test_nothing_in_c_touches_what_is_not_its_own(self) -> None:
+        done = run_sanitized("-m", "pytest", "-p", "sanitized", "-q", "-n", "0", *SANITIZED)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        assert " passed" in done.stdout and "skipped" not in done.stdout
 
     def test_they_would_say_it(self, tmp_path: Path) -> None:
-        source, library = tmp_path / "wrong.c", tmp_path / "wrong.so"
+        source = tmp_path / "wrong.c"
         source.write_text(WRONG)
-        command = (*compiler.find_compiler(), *compiler.FLAGS, *SANITIZED)
-        subprocess.run([*command, str(source), "-o", str(library)], check=True)
-        program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).read_behind(3)"
-        done = run_sanitized(program, str(library))
+        done = run_sanitized("-c", READS_BEHIND, str(source))
         assert done.returncode != 0
         assert "out of bounds" in done.stderr

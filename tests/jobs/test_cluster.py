@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from fleets import fleet_file, toy, toys
-from pool_workers import Doomed, Squarer, numbered
+from pool_workers import Doomed, Squarer, numbered, signs_of_one
 from racegate.cli.app import app
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fuzz import Bounds, fuzz
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.pools.choice import PoolBackend, WorkerPlace, pool_of
-from racegate.jobs.pools.cluster import ClusterError, RayHandle
+from racegate.jobs.pools.cluster import ClusterError, RayHandle, RayTransport, seldom
 from racegate.jobs.pools.driver import GoneError
 from racegate.jobs.pools.pool import Done, Ended, Event, Failed, HandedBack, SetAside, Tick, spread
 from support import IS_NIGHTLY
@@ -104,7 +105,19 @@ def test_an_answer_that_is_lost_with_its_node_is_a_worker_that_is_gone(
 
     monkeypatch.setattr(ray, "get", lost)
     with pytest.raises(GoneError, match="is gone: "):
-        RayHandle(None, None).hear()
+        RayHandle(None, None, lambda: 0).hear()
+
+
+def test_signs_of_life_come_seldom_and_arrive(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert signs_of_one(RayTransport(cluster.address, workers=1), 7) >= 1
+    clock, said = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    say = seldom(lambda: said.append(clock[0]))
+    for clock[0] in (0.0, 0.9, 1.0, 1.5, 2.5):
+        say()
+    assert said == [0.0, 1.0, 2.5]
 
 
 def signatures_of(folder: Path, place: WorkerPlace, *, workers: int) -> dict[str, int]:

@@ -76,6 +76,9 @@ class Handle:
         """Of its task."""
         return None if self._next is None else self._next.content
 
+    def signs(self) -> int:
+        return 0
+
     def kill(self) -> None:
         pass
 
@@ -243,8 +246,9 @@ def test_room_that_comes_later_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results(heard(Late({0: 1, 1: 1}), range(3))) == [0, 1, 4]
 
 
-def test_a_last_worker_that_was_lost_in_a_long_task_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("phase", [START, 0, 3, 4, END])
+def test_a_last_worker_that_was_lost_is_replaced_in_every_phase(
+    monkeypatch: pytest.MonkeyPatch, phase: int
 ) -> None:
     """It had said nothing for longer than a job without workers waits."""
     clock = [0.0]
@@ -255,9 +259,37 @@ def test_a_last_worker_that_was_lost_in_a_long_task_is_replaced(
             clock[0] += driver.ROOM_WITHIN_S + 1
             return handles[:1]
 
-    pool = DrivenPool(Slow({3: 1}), losses_max=2)
+    pool = DrivenPool(Slow({phase: 1}), losses_max=2)
     with closing(pool.run(Squarer, spread(numbered(iter(range(5))), 1))) as events:
-        assert results(list(in_order(events))) == [0, 1, 4, 9, 16]
+        found = list(in_order(events))
+    assert results(found) == [0, 1, 4, 9, 16]
+    assert kinds(found) == [HandedBack]
+    assert isinstance(found[-1], Ended)
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_signs_of_life_begin_the_time_of_a_task_anew(
+    monkeypatch: pytest.MonkeyPatch,
+    is_alive: bool,  # noqa: FBT001  a parameter of the test
+) -> None:
+    """A worker that minimises for longer than it may be silent is lost only without them."""
+    clock, ticks = [0.0], iter(range(6))
+    monkeypatch.setattr(driver, "_now", lambda: clock[0])
+    monkeypatch.setattr(Handle, "signs", lambda self: int(clock[0]) if is_alive else 0)
+
+    class Minimising(Bench):
+        def wait(self, handles: Sequence[Handle], timeout_s: float) -> Sequence[Handle]:
+            is_at_task = handles[0].content is not None
+            clock[0] += 40.0
+            return [] if is_at_task and next(ticks, None) is not None else handles[:1]
+
+    pool = DrivenPool(Minimising({}), losses_max=1, silent_s=60.0)
+    with closing(pool.run(Squarer, spread(numbered(iter([3])), 1))) as events:
+        found = [event for event in events if not isinstance(event, Tick)]
+    assert [event.why for event in found if isinstance(event, Lost)] == (
+        [] if is_alive else ["has said nothing for 60 s"]
+    )
+    assert results(found) == ([9] if is_alive else [])
 
 
 def test_without_any_room_what_was_handed_back_is_not_done(

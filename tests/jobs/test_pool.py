@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import pool_workers
-from pool_workers import Doomed, Squarer, make_uneven, numbered
+from pool_workers import Doomed, Patient, Squarer, make_uneven, numbered, signs_of_one
 from racegate.jobs.gather import run_all
 from racegate.jobs.pools.choice import pool_of
 from racegate.jobs.pools.driver import DrivenPool
@@ -35,7 +35,7 @@ from racegate.jobs.pools.pool import (
     in_order,
     spread,
 )
-from racegate.jobs.pools.processes import process_pool
+from racegate.jobs.pools.processes import ProcessTransport, process_pool
 
 
 def is_alive(process: int) -> bool:
@@ -125,6 +125,19 @@ def test_a_worker_that_says_nothing_is_lost() -> None:
     (lost,) = heard
     assert isinstance(lost, Lost)
     assert (lost.doing, lost.why) == ("number 6", "has said nothing for 0.5 s")
+
+
+def test_a_worker_that_takes_long_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process each begins the alarm anew; a process counts them for its driver."""
+    alarms: list[float] = []
+    monkeypatch.setattr(signal, "setitimer", lambda which, seconds: alarms.append(seconds))
+    assert [
+        e.result
+        for e in InProcessPool(timeout_s=30).run(Patient, [numbered(iter([3]))])
+        if isinstance(e, Done)
+    ] == [9]
+    assert alarms == [30.0] * 4 + [0.0]
+    assert signs_of_one(ProcessTransport(), 7) == 7
 
 
 def test_a_pool_that_is_closed_leaves_no_process() -> None:

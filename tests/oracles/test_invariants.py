@@ -42,6 +42,7 @@ from damages import (
     short_state_table,
     short_table,
     starts_elsewhere,
+    too_far_ahead,
     uncounted,
     waits_with,
     window_twice,
@@ -62,6 +63,8 @@ SCENARIOS = (
     "slots-steady",
     "all-steady",
     "cascade-synchronous",
+    "length-limit",
+    "mrope-image",
 )
 
 
@@ -112,6 +115,7 @@ PREPARED: list[tuple[str, Damage]] = [
     ("I-25", put("values", "discarded", 0, lambda old: not old)),
 ]
 INPUTS: list[tuple[str, Damage]] = [
+    ("I-31", too_far_ahead),
     ("I-31", put("detail", "computed_host", 0, plus(99))),
     ("I-31", put("detail", "computed_host", 0, lambda old: -1)),
     ("I-32", put("values", "seq_lens", 0, plus(1))),
@@ -139,6 +143,7 @@ INPUTS: list[tuple[str, Damage]] = [
 SAMPLED: list[tuple[str, Damage]] = [
     ("I-50", sampled()),
     ("I-50", sampled(-1, 5)),
+    ("I-50", sampled(5, -1, 6)),
     ("I-50", more_than_drafted),
     ("I-51", uncounted),
     ("I-52", put("values", "next_token", 0, plus(1))),

@@ -33,6 +33,17 @@ def test_write_then_read_on_another_stream() -> None:
     assert conflicts_of(story) == 1
 
 
+def test_every_access_of_many_is_remembered() -> None:
+    """More than are looked through one by one, of one row each and of all rows."""
+    story = Story()
+    for row in range(200):
+        story.op(S0, write(1 << row))
+    story.op(S1, read((1 << 200) - 1))
+    assert conflicts_of(story) == 200
+    story.op(S2, write((1 << 200) - 1))
+    assert conflicts_of(story) == 401
+
+
 def test_an_edge_orders_them() -> None:
     story = Story()
     story.op(S0, write())

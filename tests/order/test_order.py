@@ -5,15 +5,18 @@ edges, byte by byte, and against each other; and the ordering oracle on the same
 from __future__ import annotations
 
 from collections import Counter
+from itertools import zip_longest
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from racegate.history.finding import Hazard
 from racegate.history.trace import HOST, Access, HostAccess, OpRecord, Recorded, Waited
 from racegate.oracles.ordering import find_conflicts
-from racegate.order.clocks import Clocks, covers
+from racegate.order.clocks import Clocks, covers, join
 from racegate.order.compiled import compiled_order
+from racegate.order.findings import race_of
 from racegate.order.interface import Order
 from racegate.order.python import python_order
 from racegate.order.recorder import Recorder
@@ -22,6 +25,7 @@ from stories import STREAMS, Statement, Story, statements, told
 from threaded import LANES, SIZE, Key, Told, found_by, programs
 
 ROOM = 64  # of a storage's rows, as bytes
+MANY = 200  # more than is looked through one by one
 
 
 @given(programs)
@@ -83,6 +87,79 @@ def test_what_a_byte_no_longer_remembers_costs_nothing(new_order: type[Order]) -
     assert recorder.memory.cells() == SIZE
     both.access(0, 1, ((), ((0, SIZE),)))
     assert recorder.memory.cells() == 1
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_an_event_covers_nothing_that_its_thread_does_later(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 8)
+    host, other = recorder.add_thread("host"), recorder.add_thread("other")
+    first, second = recorder.add_stream("first"), recorder.add_stream("second")
+    recorder.host(host, "before#1", (), (), ((0, 4),))
+    recorder.record(0, host, first, ())
+    recorder.host(host, "behind#1", (), (), ((4, 8),))
+    recorder.issue(host, first, "put behind#1", (), ((4, 8),), ())
+    recorder.wait(second, 0, ())
+    recorder.issue(other, second, "reads#1", (), ((0, 4),), ())
+    assert not recorder.conflicts
+    recorder.issue(other, second, "writes#1", (), (), ((4, 8),))
+    firsts = {conflict.first.label for conflict in recorder.conflicts.values()}
+    assert firsts == {"behind#1", "put behind#1"}
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_every_pair_of_two_places_counts(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, MANY)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    for byte in range(MANY):
+        recorder.issue(host, stream, f"writes@a#{byte}", (), (), ((byte, byte + 1),))
+    recorder.host(host, "reads@b#0", (), ((0, MANY),), ())
+    (conflict,) = recorder.conflicts.values()
+    found = race_of(conflict, recorder.lanes, buffer="x")
+    assert found.count == MANY
+    assert set(found.pairs) == {(f"writes@a#{byte}", "reads@b#0") for byte in range(MANY)}
+    assert found.nbytes == 1  # of the first pair
+
+
+@pytest.mark.parametrize("new_order", [compiled_order, python_order])
+def test_an_access_ends_where_its_memory_does(new_order: type[Order]) -> None:
+    recorder = Recorder(new_order())
+    recorder.memory.add(0, 4)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    recorder.issue(host, stream, "writes#1", (), (), ((2, 9),))
+    recorder.host(host, "reads#1", (), ((0, 8),), ())
+    assert [conflict.nbytes for conflict in recorder.conflicts.values()] == [2]
+
+
+def test_a_race_says_what_is_touched_how_and_which_parts_of_a_graph_can_be_held() -> None:
+    recorder = Recorder(python_order())
+    recorder.memory.add(0, 8)
+    host, stream = recorder.add_thread("host"), recorder.add_stream("stream")
+    for number in (1, 2):
+        recorder.issue(host, stream, f"graph@a#{number}", (), (), ((number, number + 1),))
+    recorder.host(host, "reads@b#1", (), ((0, 8),), ())
+    (conflict,) = recorder.conflicts.values()
+    parts = {
+        f"graph@a#{number}": [f"part {number}.{place}" for place in range(9)] for number in (1, 2)
+    }
+    found = race_of(conflict, recorder.lanes, buffer="x", parts=parts)
+    inner = [first for first, _ in found.pairs if first.startswith("part")]
+    assert inner == [f"part 1.{place}" for place in range(6)]
+    assert (found.hazard, len(found.signature)) == (Hazard.READ_AFTER_WRITE, 12)
+    assert (found.first.is_write, found.second.is_write, found.second.is_host) == (
+        True,
+        False,
+        True,
+    )
+
+
+@given(st.lists(st.integers(0, 3), max_size=4), st.lists(st.integers(0, 3), max_size=4))
+def test_a_clock_that_learns_covers_both(one: list[int], other: list[int]) -> None:
+    clock = list(one)
+    join(clock, other)
+    assert clock == [max(pair) for pair in zip_longest(one, other, fillvalue=0)]
+    assert covers(clock, one) and covers(clock, other)
 
 
 def test_a_lane_that_comes_later_is_known_to_nobody() -> None:

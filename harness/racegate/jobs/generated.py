@@ -6,6 +6,8 @@ before its first scenario and behind its last one; a share of scenarios is run t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from racegate.check.checker import Checker
@@ -24,6 +26,7 @@ from racegate.history.outcome import RunResult
 from racegate.history.run import Run
 from racegate.history.schedule import EAGER, Schedule, parse_schedule
 from racegate.history.witness import SealedWitness
+from racegate.jobs.pools.pool import SayAlive
 from racegate.jobs.stores.witnesses import found_at, own_witness
 from racegate.scenario.spec import OwnScenario
 
@@ -104,11 +107,16 @@ class ScenarioWorker:
         self._unsaid = self._canaries()
 
     def work(self, task: int | GeneratedFinding) -> Answer:
+        """See `work_on`."""
+        return self.work_on(task, lambda: None)
+
+    def work_on(self, task: int | GeneratedFinding, say_alive: SayAlive) -> Answer:
         """One scenario, in which a signature that this worker has seen in no lower one is found; or
-        the minimal form of what was found.
+        the minimal form of what was found, whose runs are signs of life.
         """
         if isinstance(task, GeneratedFinding):
-            return MinimisedFinding(signature=task.signature, small=minimised(task, self._fault))
+            small = minimised(task, self._fault, on_run=lambda made: say_alive())
+            return MinimisedFinding(signature=task.signature, small=small)
         seen = {signature for signature, index in self._seen.items() if index < task}
         report = look_at(self._spec, task, self._fault, seen)
         if report.found is not None:
@@ -235,10 +243,15 @@ def _with_drawn_holds(
     return clean, spec.holds_each
 
 
-def minimised(found: GeneratedFinding, fault: Fault | None) -> GeneratedFinding:
-    """What was found, as small as it gets. Raises ValueError if its witness shows nothing."""
+def minimised(
+    found: GeneratedFinding, fault: Fault | None, *, on_run: Callable[[int], None]
+) -> GeneratedFinding:
+    """What was found, as small as it gets. on_run: is told how many runs were made
+
+    Raises ValueError if its witness shows nothing.
+    """
     raw = own_witness(found.witness)
-    small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault)
+    small = minimise(raw.scenario, parse_schedule(list(raw.holds)), fault, on_run=on_run)
     title = _title(small.signature, found.index, raw.seed)
     return GeneratedFinding(
         signature=small.signature,

@@ -272,8 +272,11 @@ class Session:
 
     def wait_stream(self, stream: int) -> None:
         """The operation that was issued last waits, inside, for its stream: the host with it."""
-        kind = self.recorder.last_access().label.partition("@")[0]
-        self.synchronize(stream, by=f"the implicit wait of {kind}")
+        by = ""
+        if self.is_recording:  # or nobody knows which it was, and nobody asks
+            kind = self.recorder.last_access().label.partition("@")[0]
+            by = f"the implicit wait of {kind}"
+        self.synchronize(stream, by=by)
 
     def synchronize(self, stream: int, *, by: str = "") -> None:
         """The host waits for a stream. by: what does, in words, if not the program itself"""

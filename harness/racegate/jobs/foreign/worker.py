@@ -30,7 +30,7 @@ from racegate.jobs.generated import (
     MinimisedFinding,
     Report,
 )
-from racegate.jobs.pools.pool import Worker
+from racegate.jobs.pools.pool import SayAlive, Worker
 from racegate.jobs.stores.witnesses import found_at, scenario_in
 from racegate.scenario.spec import OwnScenario, Scenario
 
@@ -60,9 +60,15 @@ class TargetWorker:
         self._unsaid = self._target.selfcheck
 
     def work(self, task: int | GeneratedFinding) -> Answer:
-        """One scenario, or the smallest that shows what one showed."""
+        """See `work_on`."""
+        return self.work_on(task, lambda: None)
+
+    def work_on(self, task: int | GeneratedFinding, say_alive: SayAlive) -> Answer:
+        """One scenario, or the smallest that shows what one showed; each that is tried is a sign of
+        life.
+        """
         if isinstance(task, GeneratedFinding):
-            small = smaller(self._target, task.witness)
+            small = smaller(self._target, task.witness, say_alive=say_alive)
             found = msgspec.structs.replace(task, **msgspec.structs.asdict(small))
             return MinimisedFinding(signature=task.signature, small=found)
         spec, scenario = self._spec, self._draw(self._spec.seed, task)
@@ -139,15 +145,20 @@ class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def smaller(
-    target: OpenTarget, witness: SealedWitness, *, tries_max: int = TRIES_MAX
+    target: OpenTarget,
+    witness: SealedWitness,
+    *,
+    tries_max: int = TRIES_MAX,
+    say_alive: SayAlive = lambda: None,
 ) -> ShrunkWitness:
     """Leaves out of a scenario what its finding does not need. tries_max: scenarios tried at most,
-    each with its landings
+    each with its landings; say_alive: is called before each
     """
     small = witness
 
     def still_fails(script: Script) -> bool:
         nonlocal small
+        say_alive()
         shown = target.shows(small, script)
         small = shown or small
         return shown is not None

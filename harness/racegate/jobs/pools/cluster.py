@@ -10,12 +10,14 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from racegate.jobs.pools.driver import GoneError, Ready, Refused, said_of
-from racegate.jobs.pools.pool import MakeWorker, Task, Worker
+from racegate.jobs.pools.pool import MakeWorker, SayAlive, Task, Worker, worked
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.signals import TERMINATING
 
@@ -29,10 +31,26 @@ NEEDED = "Ray is not installed: pip install 'racegate[campaign]'"
 # Of a killed actor's death, as Ray tells it.
 REASON_LENGTH_MAX = 200
 REACHED_WITHIN_S = 10.0
+SIGN_EVERY_S = 1.0
 
 
 class ClusterError(BadInputError):
     """A cluster that cannot be used, and why."""
+
+
+class _Signs:
+    """An actor that needs no core: counts signs of life, by the number of the worker."""
+
+    def __init__(self) -> None:
+        self._given: Counter[int] = Counter()
+
+    def give(self, number: int) -> None:
+        """One more."""
+        self._given[number] += 1
+
+    def given(self, number: int) -> int:
+        """So many."""
+        return self._given[number]
 
 
 class _Served:
@@ -40,9 +58,11 @@ class _Served:
 
     def __init__(self) -> None:
         self._worker: Worker[object, object] | None = None
+        self._say_alive: SayAlive = lambda: None
 
-    def start(self, make: MakeWorker[T, R], number: int) -> object:
-        """Makes the worker."""
+    def start(self, make: MakeWorker[T, R], number: int, signs: Any) -> object:
+        """Makes the worker. signs: the actor that counts its signs of life"""
+        self._say_alive = seldom(lambda: signs.give.remote(number))
 
         def made() -> Ready:
             self._worker = cast("Worker[object, object]", make(number))
@@ -54,14 +74,30 @@ class _Served:
         """One task; None: the end."""
         worker = self._worker
         assert worker is not None
-        return said_of(worker.end if task is None else lambda: worker.work(task.content))
+        if task is None:
+            return said_of(worker.end)
+        return said_of(lambda: worked(worker, task.content, self._say_alive))
+
+
+def seldom(say_alive: Callable[[], object]) -> SayAlive:
+    """The same, but not more often than once a second: each time it is a message."""
+    said_at = -SIGN_EVERY_S
+
+    def say() -> None:
+        nonlocal said_at
+        if (now := time.monotonic()) - said_at >= SIGN_EVERY_S:
+            said_at = now
+            say_alive()
+
+    return say
 
 
 class RayHandle:
-    """See driver.Handle. answer: what is heard next"""
+    """See transport.Handle. answer: what is heard next; given: asks for its signs of life"""
 
-    def __init__(self, actor: Any, answer: object) -> None:
+    def __init__(self, actor: Any, answer: object, given: Callable[[], object]) -> None:
         self._actor = actor
+        self._given = given
         self.answer = answer
 
     def send(self, task: Task[T] | None) -> None:
@@ -81,6 +117,15 @@ class RayHandle:
             # Of the actor, or of an answer that was lost with its node before it was fetched.
             raise GoneError(f"is gone: {_reason_of(error)}") from None
 
+    def signs(self) -> int:
+        """None where nobody answers who counts them."""
+        import ray
+
+        try:
+            return int(ray.get(self._given(), timeout=REACHED_WITHIN_S))
+        except ray.exceptions.RayError:
+            return 0
+
     def kill(self) -> None:
         """Ends the actor's process."""
         import ray
@@ -93,8 +138,8 @@ class RayHandle:
 
 
 class RayTransport:
-    """See driver.Transport. address: of a cluster, None starts one here; workers: at most so many,
-    of which the first so many have one of the `gpus`
+    """See transport.Transport. address: of a cluster, None starts one here; workers: at most so
+    many, of which the first so many have one of the `gpus`
 
     Raises ClusterError.
     """
@@ -111,12 +156,14 @@ class RayTransport:
             _check_size(ray.cluster_resources(), workers, gpus)
             self._left = undone.pop_all()
         self._actor = ray.remote(_Served)
+        self._signs = ray.remote(num_cpus=0)(_Signs).remote()
 
     def open(self, make: MakeWorker[T, R], number: int) -> RayHandle:
         """Starts an actor, wherever there is a core for it, and a GPU if it is to have one."""
         size = {"num_cpus": 1, "num_gpus": int(number < self._gpus)}
         actor = self._actor.options(**size, max_restarts=0, max_task_retries=0).remote()
-        return RayHandle(actor, actor.start.remote(make, number))
+        started = actor.start.remote(make, number, self._signs)
+        return RayHandle(actor, started, lambda: self._signs.given.remote(number))
 
     def has_room(self) -> bool:
         """Whether a node has a core that nobody uses."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -35,11 +35,13 @@ from racegate.jobs.pools.pool import (
     place_here,
 )
 from racegate.jobs.pools.returned import Numbered, ReturnedTasks, WorkerLoss
+from racegate.jobs.pools.transport import Handle, Transport
 from racegate.scenario.errors import BadInputError
 from racegate.scenario.untrusted.signals import stops_later
 
 T = TypeVar("T")
 R = TypeVar("R")
+L = TypeVar("L", bound=Handle)
 
 # How often a driver hears something, if only that nothing has happened.
 TICK_S = 0.25
@@ -76,49 +78,6 @@ class Broke:
     breakage: Breakage
 
 
-class Handle(Protocol):
-    """The way to one worker, which begins by saying that it is ready."""
-
-    def send(self, task: Task[T] | None) -> None:
-        """The next task; None: there are no more. If the worker is gone, `hear` says so."""
-        ...
-
-    def hear(self) -> object:
-        """What the worker says next: of its start, of a task or of its end. Raises GoneError."""
-        ...
-
-    def kill(self) -> None:
-        """Ends the worker, wherever it is."""
-        ...
-
-    def close(self) -> None:
-        """After `kill`: waits until nothing is left of it."""
-        ...
-
-
-L = TypeVar("L", bound=Handle)
-
-
-class Transport(Protocol[L]):
-    """Where workers are."""
-
-    def open(self, make: MakeWorker[T, R], number: int) -> L:
-        """Starts a worker."""
-        ...
-
-    def has_room(self) -> bool:
-        """Whether another worker could be started now."""
-        ...
-
-    def wait(self, handles: Sequence[L], timeout_s: float) -> Sequence[L]:
-        """Those that have something to hear, as soon as one has."""
-        ...
-
-    def close(self) -> None:
-        """When all handles are closed: nothing is left."""
-        ...
-
-
 class _At(Enum):
     START = auto()
     TASK = auto()
@@ -129,7 +88,7 @@ class _At(Enum):
 @dataclass(slots=True)
 class _Member(Generic[T, L]):
     """A worker as its driver sees it. task, task_number: what it does, while it does one; at rest
-    while another does one alone
+    while another does one alone; signs: of life, when it was last looked at
     """
 
     number: int
@@ -139,6 +98,14 @@ class _Member(Generic[T, L]):
     task: Task[T] | None = None
     task_number: int = 0
     since: float = math.inf
+    signs: int = 0
+
+    def has_given_signs(self) -> bool:
+        """Whether it has since it was last asked for: then its time begins anew."""
+        before, self.signs = self.signs, self.handle.signs()
+        if self.signs > before:
+            self.since = _now()
+        return self.signs > before
 
     @property
     def doing(self) -> str:
@@ -162,7 +129,8 @@ _Vacancy: TypeAlias = tuple[int, Iterator[Task[T]]]
 class DrivenPool(Generic[L]):
     """Workers behind handles.
 
-    silent_s: a worker that is at one task for longer is lost; None is no bound
+    silent_s: a worker that is at one task for longer, without a sign of life, is lost; None is no
+        bound
     losses_max: a task that took so many workers with it is not handed out again. At 1 its worker is
     lost and its share with it, as tasks that are pinned to workers need it; above, another worker
     takes its place, where there is room for one, and the task is given so many more while the
@@ -229,7 +197,7 @@ class _Run(Generic[T, R, L]):
                 silent_s = self._silent_s
                 if member.at is _At.START:
                     silent_s = max(silent_s, START_WITHIN_S)
-                if _now() - member.since > silent_s:
+                if _now() - member.since > silent_s and not member.has_given_signs():
                     why = f"has said nothing for {silent_s:g} s"
                     yield from self._gone(member, why, WorkerLoss.SILENT)
             if not ready:

@@ -18,7 +18,7 @@ import os
 import platform
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from racegate.history.breakage import Breakage, Caught
 from racegate.jobs.pools.time_limit import limited_time
@@ -48,6 +48,25 @@ class Worker(Protocol[T_contra, R_co]):
     def end(self) -> R_co | None:
         """After the last task: what is left to say, if anything is."""
         ...
+
+
+SayAlive: TypeAlias = Callable[[], None]
+
+
+@runtime_checkable
+class PatientWorker(Protocol[T_contra, R_co]):
+    """A worker with tasks that take long and give signs of life."""
+
+    def work_on(self, task: T_contra, say_alive: SayAlive, /) -> R_co:
+        """One task, whose time begins anew with each sign of life."""
+        ...
+
+
+def worked(worker: Worker[T, R], task: T, say_alive: SayAlive) -> R:
+    """What comes of a task."""
+    if isinstance(worker, PatientWorker):
+        return cast("PatientWorker[T, R]", worker).work_on(task, say_alive)
+    return worker.work(task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +254,10 @@ class InProcessPool:
         name = task.name
         with (
             Caught(name, command=task.command) as caught,
-            limited_time(self._timeout_s, name),
+            limited_time(self._timeout_s, name) as say_alive,
         ):
-            return Done(worker=0, number=number, name=name, result=worker.work(task.content))
+            result = worked(worker, task.content, say_alive)
+            return Done(worker=0, number=number, name=name, result=result)
         assert caught.breakage is not None
         return Failed(worker=0, number=number, name=name, breakage=caught.breakage)
 

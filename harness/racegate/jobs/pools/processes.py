@@ -4,6 +4,7 @@ them, and end by themselves if the driver is gone.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,17 +17,18 @@ from multiprocessing.context import SpawnProcess
 from typing import TypeVar
 
 from racegate.jobs.pools.driver import DrivenPool, GoneError, Ready, said_of
-from racegate.jobs.pools.pool import MakeWorker, Task, Worker
+from racegate.jobs.pools.pool import MakeWorker, Task, Worker, worked
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class ProcessHandle:
-    """See driver.Handle."""
+    """See transport.Handle."""
 
-    def __init__(self, process: SpawnProcess, pipe: Connection) -> None:
+    def __init__(self, process: SpawnProcess, pipe: Connection, signs: ctypes.c_uint64) -> None:
         self._process = process
+        self._signs = signs
         self.pipe = pipe
 
     def send(self, task: Task[T] | None) -> None:
@@ -42,6 +44,10 @@ class ProcessHandle:
             self._process.join()
             raise GoneError(_how_it_ended(self._process.exitcode)) from None
 
+    def signs(self) -> int:
+        """As the process counts them, in memory that both have."""
+        return self._signs.value
+
     def kill(self) -> None:
         """Ends the process."""
         self._process.kill()
@@ -53,14 +59,15 @@ class ProcessHandle:
 
 
 class ProcessTransport:
-    """See driver.Transport."""
+    """See transport.Transport."""
 
     def open(self, make: MakeWorker[T, R], number: int) -> ProcessHandle:
         """Starts a process."""
         context = multiprocessing.get_context("spawn")
         pipe, its_end = context.Pipe()
+        signs = context.RawValue(ctypes.c_uint64)
         process = context.Process(
-            target=_serve, args=(make, number, its_end), name=f"worker {number}", daemon=True
+            target=_serve, args=(make, number, its_end, signs), name=f"worker {number}", daemon=True
         )
         # A worker leaves Ctrl-C to its driver from its first moment, also while it is imported.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -70,7 +77,7 @@ class ProcessTransport:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         # Or nobody would notice that the worker has closed it.
         its_end.close()
-        return ProcessHandle(process, pipe)
+        return ProcessHandle(process, pipe, signs)
 
     def has_room(self) -> bool:
         """Always: the machine had room for the one that is gone."""
@@ -98,7 +105,7 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"ended with exit code {exit_code} (its error is above)"
 
 
-def _serve(make: MakeWorker[T, R], number: int, pipe: Connection) -> None:
+def _serve(make: MakeWorker[T, R], number: int, pipe: Connection, signs: ctypes.c_uint64) -> None:
     """In a worker process: tasks until there are no more, or the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_driver, daemon=True).start()
@@ -108,12 +115,15 @@ def _serve(make: MakeWorker[T, R], number: int, pipe: Connection) -> None:
         made.append(make(number))
         return Ready()
 
+    def say_alive() -> None:
+        signs.value += 1
+
     pipe.send(said_of(start))
     if not made:
         return
     tasks: Iterator[Task[T]] = iter(partial(_next_task, pipe), None)
     for task in tasks:
-        pipe.send(said_of(partial(made[0].work, task.content)))
+        pipe.send(said_of(partial(worked, made[0], task.content, say_alive)))
     pipe.send(said_of(made[0].end))
 
 

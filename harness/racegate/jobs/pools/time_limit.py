@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,15 +19,15 @@ class TimeLimitError(BrokenHarnessError):
 
 
 @contextmanager
-def limited_time(seconds: float, doing: str) -> Iterator[None]:
+def limited_time(seconds: float, doing: str) -> Iterator[Callable[[], None]]:
     """Inside, this thread is interrupted after so many seconds; 0 is no limit. Only the main thread
-    can be, and only where there are alarms.
+    can be, and only where there are alarms. What it is given begins them anew: a sign of life.
 
     Raises TimeLimitError.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not seconds or not is_main or not hasattr(signal, "setitimer"):
-        yield
+        yield lambda: None
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
@@ -35,10 +35,13 @@ def limited_time(seconds: float, doing: str) -> Iterator[None]:
             f"{doing} did not end within {seconds:g} s; --timeout gives it more, or 0 no limit"
         )
 
+    def begin() -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    begin()
     try:
-        yield
+        yield begin
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)

@@ -56,6 +56,7 @@ OF_ORACLES = (
     "ordering",
     "ownership",
     "paths",
+    "recall",
     "stepwise",
 )
 SOURCES = {
@@ -99,6 +100,7 @@ SOURCES = {
             name="repro",
             folders=("harness/racegate/check/repro",),
             tests=("tests/check/repro",),
+            elsewhere=("tests/cli/test_search_cli.py",),
         ),
         _room("jobs"),
         Source(
