@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from types import FrameType
 
@@ -134,12 +134,6 @@ class Session:
         """This thread learns what another handed on."""
         self.drain()
         self.host_threads.take(clock)
-
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """This thread calls autograd, which goes on from here, and is waited for."""
-        with self.host_threads.backward(self.drain):
-            yield
 
     def stream_lane(self, handle: int) -> int:
         lane = self._streams.get(handle)

@@ -162,7 +162,7 @@ def track_backward(session: Session) -> None:
     run = torch.autograd.graph._engine_run_backward
 
     def tracked(*args: Any, **kwargs: Any) -> Any:
-        with session.backward():
+        with session.host_threads.backward(session.drain):
             return run(*args, **kwargs)
 
     for module in (torch.autograd.graph, torch.autograd):
