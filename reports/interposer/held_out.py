@@ -16,7 +16,8 @@ says: what the command has to print, on either of its outputs; says_not: what it
 twin: in a silent case, the cases in the same topic that it repairs. Every case that is not silent
     has to have one.
 command: words in front of the script, `["torch", "run"]` if not given; options go here too. With
-    `{script}` among them the script stands there, `{folder}` is an empty folder of the case's own
+    `{script}` among them the script stands there, `{folder}` is an empty folder of the case's own,
+    `{root}` the checkout and `{python}` the interpreter
 timeout_s: after which it hangs, 120 if not given
 
 The script runs in an empty folder. `tests/interpose/test_held_out.py` judges all of them.
@@ -40,7 +41,8 @@ import msgspec
 
 from racegate.scenario.untrusted.files import write_json
 
-CASES = Path(__file__).parents[2] / "tests" / "interpose" / "cases"
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests" / "interpose" / "cases"
 
 
 class Expect(StrEnum):
@@ -148,7 +150,8 @@ def _words(case: Case, script: Path, folder: Path) -> tuple[str, ...]:
     words = case.command if "{script}" in case.command else (*case.command, "{script}")
     own = folder / "own"
     own.mkdir()
-    return tuple(word.format(script=script, folder=own) for word in words)
+    places = {"script": script, "folder": own, "root": ROOT, "python": sys.executable}
+    return tuple(word.format(**places) for word in words)
 
 
 def _standing(case: Case, code: int, text: str) -> Standing:

@@ -19,6 +19,7 @@ import msgspec
 from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Plan
+from racegate.jobs.versions.cells import pairs_of
 from racegate.scenario.spec import Scenario
 from racegate.scenario.untrusted.files import write_json
 from racegate.targets.common.judge import judge_under
@@ -26,7 +27,6 @@ from racegate.targets.common.result import wrong_lines
 from racegate.targets.common.wire import ReleaseRun
 from racegate.targets.vllm.cell import Cell
 from racegate.targets.vllm.engine import FreshEngines
-from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.witness import VLLM_WITNESSES
 
 WITNESSES = Path(__file__).parents[2] / "scenarios" / "vllm" / "witnesses"
@@ -70,11 +70,10 @@ def judge_cell(one: GpuCell, folder: Path) -> dict[str, Any]:
         **msgspec.structs.asdict(one),
         "runner": cell.runner,
         "mode": cell.mode,
-        "hold": witness.landing,
+        "hold": pairs_of(witness.landing),
     }
     try:
-        environment = VLLM.environment_of(one.release)
-        engines = Kept(FreshEngines(environment, runner=cell.runner, mode=cell.mode, log=log))
+        engines = Kept(FreshEngines(cell, log=log))
         judged = judge_under(engines, witness.scenario, cell, witness.landing, kind=DeviceKind.CUDA)
     except BadInput as error:
         return {**known, "error": str(error), "log": _end_of(log)}

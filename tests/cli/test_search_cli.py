@@ -42,6 +42,19 @@ def witness() -> Witness:
     return witness_of(small, fault, title="t", seed=0)
 
 
+def test_a_witness_of_ours_is_made_smaller_where_every_witness_is(
+    witness: Witness, tmp_path: Path
+) -> None:
+    """Its holds grow by one that it does not need, and it comes back as it was."""
+    holds = (*witness.holds, "main/*:compute_logits@0 until forced")
+    save(msgspec.structs.replace(witness, holds=holds), tmp_path / "w.witness.json")
+    done = racegate("minimise", str(tmp_path / "w.witness.json"), "--witness", str(tmp_path / "to"))
+    assert done.returncode == 0, done.stderr
+    small = load_witness(tmp_path / "to" / "w.witness.json")
+    assert (small.holds, small.signature) == (witness.holds, witness.signature)
+    assert f"{len(witness.holds)} holds" in done.stderr
+
+
 class TestWitnessFiles:
     def test_every_fault_has_a_committed_witness(self) -> None:
         recorded = {load_witness(path).fault for path in WITNESSES}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from racegate.history.finding import Hazard, Race, Side, Verdict
 from racegate.history.replayed import ReplayOutcome
-from racegate.history.schedule import Hold
+from racegate.history.schedule import Hold, texts_of
 from racegate.history.witness import WitnessError, checksum_of, load_witness, sealed
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan
@@ -21,7 +21,7 @@ from racegate.targets.common.landings import LandingRun
 from racegate.targets.common.search import Effect, JudgedRace, LandingSearch
 from racegate.targets.program.judge import ProgramVerdict, Suppression, suppressing
 from racegate.targets.program.launch import Program
-from racegate.targets.program.workflow.replay import render_replay, replay_program
+from racegate.targets.program.workflow.replay import render_replay, replay_program, smaller_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
 from racegate.targets.program.workflow.witness import (
     PROGRAM_WITNESSES,
@@ -243,6 +243,26 @@ def test_what_a_replay_comes_to(
     assert (replay.outcome, replay.outcomes) == (outcome, {str(outcome): 2})
     assert render_replay(replay).startswith(f"{outcome} 2 of 2: [0123456789ab] host (step)")
     assert replay.matches_record is ((base.observations, held.observations) == (RIGHT, WRONG))
+
+
+def test_a_witness_is_left_with_the_holds_that_it_needs(saved: Path) -> None:
+    class NeedsOne(Device):
+        def run(self, program: Program, plan: Plan, *, is_quiet: bool = False) -> Outcome:
+            super().run(program, plan, is_quiet=is_quiet)
+            is_wrong = any(hold.op.startswith("d2h") for hold in plan.holds)
+            realised = dict.fromkeys(texts_of(plan.holds), 1)
+            seen = self.held if is_wrong else self.base
+            return msgspec.structs.replace(seen, realised=realised)
+
+    device = NeedsOne(ended(RIGHT, finding()), ended(WRONG))
+    needed = PROGRAM_WITNESSES.load(saved)
+    holds = ("a@x.py:f#1 until forced", *needed.holds, "b@x.py:f#1 until forced")
+    many = msgspec.structs.replace(needed, holds=holds)
+    small, runs, is_smallest = smaller_program(device, many, runs_max=9)
+    assert (small.holds, small.signature, is_smallest) == (needed.holds, needed.signature, True)
+    assert (small.expected, small.actual, runs) == (RIGHT, WRONG, len(device.plans) - 1)
+    with pytest.raises(BadInput, match="its holds do not show the finding now"):
+        smaller_program(NeedsOne(ended(RIGHT), ended(WRONG)), many, runs_max=9)
 
 
 def test_on_a_gpu_held_runs_are_compared_with_one_in_which_all_ran_at_once(saved: Path) -> None:

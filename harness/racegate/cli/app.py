@@ -45,6 +45,7 @@ COMMANDS = {
     "gate": LazyCommand("gate", "Run every scenario on the virtual device through all oracles."),
     "run": LazyCommand("run", "Run one scenario and judge it."),
     "replay": LazyCommand("replay", "Run witnesses again."),
+    "minimise": LazyCommand("foreign.searching", "Leave out of a witness what it does not need."),
     "explain": LazyCommand("explain", "Explain a witness, or how two operations are ordered."),
     "ops": LazyCommand("look.ops", "List what holds can name in a scenario, and useful holds."),
     "fuzz": LazyCommand("fuzz", "Search generated scenarios for new findings."),

@@ -12,7 +12,7 @@ from typing import Generic
 
 import msgspec
 
-from racegate.history.schedule import Schedule
+from racegate.history.schedule import Holds, Schedule, fewest
 from racegate.scenario.expect import Expect
 from racegate.scenario.settings import (
     CacheMode,
@@ -55,45 +55,49 @@ def shrink(
     runs_max: int = RUNS_MAX,
 ) -> Shrunk[AnyScenario]:
     """The smallest case found that still fails, in at most `runs_max` candidate runs."""
-    tried: set[bytes] = set()
-    runs = 0
-    progress = True
-    while progress:
-        progress = False
-        for candidate in _candidates(case):
-            key = msgspec.msgpack.encode(candidate)
-            if key in tried:
-                continue
-            if runs >= runs_max:
-                return Shrunk(case=case, runs=runs, is_minimal=False)
-            tried.add(key)
-            runs += 1
-            if still_fails(candidate):
-                case = candidate
-                progress = True
+    tried: dict[bytes, bool] = {}
+
+    def fails(candidate: Case[AnyScenario]) -> bool | None:
+        """Whether it still does; None if it was not tried and no more may be."""
+        key = msgspec.msgpack.encode(candidate)
+        if key not in tried:
+            if len(tried) >= runs_max:
+                return None
+            tried[key] = still_fails(candidate)
+        return tried[key]
+
+    found: Case[AnyScenario] | None = case
+    while found is not None:
+        case, is_minimal = _with_fewest_holds(found, fails)
+        found = None
+        for candidate in _simpler(case):
+            is_failing = fails(candidate)
+            if is_failing is None:
+                return Shrunk(case=case, runs=len(tried), is_minimal=False)
+            if is_failing:
+                found = candidate
                 break
-    return Shrunk(case=case, runs=runs, is_minimal=True)
+    return Shrunk(case=case, runs=len(tried), is_minimal=is_minimal)
 
 
-def _candidates(case: Case[AnyScenario]) -> Iterator[Case[AnyScenario]]:
-    """Simpler cases: fewer holds, requests and events first, then smaller numbers."""
-    for schedule in _fewer_holds(case.schedule):
-        yield msgspec.structs.replace(case, schedule=schedule)
+def _with_fewest_holds(
+    case: Case[AnyScenario], fails: Callable[[Case[AnyScenario]], bool | None]
+) -> tuple[Case[AnyScenario], bool]:
+    def under(holds: Holds) -> Case[AnyScenario]:
+        return msgspec.structs.replace(case, schedule=Schedule(holds=holds))
+
+    holds, is_minimal = fewest(case.schedule.holds, lambda holds: fails(under(holds)))
+    return under(holds), is_minimal
+
+
+def _simpler(case: Case[AnyScenario]) -> Iterator[Case[AnyScenario]]:
+    """Simpler scenarios: fewer requests and events first, then smaller numbers."""
     for scenario in _simpler_scenarios(case.scenario):
         try:
             validate(scenario)
         except ScenarioError:
             continue
         yield msgspec.structs.replace(case, scenario=scenario)
-
-
-def _fewer_holds(schedule: Schedule) -> Iterator[Schedule]:
-    holds = schedule.holds
-    if len(holds) > 2:
-        yield Schedule(holds=holds[: len(holds) // 2])
-        yield Schedule(holds=holds[len(holds) // 2 :])
-    for index in range(len(holds)):
-        yield Schedule(holds=holds[:index] + holds[index + 1 :])
 
 
 def _simpler_scenarios(scenario: AnyScenario) -> Iterator[AnyScenario]:

@@ -10,12 +10,11 @@ from racegate.history.finding import Verdict
 from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import Ending
 from racegate.scenario.files import load_for
-from racegate.targets.common.environment import Environment
 from racegate.targets.common.judge import judge
 from racegate.targets.common.search import Effect
 from racegate.targets.common.sensitivity import Pulse
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.engine import open_engine
+from racegate.targets.vllm.engine import open_cell
 from racegate.targets.vllm.environment import VLLM
 from racegate.targets.vllm.sensitivity import sensitivity_of
 from racegate.targets.vllm.wire import ModelRunner, StateMode
@@ -26,9 +25,9 @@ COPY = "d2h input_batch.num_accepted_tokens_cpu_tensor@_update_states_after_mode
 WRONG = ("accepted count of request B in row 0", 4, 1)
 
 
-def installed() -> Environment:
+def demand_installed() -> None:
     try:
-        return VLLM.environment_of(CELL.release)
+        VLLM.environment_of(CELL.release)
     except BadInput as error:
         pytest.skip(str(error))
 
@@ -40,7 +39,8 @@ def test_a_search_finds_the_public_race(tmp_path: Path) -> None:
     a wrong value of each kind that is planted is seen.
     """
     scenario, log = load_for("vLLM", SCENARIO), tmp_path / "vllm.log"
-    with open_engine(installed(), runner=CELL.runner, mode=CELL.mode, log=log) as engine:
+    demand_installed()
+    with open_cell(CELL, log=log) as engine:
         judged = judge(engine, scenario, CELL, sensitivity=sensitivity_of(engine))
     told, search = judged.shown, judged.search
     assert told.ending is Ending.FINISHED, log.read_text()[-2000:]

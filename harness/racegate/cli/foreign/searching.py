@@ -24,17 +24,15 @@ from racegate.history.finding import Benign
 from racegate.history.witness import save
 from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.draws import DRAWS, ScenarioDraw
-from racegate.jobs.foreign.opened import Subject, TargetOptions, open_target
-from racegate.jobs.foreign.worker import make_target_worker, smaller
+from racegate.jobs.foreign.opened import Subject, TargetOptions
+from racegate.jobs.foreign.worker import make_target_worker, smaller_of_any
 from racegate.jobs.generated import CampaignSpec
 from racegate.jobs.stores.choice import subject_of
 from racegate.jobs.stores.witnesses import any_witness, requests_in
 from racegate.scenario.errors import BadInputError
-from racegate.targets.adapters.witness import AdapterSubject, AdapterWitness
+from racegate.targets.adapters.witness import AdapterSubject
 from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.witnesses.witness import ReleaseWitness
-from racegate.targets.sglang.cell import SchedulerCell
-from racegate.targets.vllm.cell import Cell
 
 SCENARIOS_MAX = 300
 
@@ -78,25 +76,31 @@ def minimised_file(
     ],
     path: PathOption = None,
     runs: Annotated[
-        int, typer.Option("--runs", min=1, help="Scenarios tried at most.")
+        int, typer.Option("--runs", min=1, help="Smaller ones tried at most.")
     ] = SCENARIOS_MAX,
     log: LogOption = None,
 ) -> None:
-    """Leave out of a witness's scenario what its harm does not need, and write what is left."""
+    """Leave out of a witness, whatever it is of, what its finding does not need: requests, events,
+    tokens and steps of its scenario, and holds. Write what is left.
+    """
     given = any_witness(witness)
-    if not isinstance(given, ReleaseWitness | AdapterWitness):
-        fail(f"{witness}: a witness of a release or of an adapter is made smaller here")
-    subject = given.subject
-    if path is not None and isinstance(subject, EngineCell):
-        subject = msgspec.structs.replace(subject, checkout=str(path))
-    assert isinstance(subject, Cell | SchedulerCell | AdapterSubject)
+    if path is not None and isinstance(given, ReleaseWitness):
+        checkout = msgspec.structs.replace(given.subject, checkout=str(path))
+        given = msgspec.structs.replace(given, subject=checkout)
+    elif path is not None:
+        fail("--path is of a witness of a release")
+    options = TargetOptions(log=None if log is None else str(log))
     try:
-        with open_target(subject, TargetOptions(log=None if log is None else str(log))) as target:
-            done = smaller(target, given, tries_max=runs)
+        done = smaller_of_any(given, options, tries_max=runs)
     except BadInput as error:
         raise BadInputError(str(error)) from error
     file = folder / witness.name
     save(done.witness, file)
     say_written([file])
     whole = "" if done.is_minimal else " (there may be a smaller one: --runs)"
-    say(f"{requests_in(done.witness)} requests, {done.runs} scenarios tried{whole}")
+    left = f"{requests_in(done.witness)} requests, {len(done.witness.holds)} holds"
+    say(f"{left}, {done.runs} tried{whole}")
+
+
+app = typer.Typer(add_completion=False)
+app.command("minimise")(minimised_file)

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
+from racegate.cli.foreign.searching import minimised_file
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
@@ -27,13 +28,14 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
+from racegate.history.schedule import parse_holds
 from racegate.interpose.outcome import DeviceKind
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
 from racegate.targets.program.doctor import toolkit_facts
-from racegate.targets.program.judge import ProgramVerdict, judge, judge_under
-from racegate.targets.program.launch import Program
+from racegate.targets.program.judge import ProgramVerdict, judge_on, suppressing, under
+from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
@@ -87,19 +89,17 @@ def run(
     signatures = tuple(one.signature for one in known)
     checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
-    if hold:
-        verdicts = judge_under(
-            checked, tuple(hold), polls=not_ready, suppressions=known, stdout=stdout, kind=device
-        )
-    else:
-        with SearchProgress() as progress:
-            verdicts = judge(
+    holds = parse_holds(hold or ())
+    with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
+        if holds:
+            verdicts = suppressing(under(opened, checked, holds, polls=not_ready), known)
+        else:
+            verdicts = judge_on(
+                opened,
                 checked,
                 explores=bool(explore) or witness is not None,
                 runs_max=runs,
                 suppressions=known,
-                stdout=stdout,
-                kind=device,
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
@@ -116,6 +116,7 @@ def run(
 
 
 app.command()(replay)
+app.command("minimise")(minimised_file)
 
 
 @app.command()

@@ -9,10 +9,14 @@ from contextlib import ExitStack
 
 import msgspec
 
-from racegate.check.repro.minimise import smallest_scenario
+from racegate.check.repro.minimise import minimise, smallest_scenario
+from racegate.check.repro.minimise import witness_of as own_witness
 from racegate.check.selfcheck import SelfCheck
+from racegate.faults.catalogue import find_fault
 from racegate.history.finding import Benign, counted_finding
-from racegate.history.witness import SealedWitness, sealed
+from racegate.history.schedule import parse_schedule
+from racegate.history.witness import SealedWitness, Witness, sealed
+from racegate.interpose.errors import BadInput
 from racegate.jobs.foreign.opened import (
     OpenTarget,
     Script,
@@ -33,6 +37,11 @@ from racegate.jobs.generated import (
 from racegate.jobs.pools.pool import SayAlive, Worker
 from racegate.jobs.stores.witnesses import found_at, scenario_in
 from racegate.scenario.spec import OwnScenario, Scenario
+from racegate.targets.adapters.witness import AdapterWitness
+from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.program.launch import open_device
+from racegate.targets.program.workflow.replay import smaller_program
+from racegate.targets.program.workflow.witness import ProgramWitness
 
 # Scenarios that are tried to make one smaller: each takes all its landings again.
 TRIES_MAX = 40
@@ -173,6 +182,32 @@ def smaller(
             runs, is_minimal = done.runs, done.is_minimal
     drawn = sealed(msgspec.structs.replace(small, drawn=witness.drawn))
     return ShrunkWitness(witness=drawn, runs=runs, is_minimal=is_minimal)
+
+
+def smaller_of_any(
+    witness: SealedWitness, options: TargetOptions, *, tries_max: int
+) -> ShrunkWitness:
+    """The same of a witness of any subject, which is opened for it. Of a program the holds alone
+    can be fewer. Raises BadInput if nothing is found any more, or the subject cannot be opened.
+    """
+    if isinstance(witness, Witness):
+        fault = None if witness.fault is None else find_fault(witness.fault)
+        schedule = parse_schedule(witness.holds)
+        try:
+            small = minimise(witness.scenario, schedule, fault, runs_max=tries_max)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        found = own_witness(small, fault, title=witness.title, seed=witness.seed)
+        return ShrunkWitness(witness=found, runs=small.runs, is_minimal=small.is_minimal)
+    if isinstance(witness, ProgramWitness):
+        with open_device() as device:
+            fewer, runs, is_minimal = smaller_program(device, witness, runs_max=tries_max)
+        return ShrunkWitness(witness=fewer, runs=runs, is_minimal=is_minimal)
+    assert isinstance(witness, ReleaseWitness | AdapterWitness)
+    subject = witness.subject
+    assert isinstance(subject, Subject)
+    with open_target(subject, options) as target:
+        return smaller(target, witness, tries_max=tries_max)
 
 
 def make_target_worker(

@@ -37,7 +37,7 @@ from racegate.targets.program.launch import open_device
 from racegate.targets.program.workflow.replay import replay_program
 from racegate.targets.program.workflow.witness import PROGRAM_WITNESSES, ProgramWitness
 from racegate.targets.vllm.cell import Cell
-from racegate.targets.vllm.engine import fresh_engines
+from racegate.targets.vllm.engine import FreshEngines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +218,7 @@ def _releases(kind: ReleaseKind, given: Numbered, settings: ReplaySettings) -> l
         cell: EngineCell, group: Sequence[tuple[Path, ReleaseWitness]]
     ) -> Iterator[ReplaySummary]:
         if settings.device is DeviceKind.CUDA and isinstance(cell, Cell):
-            engines = fresh_engines(cell, log=settings.log, run_s=run_s)
+            engines = FreshEngines(cell, log=settings.log, run_s=run_s)
             for file, witness in group:
                 command = f"{_command(file)} --device cuda"
                 yield again(engines, witness, cell, command=command, kind=settings.device)

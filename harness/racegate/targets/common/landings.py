@@ -128,10 +128,10 @@ class LandingRuns(Generic[Ran]):
                     return
                 landing = self.under(holds, polls)
                 if landing.is_harmful:
-                    self.harms.append(self._smallest(landing))
+                    self.harms.append(self.smallest(landing))
                     break
 
-    def _smallest(self, harmful: LandingRun[Ran]) -> LandingRun[Ran]:
+    def smallest(self, harmful: LandingRun[Ran]) -> LandingRun[Ran]:
         """The harm with as few of its holds as show it."""
         end, polls = len(self.made) + SMALLER_MAX, harmful.polls
 

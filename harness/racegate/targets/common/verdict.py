@@ -40,6 +40,11 @@ class TargetVerdict(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
         return self.base.findings
 
     @property
+    def standing(self) -> tuple[Race, ...]:
+        """The races that nobody lets stand."""
+        return self.races
+
+    @property
     def judged(self) -> tuple[JudgedRace[Ran], ...]:
         """The races that a search was made for."""
         return () if self.search is None else self.search.races
@@ -64,7 +69,7 @@ class TargetVerdict(msgspec.Struct, Generic[Ran], frozen=True, kw_only=True):
         runs = (self.base, self.shown)
         return Facts(
             is_wrong=self.is_changed or any(run.is_decided and run.is_wrong for run in runs),
-            conflicts=len(self.races) if self.base.is_decided else 0,
+            conflicts=len(self.standing) if self.base.is_decided else 0,
             unmet=self.unmet,
             is_compared=bool(self.base.observations),
             tried=self.tried,

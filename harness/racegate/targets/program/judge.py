@@ -8,22 +8,29 @@ from dataclasses import dataclass
 import msgspec
 
 from racegate.history.finding import Benign, Race, exit_code
-from racegate.history.schedule import Holds, parse_holds
-from racegate.history.verdict import Facts, unrealised_text
+from racegate.history.schedule import Holds
+from racegate.history.verdict import unrealised_text
 from racegate.interpose.errors import INTERRUPTED, ExitCode
 from racegate.interpose.outcome import DeviceKind, Ending, Outcome, Plan, changed
 from racegate.scenario.strict import StrictStruct
 from racegate.targets.common.landings import OnRun
 from racegate.targets.common.search import POLLS, Effect, JudgedRace, LandingSearch, search
-from racegate.targets.common.server import PrintPlace
 from racegate.targets.common.verdict import TargetVerdict, counted
 from racegate.targets.program.explore import QUERIES, Pairs
-from racegate.targets.program.launch import DeviceServer, Program, open_device
+from racegate.targets.program.launch import DeviceServer, Program
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
 NO_WORK = "the program gave the device no work: no operation, no memory, no access of pinned memory"
 CHILDREN_WORK = "operations and memory of processes that the program forked, which nobody judges"
+# Why a run that did not finish would be no proof.
+_ENDED = {
+    Ending.FAILED: "failed by itself",
+    Ending.NOT_MODELLED: "asked for something that is not modelled",
+    Ending.LOST: "was gone before its script was over",
+    Ending.TIMED_OUT: "took longer than it had",
+    Ending.INTERRUPTED: "was stopped",
+}
 
 
 class Suppression(StrictStruct, frozen=True, kw_only=True):
@@ -97,25 +104,19 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
         done = set()
         if self.benign is Benign.PASS:
             done = {one.race.signature for one in self.judged if one.effect is Effect.BENIGN}
-        return tuple(race for race in self._standing if race.signature not in done)
+        return tuple(race for race in self.standing if race.signature not in done)
 
     @property
-    def _standing(self) -> tuple[Race, ...]:
+    def standing(self) -> tuple[Race, ...]:
         """Conflicts that nobody lets stand."""
         done = {suppression.signature for suppression in self.suppressed}
         return tuple(race for race in self.races if race.signature not in done)
 
     @property
-    def facts(self) -> Facts:
-        """What the table of verdicts is asked about a program that came to its end."""
+    def is_changed(self) -> bool:
+        """Whether holds, or other answers to completion queries, change what is observed."""
         is_harmed = self.search is not None and bool(self.search.harms)
-        return Facts(
-            is_wrong=bool(self.changes or self.polls_matter) or is_harmed,
-            conflicts=len(self._standing),
-            unmet=self.unmet,
-            is_compared=bool(self.shown.observations),
-            tried=self.tried,
-        )
+        return bool(self.changes or self.polls_matter) or is_harmed
 
     @property
     def exit_code(self) -> int:
@@ -135,28 +136,6 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
             return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
         code = exit_code([self.verdict], benign=self.benign)
         return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
-
-
-def judge(
-    program: Program,
-    *,
-    explores: bool,
-    runs_max: int,
-    suppressions: tuple[Suppression, ...] = (),
-    stdout: PrintPlace = PrintPlace.PLAIN,
-    kind: DeviceKind = DeviceKind.VIRTUAL,
-    on_run: OnRun | None = None,
-) -> ProgramVerdict:
-    """Judges a program on a device of its own. on_run: after each run of the search."""
-    with open_device(kind, stdout=stdout) as device:
-        return judge_on(
-            device,
-            program,
-            explores=explores,
-            runs_max=runs_max,
-            suppressions=suppressions,
-            on_run=on_run,
-        )
 
 
 def judge_on(
@@ -217,29 +196,11 @@ def suppressing(verdict: ProgramVerdict, suppressions: tuple[Suppression, ...]) 
     return msgspec.structs.replace(verdict, suppressed=used, stale=stale)
 
 
-def judge_under(
-    program: Program,
-    holds: tuple[str, ...],
-    *,
-    polls: int = 0,
-    suppressions: tuple[Suppression, ...] = (),
-    stdout: PrintPlace = PrintPlace.PLAIN,
-    kind: DeviceKind = DeviceKind.VIRTUAL,
-) -> ProgramVerdict:
-    """One run under holds, written `OPERATION until ACCESS` or `OPERATION` alone, beside a recorded
-    one in which nothing is held: its findings are that one's. Raises ScheduleError.
-    """
-    parsed = parse_holds(holds)
-    with open_device(kind, stdout=stdout) as device:
-        found = under(device, program, parsed, polls=polls)
-    return suppressing(found, suppressions)
-
-
 def under(
     device: DeviceServer, program: Program, holds: Holds, *, polls: int = 0
 ) -> ProgramVerdict:
-    """As `judge_under`, on a device that was started. polls: how often completion queries are
-    answered "not ready", in all of its runs
+    """One run under holds beside a recorded one in which nothing is held: its findings are that
+    one's. polls: how often completion queries are answered "not ready", in all runs
     """
     target = ProgramTarget(device, program)
     base = target.run(Plan(polls=polls))
@@ -260,11 +221,12 @@ def under(
 
 def _verdict(base: Outcome, shown: Outcome, *, polled: Outcome | None = None) -> ProgramVerdict:
     unrealised = (hold for hold, count in shown.realised.items() if not count)
+    cut = () if shown.ending is Ending.FINISHED else (f"the program {_ENDED[shown.ending]}",)
     return ProgramVerdict(
         base=base,
         shown=shown,
         polled=polled,
-        unmet=(*unjudged(shown), *map(unrealised_text, unrealised)),
+        unmet=(*cut, *unjudged(shown), *map(unrealised_text, unrealised)),
         not_seen=counted(shown),
     )
 

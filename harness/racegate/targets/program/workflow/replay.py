@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from racegate.history.replayed import ReplayOutcome, ReplayRun, ReplaySummary, replayed
 from racegate.history.schedule import parse_holds
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind, Ending, Observation, Outcome, Plan, changed
+from racegate.targets.common.landings import LandingRuns
 from racegate.targets.program.judge import ProgramTarget, settled
 from racegate.targets.program.launch import DeviceServer, checked_program
 from racegate.targets.program.words import difference
-from racegate.targets.program.workflow.witness import ProgramWitness
+from racegate.targets.program.workflow.witness import ProgramWitness, witness_of
 
 
 class ProgramReplay(ReplaySummary, frozen=True, kw_only=True):
@@ -62,6 +64,24 @@ def replay_program(
         actual=last.observations,
         torch_version=base.torch_version,
     )
+
+
+def smaller_program(
+    device: DeviceServer, witness: ProgramWitness, *, runs_max: int
+) -> tuple[ProgramWitness, int, bool]:
+    """The witness with the fewest of its holds that show the finding now, how many runs that took,
+    and whether none of these holds can be left out. Raises BadInput if it does not show.
+    """
+    program = checked_program(witness.argv)
+    target = ProgramTarget(device, program)
+    base = target.run(Plan(polls=witness.polls))
+    races = [race for race in base.findings if race.signature == witness.signature]
+    runs = LandingRuns(target, {witness.polls: base}, runs_max=runs_max)
+    whole = runs.under(parse_holds(witness.holds), witness.polls)
+    if not (races and whole.is_harmful):
+        raise BadInput(f"{witness.title}: its holds do not show the finding now")
+    small = runs.smallest(whole)
+    return witness_of(races[0], small, program), len(runs.made), small.is_smallest
 
 
 def _outcome(witness: ProgramWitness, base: Outcome, held: Outcome) -> ReplayOutcome:
