@@ -104,7 +104,7 @@ def test_a_replay_touches_what_its_parts_touch(
     graphs.launch(1, SIDE)
     if waits:
         session.event_recorded(EVENT, SIDE, 1, threading.get_ident())
-        session.stream_waits(OTHER, EVENT)
+        session.stream_waits(OTHER, EVENT, threading.get_ident())
     parts = ((), (touched,)) if is_write else ((touched,), ())
     session.issue("other", OTHER, *parts, None)
     assert len(session.recorder.conflicts) == (0 if waits else conflicts)

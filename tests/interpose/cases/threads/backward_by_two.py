@@ -1,5 +1,5 @@
 # expect = "conflict"
-# says = ["the backward pass of thread other"]
+# says = ["shared (", "in differentiate"]
 """Two threads call `backward()`: what autograd does for the one says nothing to the other."""
 
 import threading

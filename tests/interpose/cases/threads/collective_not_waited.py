@@ -1,5 +1,5 @@
 # expect = "conflict"
-# says = ["memory asked for at collective_not_waited.py:11"]
+# says = ["h2d writes it on stream 1", "mul reads it on the default stream"]
 """A C++ thread of gloo writes the result of a collective that nobody waits for."""
 
 import time
