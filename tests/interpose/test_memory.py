@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from bare_session import no_pages
+from racegate.interpose.device.calls import LoggedRuntime
 from racegate.interpose.device.guards import PAGE, Guards
+from racegate.interpose.device.library import LogEntry, Logged
+from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
 
 
@@ -123,3 +127,43 @@ def test_many_ranges_are_one_for_each_pinned_span() -> None:
     spans.add(16384, 100, Place.PINNED, is_whole_pages=True)
     ranges = ((1000, 1010), (8190, 8196), (8200, 8204), (8210, 8300))
     assert spans.pinned_hulls(ranges) == ((8192, 8292),)
+
+
+class HalfRead:
+    """A library of whose log one thread has read an allocation, and not told it, when another looks
+    for the memory.
+    """
+
+    lands_at_once = True
+
+    def __init__(self) -> None:
+        self.news = [1, 0]
+        self.found: list[object] = []
+        self.session = Session(LoggedRuntime(self))  # type: ignore[arg-type]
+        self.other = threading.Thread(target=self._look)
+
+    def take_news(self) -> None:
+        self.news[0] = 0
+
+    def drain(self) -> Iterator[LogEntry]:
+        if not self.other.ident:
+            self.other.start()
+            self.other.join(0.05)  # it has looked by then, if nothing keeps it
+            yield LogEntry(Logged.MALLOC, 0, 8192, 100, 0, 0)
+
+    def _look(self) -> None:
+        self.session.drain()
+        self.found.append(self.session.spans.find(8192))
+
+    def guard(self, low: int, high: int, *, mode: int) -> bool:
+        return False
+
+    def settle_event(self, event: int, version: int) -> None:
+        """Nobody asks."""
+
+
+def test_what_another_thread_is_taking_in_is_waited_for() -> None:
+    library = HalfRead()
+    library.session.drain()
+    library.other.join()
+    assert library.found == [library.session.spans.find(8192)] != [None]

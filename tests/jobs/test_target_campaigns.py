@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fleets import toys
+from cuda_torch import needs_cuda_torch
+from fleets import fleet_file, toys
 from racegate.cli.app import app
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.foreign import opened
@@ -29,6 +30,7 @@ from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
 from racegate.targets.adapters.witness import AdapterSubject
 from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.program.workflow.witness import ProgramWitness
 from racegate.targets.vllm.cell import Cell, cannot_run
 from racegate.targets.vllm.wire import ModelRunner, StateMode
 from small_engine import Wait
@@ -165,3 +167,48 @@ def test_a_campaign_on_an_adapter_finds_what_its_kit_does_not(
 def test_a_cell_is_what_the_options_say(broken: SmallReleases, tmp_path: Path) -> None:
     searched("vllm", tmp_path, "--scenarios", "1", "--runner", "v2", "--cache-mode", "all")
     assert broken.cells == [Cell(release="1.0", runner=ModelRunner.V2, mode=StateMode.ALL)]
+
+
+# Every third number waits too late.
+PROGRAM = """
+import sys
+import torch
+import racegate
+
+number = int(sys.argv[1])
+staging = torch.zeros(4, dtype=torch.int32, pin_memory=True)
+side = torch.cuda.Stream()
+value = torch.full((4,), 7 + number, dtype=torch.int32, device="cuda")
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    staging.copy_(value, non_blocking=True)
+if number % 3:
+    side.synchronize()
+racegate.observe("total", int(staging.sum()))
+"""
+
+
+@needs_cuda_torch
+@pytest.mark.timeout(900)
+def test_a_program_is_given_a_number_for_each_scenario_alone_and_in_a_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(PROGRAM)
+    words = ["torch", "search", "--out", "out", "--scenarios", "2", "--workers", "2", "--json", "-"]
+    none = CliRunner().invoke(app, [*words, "program.py"])
+    assert (none.exit_code, "where the drawn number goes" in none.output) == (2, True)
+    done = CliRunner().invoke(app, [*words, "program.py", "{seed}"])
+    said = json.loads(done.stdout)
+    assert said["campaign"]["verdicts"] == {"DIVERGENT": 1, "PROVED": 1}, said["breakages"]
+    ((signature, scenario),) = [(one["signature"], one["scenario"]) for one in said["new"]]
+    assert scenario == 0
+    witness = any_witness(Path("out", f"{signature}.witness.json"))
+    assert isinstance(witness, ProgramWitness) and witness.argv == ("program.py", "0")
+    (again,) = replay_files([Path("out", f"{signature}.witness.json")], ReplaySettings())
+    assert again.outcome is ReplayOutcome.REPRODUCED
+    file = fleet_file(tmp_path, 'name = "p"\nprogram = ["program.py", "{seed}"]')
+    words = ["fleet", str(file), "--out", "fleet", "--scenarios", "1", "--json", "-"]
+    done = CliRunner().invoke(app, words)
+    (row,) = json.loads(done.stdout)["matrix"]["rows"]
+    assert (done.exit_code, row["cells"][0]["target"], row["cells"][0]["hits"]) == (1, "p", 1)

@@ -19,7 +19,9 @@ from racegate.order.compiled import build_order
 from racegate.order.native.compiler import compiled
 
 NATIVE = Path(__file__).parent / "device" / "native"
-SOURCES = ("core.c", "runtime.c", "driver.c", "guard.c", "vmm.c")
+# Of the virtual runtime and of what stands in front of a real one; of the virtual one alone.
+SHARED = ("core.c", "guard.c", "transfers.c")
+SOURCES = (*SHARED, "runtime.c", "driver.c", "vmm.c")
 FORWARD = Path(__file__).parent / "gpu" / "native"
 FORWARD_LIBRARY = "libracegate_forward.so"
 LIBRARY = "libcuda.so.1"  # its soname: whoever loads the driver by name finds this one
@@ -95,7 +97,7 @@ def build_nvml(toolkit: Toolkit) -> Path:
 def build_forward(toolkit: Toolkit) -> Path:
     """Path of the library that stands in front of the real runtime, likewise."""
     _build_recording()
-    sources = tuple(NATIVE / name for name in ("core.c", "guard.c"))
+    sources = tuple(NATIVE / name for name in SHARED)
     sources += tuple(FORWARD / name for name in ("forward.c", "latches.c", "real.c"))
     return _built(toolkit, FORWARD_LIBRARY, sources, forward_stub_source(toolkit))
 

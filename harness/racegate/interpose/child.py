@@ -100,8 +100,9 @@ class Child:
         opened = os.open(job.result, os.O_WRONLY)
         self._kept_open = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, RESULT_FD_MIN)
         os.close(opened)
-        if job.timeout_s:
-            write_stacks_on_signal(Path(job.stacks))
+        write_stacks_on_signal(Path(job.stacks))
+        if job.memory_bytes:
+            self.installed.library.limit_memory(job.memory_bytes)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
         enter(self.installed, self.refuse)

@@ -57,6 +57,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     result: a file that is there; stacks: the folder for where it stands when its time is over
     timeout_s: 0 for none; suppressed: signatures that the program's own tests pass over
+    memory_bytes: what the virtual device has, 0 for half of the host's
     """
 
     argv: tuple[str, ...]
@@ -64,6 +65,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     result: str
     stacks: str = ""
     timeout_s: float = 0.0
+    memory_bytes: int = 0
     suppressed: tuple[str, ...] = ()
     is_quiet: bool = False
 

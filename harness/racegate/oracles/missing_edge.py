@@ -39,8 +39,10 @@ def label(name: str) -> str:
 
 def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Sequence[Edge]]:
     """What names the edge that a conflict of this run lacks: one, if it is known; several, if none
-    of those that are for the pair by their patterns is known to be it.
+    of those that are for the pair by their patterns is known to be it. An edge that waits in this
+    run, and never for such a pair, is for another one, whatever its patterns let through.
     """
+    waiting = {event.edge for event in trace.events if isinstance(event, Waited)}
 
     @cache
     def found_with(name: str) -> _Pairs:
@@ -59,13 +61,15 @@ def edge_finder(trace: Trace, edges: Sequence[Edge]) -> Callable[[Conflict], Seq
 
     def find(conflict: Conflict) -> Sequence[Edge]:
         meant = [edge for edge in edges if _is_for(edge, conflict)]
-        if len(meant) < 2:
+        if len(meant) < 2 and all(map(_has_sides, meant)):
             return meant
         pair = _pair(conflict)
         kind = _kind(pair)
         mending = [edge for edge in meant if not found_with(edge.name)[pair]]
         keeping = [edge for edge in meant if found_without(edge.name)[kind] > found_now()[kind]]
-        return mending or keeping or meant
+        late = late_wait(trace, conflict.first, conflict.second)
+        behind = [edge for edge in meant if late is not None and edge.name == late.edge]
+        return mending or behind or keeping or [e for e in meant if e.name not in waiting]
 
     return find
 
@@ -74,9 +78,12 @@ def late_wait(
     trace: Trace, first: OpRecord | HostAccess, second: OpRecord | HostAccess
 ) -> Waited | None:
     """The first wait of the second's lane behind it that would order the two if it stood before it:
-    what it waits for covers the first, and had been recorded by then.
+    what it waits for covers the first, and had been recorded by then. The two may be those of
+    another run of the same program.
     """
-    at = next(number for number, event in enumerate(trace.events) if event is second)
+    at = next((n for n, event in enumerate(trace.events) if _is_same(event, second)), None)
+    if at is None:
+        return None
     covering = {
         (event.event, event.version)
         for event in trace.events[:at]
@@ -115,6 +122,18 @@ def _is_for(edge: Edge, conflict: Conflict) -> bool:
     first, second = label(conflict.first.name), label(conflict.second.name)
     sides = ((conflict.buffer, edge.buffers), (first, edge.first), (second, edge.second))
     return all(any(fnmatchcase(name, p) for p in patterns) for name, patterns in sides)
+
+
+def _is_same(event: TraceEvent, other: OpRecord | HostAccess) -> bool:
+    """Whether it is this access, in any run."""
+    if not isinstance(event, OpRecord | HostAccess):
+        return False
+    return (event.name, event.seq) == (other.name, other.seq)
+
+
+def _has_sides(edge: Edge) -> bool:
+    """Whether an edge says of which operations it is, and not of its buffer alone."""
+    return edge.first != ("*",) or edge.second != ("*",)
 
 
 def _pairs(trace: Trace) -> _Pairs:

@@ -31,8 +31,8 @@ from racegate.jobs.stores.choice import subject_of
 from racegate.jobs.stores.witnesses import any_witness, requests_in
 from racegate.scenario.errors import BadInputError
 from racegate.targets.adapters.witness import AdapterSubject
-from racegate.targets.common.cell import EngineCell
 from racegate.targets.common.witnesses.witness import ReleaseWitness
+from racegate.targets.program.workflow.witness import ProgramSubject
 
 SCENARIOS_MAX = 300
 
@@ -47,15 +47,20 @@ def search_target(
     draw: ScenarioDraw = ScenarioDraw.REQUESTS,
 ) -> NoReturn:
     """A campaign on a target, as `racegate fuzz` on our own engine. draw: what scenarios"""
-    title = subject.title if isinstance(subject, EngineCell) else subject_words(subject)
+    title = subject_words(subject)
     spec = CampaignSpec(seed=options.seed, benign=benign, target=f"{title}, scenarios of {draw}")
     make = partial(make_target_worker, subject, how, DRAWS[draw])
     run_campaign(spec, options, make=make, subject=subject_of(_name_of(title)), json=json)
 
 
-def subject_words(subject: AdapterSubject) -> str:
-    """An adapter's engine, as a fleet calls it too."""
-    return f"adapter {' '.join(subject.command)}"
+def subject_words(subject: Subject) -> str:
+    """What a target is called in a campaign, as a fleet calls it too."""
+    match subject:
+        case AdapterSubject(command=command):
+            return f"adapter {' '.join(command)}"
+        case ProgramSubject(argv=argv):
+            return f"program {' '.join(argv)}"
+    return subject.title
 
 
 def _name_of(title: str) -> str:

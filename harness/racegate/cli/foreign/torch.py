@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,12 +15,13 @@ import msgspec
 import typer
 
 from racegate.cli.ci import JunitOption, SarifOption, write_checked
-from racegate.cli.foreign.searching import minimised_file
+from racegate.cli.foreign.searching import minimised_file, search_target
 from racegate.cli.options import (
     JsonOption,
     RunTimeoutOption,
     StrictOption,
     benign_of,
+    fail,
     place_to_write,
     progress_bar,
     say,
@@ -28,8 +30,12 @@ from racegate.cli.options import (
 )
 from racegate.cli.pictures import HtmlOption
 from racegate.cli.replay import replay
+from racegate.cli.sets import CampaignOptions, campaign_options, with_set
 from racegate.history.schedule import parse_holds
+from racegate.interpose.errors import BadInput
 from racegate.interpose.outcome import DeviceKind
+from racegate.jobs.foreign.draws import ScenarioDraw
+from racegate.jobs.foreign.opened import NUMBER, TargetOptions
 from racegate.report.targets.programs import checked_program, render
 from racegate.scenario.untrusted.text import printable_lines
 from racegate.targets.common.server import PrintPlace
@@ -39,9 +45,31 @@ from racegate.targets.program.launch import Program, open_device
 from racegate.targets.program.launch import checked_program as found_program
 from racegate.targets.program.result import result_of_program
 from racegate.targets.program.workflow.suppressions import load_suppressions
-from racegate.targets.program.workflow.witness import save_witnesses
+from racegate.targets.program.workflow.witness import ProgramSubject, save_witnesses
 
 app = typer.Typer(no_args_is_help=True, help="Judge a PyTorch program, unmodified, without a GPU.")
+
+
+def _bytes_of(size: str | int) -> int:
+    """Of `512M` or `8G`; the default is a number. Raises BadInput."""
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"([1-9]\d{0,5})([MG])", size)
+    if found is None:
+        raise BadInput(f"--memory {size}: a number and M or G (MiB or GiB) is expected, as in 8G")
+    return int(found[1]) << (20 if found[2] == "M" else 30)
+
+
+DeviceKindOption = Annotated[DeviceKind, typer.Option(help="The virtual device, or a real GPU.")]
+MemoryOption = Annotated[
+    int,
+    typer.Option(
+        metavar="SIZE",
+        parser=_bytes_of,
+        show_default=False,
+        help="Of the virtual device, as 8G. Half of the host's, if it is not given.",
+    ),
+]
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -72,9 +100,8 @@ def run(
     not_ready: Annotated[
         int, typer.Option(min=0, help='With --hold: how often queries are answered "not ready".')
     ] = 0,
-    device: Annotated[
-        DeviceKind, typer.Option(help="The virtual device, or a real GPU.")
-    ] = DeviceKind.VIRTUAL,
+    device: DeviceKindOption = DeviceKind.VIRTUAL,
+    memory: MemoryOption = 0,
     timeout: RunTimeoutOption = 0.0,
     strict: StrictOption = None,
     junit: JunitOption = None,
@@ -87,7 +114,9 @@ def run(
     """
     known = load_suppressions(suppressions) if suppressions else ()
     signatures = tuple(one.signature for one in known)
-    checked = found_program(tuple(program), timeout_s=timeout, suppressed=signatures)
+    checked = found_program(
+        tuple(program), timeout_s=timeout, suppressed=signatures, memory_bytes=memory
+    )
     stdout = PrintPlace.STDERR if json == "-" else PrintPlace.PLAIN
     holds = parse_holds(hold or ())
     with open_device(device, stdout=stdout) as opened, SearchProgress() as progress:
@@ -103,16 +132,38 @@ def run(
                 on_run=progress.show,
             )
     verdicts = msgspec.structs.replace(verdicts, benign=benign_of(strict))
-    where = [] if device is DeviceKind.VIRTUAL else ["--device", device.value]
-    command = shlex.join([*where, *program])
-    text = printable_lines(render(verdicts, command))
+    command = shlex.join([*_told_again(device, memory=memory), *program])
     result = result_of_program(verdicts, command, device)
-    tell(json, result, lambda: print(text, file=sys.stderr))
+    tell(json, result, lambda: print(printable_lines(render(verdicts, command)), file=sys.stderr))
     write_checked(checked_program(verdicts, command), junit, sarif)
     _write_page(verdicts, command, html)
     if witness is not None:
-        _save(verdicts, checked, witness, where)
+        _save(verdicts, checked, witness, _told_again(device, memory=0))
     raise typer.Exit(verdicts.exit_code)
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@with_set("options", campaign_options)
+def search(
+    options: CampaignOptions,
+    program: Annotated[
+        list[str],
+        typer.Argument(metavar="SCRIPT [ARGS]", help="{seed} among ARGS is the drawn number."),
+    ],
+    runs: Annotated[int, typer.Option(min=0, help="Runs under holds, of each number.")] = 64,
+    strict: StrictOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Run a program with one drawn number after the other, each with the landings of what races;
+    keep a witness of each kind of finding.
+    """
+    found_program(tuple(program))
+    if not any(NUMBER in word for word in program):
+        fail(f"say where the drawn number goes: {NUMBER} among the arguments of the program")
+    how = TargetOptions(runs_max=runs, run_s=options.timeout_s or None)
+    subject = ProgramSubject(argv=tuple(program))
+    benign, draw = benign_of(strict), ScenarioDraw.NUMBERS
+    search_target(subject, how, options, benign=benign, json=json, draw=draw)
 
 
 app.command()(replay)
@@ -143,6 +194,13 @@ class SearchProgress:
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+
+def _told_again(device: DeviceKind, *, memory: int) -> list[str]:
+    """The options of the device, as commands that are printed repeat them."""
+    if device is not DeviceKind.VIRTUAL:
+        return ["--device", device.value]
+    return ["--memory", f"{memory >> 20}M"] if memory else []
 
 
 def _write_page(verdicts: ProgramVerdict, command: str, html: Path | None) -> None:

@@ -14,6 +14,7 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.order.ranges import Ranges
 
+FULL = "allocations that the virtual device had no room for (`--memory SIZE` gives it more)"
 _BLOCKING = 1 << 63
 _COPY, _SET, _EVENT_SYNC = int(CallKind.COPY), int(CallKind.SET), int(CallKind.EVENT_SYNC)
 # (to the device, from the device): kind
@@ -110,6 +111,7 @@ _TAKING: dict[int, Callable[[Session, LogEntry], None]] = {
     Logged.STREAM_WAIT: _waited,
     Logged.EVENT_DESTROY: lambda session, e: session.event_destroyed(e.a),
     Logged.QUERY_TRUE: lambda session, e: session.found_complete(e.a, e.thread),
+    Logged.FULL: lambda session, e: session.not_seen.update((FULL,)),
     Logged.CAPTURE_BEGIN: lambda session, e: session.graphs.begin(e.b),
     Logged.CAPTURE_END: lambda session, e: session.graphs.end(e.b),
 }

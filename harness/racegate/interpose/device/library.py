@@ -26,6 +26,7 @@ class Logged(IntEnum):
     QUERY_TRUE = 11
     CAPTURE_BEGIN = 12
     CAPTURE_END = 13
+    FULL = 14
 
 
 class CallKind(IntEnum):
@@ -149,6 +150,10 @@ class Library:
         """All calls that ask Python go to the handler from now on."""
         self._callback = _CALLBACK(handler)
         self._library.vg_set_callback(self._callback)
+
+    def limit_memory(self, nbytes: int) -> None:
+        """How much memory the virtual device has."""
+        self._library.vg_limit_memory(ctypes.c_uint64(nbytes))
 
     def hush(self) -> None:
         """No call asks Python any more: the interpreter ends."""

@@ -104,7 +104,8 @@ class Session:
     def leave(self) -> None:
         """This is a forked child of the program: whatever it does is computed and not judged."""
         self.begin(Queue(), is_recording=False)
-        self.lock = threading.RLock()  # another thread may have held it
+        self.lock = threading.RLock()  # another thread may have held these
+        self.allocation_sites = AllocationSites()
         self.work.leave()
         self.end()
 

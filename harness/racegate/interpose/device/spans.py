@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+import _thread
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import Enum
 
+from racegate.history.finding import Stack
 from racegate.interpose.device.guards import PAGE
 from racegate.interpose.device.kept import is_shared_mapping
 from racegate.order.ranges import Ranges
@@ -50,7 +52,8 @@ class Span:
 
 
 class Spans:
-    """All memory that the device can reach.
+    """All memory that the device can reach. Other threads may look for a span while one comes or
+    goes: the list that they look in is never changed, but exchanged.
 
     pinned: how many are pinned; pinned_hull: around all of these, and what some were before
     aliases: what `kernels/` keeps of views of this memory; of no use once some of it is no more
@@ -64,15 +67,16 @@ class Spans:
         self.aliases: dict[object, object] = {}
 
     def __iter__(self) -> Iterator[Span]:
-        return (self._spans[base] for base in self._bases)
+        spans = map(self._spans.get, self._bases)
+        return (span for span in spans if span is not None)
 
     def add(self, base: int, size: int, place: Place, *, is_whole_pages: bool) -> None:
         self.remove(base)
-        insort(self._bases, base)
         is_shared = not is_whole_pages and is_shared_mapping(base)
         self._spans[base] = Span(
             base, size, place, is_whole_pages=is_whole_pages, is_shared=is_shared
         )
+        self._bases = sorted((*self._bases, base))
         if place is Place.PINNED:
             low, high = self.pinned_hull if self.pinned else (base, base)
             self.pinned_hull = (min(low, base), max(high, base + size))
@@ -82,29 +86,27 @@ class Spans:
         span = self._spans.pop(base, None)
         if span is not None:
             self.aliases.clear()
-            self._bases.remove(base)
+            self._bases = [known for known in self._bases if known != base]
             self.pinned -= span.place is Place.PINNED
 
     def find(self, address: int) -> Span | None:
         """The span that holds the address."""
-        index = bisect_right(self._bases, address) - 1
-        if index < 0:
-            return None
-        span = self._spans[self._bases[index]]
-        return span if address < span.end else None
+        bases = self._bases
+        index = bisect_right(bases, address) - 1
+        span = self._spans.get(bases[index]) if index >= 0 else None
+        return span if span is not None and address < span.end else None
 
     def pinned_hulls(self, ranges: Ranges) -> Ranges:
         """The parts of sorted ranges that are pinned, those of one span as one range."""
         hulls = []
-        for base in self._bases:
-            span = self._spans[base]
+        for span in self:
             if span.place is not Place.PINNED:
                 continue
-            first = bisect_right(ranges, base, key=lambda pair: pair[1])
+            first = bisect_right(ranges, span.base, key=lambda pair: pair[1])
             last = bisect_left(ranges, span.end, key=lambda pair: pair[0])
             if first < last:
                 low, high = ranges[first][0], ranges[last - 1][1]
-                hulls.append((max(low, base), min(high, span.end)))
+                hulls.append((max(low, span.base), min(high, span.end)))
         return tuple(hulls)
 
     def place(self, address: int) -> Place:
@@ -115,18 +117,20 @@ class Spans:
 class AllocationSites:
     """Which allocation holds an address: where the program asked for it, and when.
 
-    The allocators hand the same bytes out again; the latest owner counts.
+    The allocators hand the same bytes out again; the latest owner counts. Threads may ask at once.
     """
 
     def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()  # not one of the program's
         self._bases: list[int] = []
-        self._sites: dict[int, tuple[int, int, tuple[tuple[str, int, str], ...]]] = {}
+        self._sites: dict[int, tuple[int, int, Stack]] = {}
 
-    def add(
-        self, base: int, size: int, index: int, stack: tuple[tuple[str, int, str], ...]
-    ) -> None:
+    def add(self, base: int, size: int, index: int, stack: Stack) -> None:
         """A tensor's memory begins to be its own. index: of the event that came before."""
-        end = base + size
+        with self._lock:
+            self._add(base, base + size, index, stack)
+
+    def _add(self, base: int, end: int, index: int, stack: Stack) -> None:
         known = self._sites.get(base)
         if known is not None and known[0] == end:  # a block of the same size, as in every loop
             self._sites[base] = (end, index, stack)
@@ -141,8 +145,12 @@ class AllocationSites:
         self._bases[at:stop] = [base]
         self._sites[base] = (end, index, stack)
 
-    def find(self, address: int) -> tuple[int, int, tuple[tuple[str, int, str], ...]] | None:
+    def find(self, address: int) -> tuple[int, int, Stack] | None:
         """(base, index, stack) of the owner of the address."""
+        with self._lock:
+            return self._find(address)
+
+    def _find(self, address: int) -> tuple[int, int, Stack] | None:
         at = bisect_right(self._bases, address) - 1
         if at < 0:
             return None

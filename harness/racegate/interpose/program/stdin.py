@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ def open_stdin() -> Iterator[StandardInput]:
     if mode is None or os.isatty(0):
         yield StandardInput(subprocess.DEVNULL)
     elif not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
-        yield StandardInput(sys.__stdin__.fileno() if sys.__stdin__ else subprocess.DEVNULL)
+        yield StandardInput(0)  # a worker process has closed `sys.stdin`, and has another one
     else:
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder:
             copy = Path(folder) / "stdin"

@@ -18,6 +18,7 @@ from racegate.scenario.strict import StrictStruct
 from racegate.scenario.untrusted.reading import ReadError, decode_toml, read_text
 from racegate.scenario.untrusted.text import quoted
 from racegate.targets.adapters.witness import AdapterSubject
+from racegate.targets.program.workflow.witness import ProgramSubject
 from racegate.targets.sglang.cell import SchedulerCell
 from racegate.targets.sglang.wire import ModelKind
 from racegate.targets.vllm.cell import Cell
@@ -122,13 +123,34 @@ class SglangTarget(StrictStruct, frozen=True, kw_only=True):
         return self.subject.title
 
 
+class PythonTarget(StrictStruct, frozen=True, kw_only=True):
+    """A program. program: the script, as from the file's folder, or `-m` and a module, with its
+    arguments, among which {seed} is the number of the scenario
+    """
+
+    name: Name
+    program: Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
+
+    @property
+    def subject(self) -> ProgramSubject:
+        """What is judged."""
+        return ProgramSubject(argv=self.program)
+
+    @property
+    def title(self) -> str:
+        """See RevisionTarget."""
+        return f"program {shlex.join(self.program)}"
+
+
 OwnTarget: TypeAlias = RevisionTarget | DeviceTarget
-Target: TypeAlias = OwnTarget | AdapterTarget | VllmTarget | SglangTarget
+ForeignTarget: TypeAlias = AdapterTarget | PythonTarget | VllmTarget | SglangTarget
+Target: TypeAlias = OwnTarget | ForeignTarget
 # By the key that only it has.
 KINDS: Mapping[str, type[Target]] = {
     "revision": RevisionTarget,
     "device": DeviceTarget,
     "adapter": AdapterTarget,
+    "program": PythonTarget,
     "vllm": VllmTarget,
     "sglang": SglangTarget,
 }
@@ -199,4 +221,7 @@ def _placed(target: Target, folder: Path) -> Target:
             return msgspec.structs.replace(target, checkout=str((folder / given).resolve()))
         case AdapterTarget(folder=given):
             return msgspec.structs.replace(target, folder=str((folder / given).resolve()))
+        case PythonTarget(program=(script, *arguments)) if script != "-m":
+            placed = str((folder / script).resolve())
+            return msgspec.structs.replace(target, program=(placed, *arguments))
     return target

@@ -13,13 +13,16 @@ from pathlib import Path
 import msgspec
 
 from racegate.check.selfcheck import SelfCheck, together
+from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
 from racegate.jobs.fleet.own import judge_by_runs, own_witness_of
 from racegate.jobs.fleet.sources import sources_of
 from racegate.jobs.fleet.targets import (
     AdapterTarget,
     DeviceTarget,
+    ForeignTarget,
     OwnTarget,
+    PythonTarget,
     RevisionTarget,
     SglangTarget,
     Target,
@@ -28,11 +31,13 @@ from racegate.jobs.fleet.targets import (
 )
 from racegate.jobs.foreign.opened import OpenTarget, TargetOptions, TargetResult, open_target
 from racegate.jobs.foreign.releases import kind_of
+from racegate.jobs.foreign.requests import drawn_number
 from racegate.jobs.foreign.worker import DrawScenario, report_of
 from racegate.jobs.generated import Report
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.writing import toml_of
+from racegate.targets.program.launch import checked_program
 
 
 class SurveyTask(msgspec.Struct, frozen=True):
@@ -123,6 +128,12 @@ class FleetWorker:
                 path = os.pathsep.join((os.environ.get("PATH", ""), target.folder))
                 if shutil.which(program, path=path) is None:
                     return f"no program {program}"
+            case PythonTarget():
+                try:
+                    checked_program(target.program)
+                    find_toolkit()
+                except BadInput as error:
+                    return str(error)
             case VllmTarget() | SglangTarget():
                 try:
                     kind_of(target.subject).packaging.environment_of(target.subject.release)
@@ -132,7 +143,8 @@ class FleetWorker:
 
     def _judged(self, target: Target, indices: Sequence[int]) -> BatchReport:
         """All of them; what that leaves without an answer once more, each alone."""
-        drawn = {index: self._spec.draw(self._spec.seed, index) for index in indices}
+        draw = drawn_number if isinstance(target, PythonTarget) else self._spec.draw
+        drawn = {index: draw(self._spec.seed, index) for index in indices}
         judged = self._asked(target, list(drawn.values()))
         shown, checks, aside = dict(judged.shown), [judged.selfcheck], {}
         for index, scenario in drawn.items():
@@ -171,9 +183,7 @@ class FleetWorker:
             return FleetAnswers(shown=shown, why=str(error), selfcheck=selfcheck)
         return FleetAnswers(shown=shown, selfcheck=selfcheck)
 
-    def _open(
-        self, target: AdapterTarget | VllmTarget | SglangTarget
-    ) -> tuple[OpenTarget, SelfCheck]:
+    def _open(self, target: ForeignTarget) -> tuple[OpenTarget, SelfCheck]:
         """A target that stays open until this worker ends, and what its start has shown."""
         if target.name in self._opened:
             return self._opened[target.name][1], SelfCheck()

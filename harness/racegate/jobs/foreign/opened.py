@@ -28,11 +28,19 @@ from racegate.targets.common.result import result_of
 from racegate.targets.common.sensitivity import Pulse, Sensitivity
 from racegate.targets.common.witnesses.again import shown_again
 from racegate.targets.common.witnesses.witness import ReleaseWitness, every_witness_of
+from racegate.targets.program.judge import judge_on
+from racegate.targets.program.launch import DeviceServer, Program, open_device
+from racegate.targets.program.result import result_of_program
+from racegate.targets.program.workflow.witness import ProgramSubject
+from racegate.targets.program.workflow.witness import witness_of as program_witness
 
 # Of our own engine the settings too, which a release is not told.
 Script: TypeAlias = Scenario | OwnScenario
 # What a witness of the target has as its subject.
-Subject: TypeAlias = ReleaseCell | AdapterSubject
+Subject: TypeAlias = ReleaseCell | AdapterSubject | ProgramSubject
+PROGRAM_RUNS = 64
+# Among the arguments of a program: where the number of the drawn scenario goes.
+NUMBER = "{seed}"
 
 
 class TargetResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +86,10 @@ def open_target(subject: Subject, options: TargetOptions) -> Iterator[OpenTarget
     """Starts a target, and sees whether what is planted in it shows. Raises BadInput, AdapterError
     or CommandError if it cannot be started, or is not to be believed.
     """
+    if isinstance(subject, ProgramSubject):
+        with open_device() as device:
+            yield _OpenProgram(device, subject, options)
+        return
     if isinstance(subject, AdapterSubject):
         limits, folder = options.limits, subject.folder
         if options.run_s is not None:
@@ -156,6 +168,41 @@ class _OpenAdapter:
         except AdapterError:  # what cannot be believed shows nothing
             self._adapter.restart()
             return None
+
+
+class _OpenProgram:
+    """A started device, on which the program is run with one number after the other."""
+
+    def __init__(
+        self, device: DeviceServer, subject: ProgramSubject, options: TargetOptions
+    ) -> None:
+        self._device = device
+        self._subject = subject
+        self._options = options
+
+    @property
+    def selfcheck(self) -> SelfCheck:
+        """Nothing is planted in a program."""
+        return SelfCheck()
+
+    def judge(self, scenario: Script) -> TargetResult:
+        argv = tuple(word.replace(NUMBER, str(scenario.seed)) for word in self._subject.argv)
+        program = Program(argv, self._options.run_s or 0.0)
+        runs_max = PROGRAM_RUNS if self._options.runs_max is None else self._options.runs_max
+        judged = judge_on(self._device, program, explores=True, runs_max=runs_max, is_quiet=True)
+        shown = [(one.race, one.landing) for one in judged.judged]
+        return TargetResult(
+            result=result_of_program(judged, shlex.join(argv)),
+            witnesses=tuple(
+                program_witness(race, landing, program)
+                for race, landing in shown
+                if landing is not None
+            ),
+        )
+
+    def shows(self, witness: SealedWitness, scenario: Script) -> SealedWitness | None:
+        """The search has left out what holds can be without."""
+        return _same(witness, self.judge(scenario))
 
 
 def adapter_command(scenario: str, command: tuple[str, ...]) -> AdapterCommand:

@@ -26,6 +26,14 @@ _ABORTS = 0.25  # of scenarios
 STRETCH = 1_000_000
 
 
+def drawn_number(seed: int, index: int) -> OwnScenario:
+    """What a program is given: a number, and nothing that happens."""
+    number = seed * STRETCH + index
+    return configured(
+        Scenario(name=f"number-{seed}-{index}", title=f"number {number}", seed=number, requests=())
+    )
+
+
 def drawn_requests(seed: int, index: int) -> OwnScenario:
     """The scenario of that index in a campaign. Its name ends with it."""
     scenario = scenario_of(seed * STRETCH + index)

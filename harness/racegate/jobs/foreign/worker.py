@@ -40,6 +40,7 @@ from racegate.scenario.spec import OwnScenario, Scenario
 from racegate.targets.adapters.witness import AdapterWitness
 from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.program.launch import open_device
+from racegate.targets.program.result import ProgramResult
 from racegate.targets.program.workflow.replay import smaller_program
 from racegate.targets.program.workflow.witness import ProgramWitness
 
@@ -111,7 +112,8 @@ def report_of(
         counted = counted_finding(result.verdict, result.findings, benign=benign)
     signature = None if counted is None else counted.signature
     settings = (NOT_RUN,) if result.refused else ()
-    if not (result.refused or result.stats.delivered or signature):
+    is_served = not isinstance(result, ProgramResult)  # a program delivers no tokens
+    if is_served and not (result.refused or result.stats.delivered or signature):
         settings = (NOTHING_HAPPENED,)
     found = None
     if signature is not None and (seen or {}).get(signature, index) >= index:
@@ -132,15 +134,18 @@ def report_of(
 
 def _found(
     seed: int, index: int, signature: str, witnesses: Collection[SealedWitness]
-) -> GeneratedFinding:
-    (witness,) = [one for one in witnesses if one.known_as == signature][:1]
-    return GeneratedFinding(
-        signature=signature,
-        index=index,
-        witness=found_at(witness, seed, index),
-        runs=0,
-        is_minimal=False,
-    )
+) -> GeneratedFinding | None:
+    """None for what no witness can show again: a race of a program that no landing has shown."""
+    for witness in witnesses:
+        if witness.known_as == signature:
+            return GeneratedFinding(
+                signature=signature,
+                index=index,
+                witness=found_at(witness, seed, index),
+                runs=0,
+                is_minimal=False,
+            )
+    return None
 
 
 class ShrunkWitness(msgspec.Struct, frozen=True, kw_only=True):

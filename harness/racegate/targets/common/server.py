@@ -17,9 +17,10 @@ import msgspec
 
 from racegate.interpose.errors import BadInput
 from racegate.interpose.forkserver import JobClient, ServerEndedError, pipe_ends
-from racegate.interpose.program.timeouts import STACKS_SIGNAL
+from racegate.interpose.program.timeouts import STACKS_SIGNAL, Stillness
 
 START_S = 600.0
+LOOK_S = 1.0  # between two looks at a process that may hang
 STACKS_S = 0.5  # for a process that is asked where it stands
 
 
@@ -63,9 +64,16 @@ class ForkServer:
 
     def wait(self, pid: int, timeout_s: float = 0.0) -> int | None:
         """The exit code of a job's process, negative for a signal; None if it was ended because it
-        took longer than `timeout_s` seconds, 0 for no limit. It is asked for its stacks then.
+        took longer than `timeout_s` seconds, or, where that is 0, because it hung. It is asked for
+        its stacks then.
         """
-        if self._pipes.wait(timeout_s or None):
+        stillness = Stillness(pid)
+        while not timeout_s:
+            if self._pipes.wait(LOOK_S):
+                return self._read()
+            if stillness.is_over():
+                break
+        if timeout_s and self._pipes.wait(timeout_s):
             return self._read()
         os.kill(pid, STACKS_SIGNAL)
         self._pipes.wait(STACKS_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -153,7 +153,7 @@ def judge_on(
     base = device.run(program, Plan(), is_quiet=is_quiet)
     if not program.timeout_s:
         limit_s = TIMES_MAX * (time.monotonic() - start_s) + MORE_S
-        program = Program(program.argv, limit_s, program.suppressed)
+        program = replace(program, timeout_s=limit_s)
     target, polled = ProgramTarget(device, program), None
     if base.ending is Ending.FINISHED and QUERIES in base.not_seen:
         try:

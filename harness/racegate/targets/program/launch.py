@@ -37,15 +37,21 @@ class Program:
     """A script, or `-m` and a module, with its arguments.
 
     timeout_s: 0 for none; suppressed: signatures that its own tests pass over
+    memory_bytes: of the virtual device, 0 for half of the host's
     """
 
     argv: tuple[str, ...]
     timeout_s: float = 0.0
     suppressed: tuple[str, ...] = ()
+    memory_bytes: int = 0
 
 
 def checked_program(
-    argv: tuple[str, ...], *, timeout_s: float = 0.0, suppressed: tuple[str, ...] = ()
+    argv: tuple[str, ...],
+    *,
+    timeout_s: float = 0.0,
+    suppressed: tuple[str, ...] = (),
+    memory_bytes: int = 0,
 ) -> Program:
     """Raises BadInput if there is no such script or module, or the script is no Python."""
     if not argv or argv == ("-m",):
@@ -56,7 +62,7 @@ def checked_program(
         raise BadInput(f"no such option: {argv[0]}")
     else:
         _check_script(Path(argv[0]))
-    return Program(argv, timeout_s, suppressed)
+    return Program(argv, timeout_s, suppressed, memory_bytes)
 
 
 def _check_module(name: str) -> None:
@@ -97,8 +103,11 @@ class DeviceServer:
         """One run under one plan. is_quiet: the program's own output is not shown.
 
         Ctrl-C stops the program as it would without a device, and its outcome says so; a quiet run
-        is ended at once, and KeyboardInterrupt goes on.
+        is ended at once, and KeyboardInterrupt goes on. Raises BadInput: memory is asked for that
+        a real GPU cannot be given.
         """
+        if program.memory_bytes and self.kind is not DeviceKind.VIRTUAL:
+            raise BadInput("--memory is of the virtual device: a GPU has the memory that it has")
         with tempfile.TemporaryDirectory(prefix="racegate-") as folder, _ResultFile() as result:
             job = Job(
                 argv=program.argv,
@@ -107,6 +116,7 @@ class DeviceServer:
                 stacks=folder,
                 timeout_s=program.timeout_s,
                 suppressed=program.suppressed,
+                memory_bytes=program.memory_bytes,
                 is_quiet=is_quiet,
             )
             try:
@@ -117,9 +127,7 @@ class DeviceServer:
                 self._interrupt(pid, is_quiet=is_quiet)
                 return _interrupted(result)
             if code is None:
-                where = where_it_stood(Path(folder))
-                text = f"the program did not end within {program.timeout_s:g} s{where}"
-                return Outcome(ending=Ending.TIMED_OUT, exit_code=ExitCode.BAD_INPUT, message=text)
+                return _ended(program, where_it_stood(Path(folder)))
             return result.read() or _lost(code)
 
     def _interrupt(self, pid: int, *, is_quiet: bool) -> None:
@@ -146,6 +154,15 @@ def open_device(
             command, environment, what=f"the {kind} device", stdin=stdin.file, stdout=stdout
         ) as server:
             yield DeviceServer(server, kind)
+
+
+def _ended(program: Program, where: str) -> Outcome:
+    """It took too long, or hung."""
+    code, text = ExitCode.BAD_INPUT, f"the program did not end within {program.timeout_s:g} s"
+    if not program.timeout_s:
+        code = ExitCode.BROKEN_HARNESS
+        text = "the program hangs: all of its threads stand still, and nothing can wake them"
+    return Outcome(ending=Ending.TIMED_OUT, exit_code=code, message=text + where)
 
 
 def _lost(code: int) -> Outcome:

@@ -2,15 +2,12 @@
    extension, a plain NumPy view) faults, is logged with its first byte and with what the page held, and goes on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
-#include <sys/socket.h>
 #include "virtual.h"
 
 enum { GUARDS_MAX = 256, TOUCHES_MAX = 1024, PAGE = 4096 };
@@ -111,9 +108,9 @@ int vg_touch(uint64_t *out, void *page) {
     return 0;
 }
 
-/* The kernel does not fault on our behalf: it refuses. So what is read into or written from guarded memory is opened
-   before the call; what the call then moved is noted. */
-static void open_range(const void *data, size_t size) {
+int vg_has_guards(void) { return guard_count; }
+/* Opens the guarded pages of [data, data + size), for whoever touches them without a fault. */
+void vg_open_range(const void *data, size_t size) {
     uintptr_t low = (uintptr_t)data, high = low + size;
     for (int i = 0; i < guard_count; i++)
         if (low < guards[i].high && guards[i].low < high) {
@@ -122,25 +119,12 @@ static void open_range(const void *data, size_t size) {
             mprotect((void *)page, to - page, PROT_READ | PROT_WRITE);
         }
 }
-static ssize_t moved(const void *data, ssize_t size, int is_write) {
-    uintptr_t low = (uintptr_t)data, high = low + (size > 0 ? (size_t)size : 0);
+/* Notes that it was touched, as far as it is guarded. */
+void vg_note_range(const void *data, size_t size, int is_write) {
+    uintptr_t low = (uintptr_t)data, high = low + size;
     for (int i = 0; i < guard_count; i++)
         if (low < guards[i].high && guards[i].low < high) {
             uintptr_t from = low > guards[i].low ? low : guards[i].low, to = high < guards[i].high ? high : guards[i].high;
             note(from, to - from, is_write, NULL);
         }
-    return size;
 }
-#define REAL(type, name) static type real; if (!real) real = (type)dlsym(RTLD_NEXT, name)
-#define AROUND(call, is_write) if (!guard_count) return call; open_range(b, n); return moved(b, call, is_write)
-typedef ssize_t (*io_t)(int, void *, size_t);
-typedef ssize_t (*pio_t)(int, void *, size_t, off_t);
-typedef ssize_t (*sio_t)(int, void *, size_t, int);
-ssize_t read(int f, void *b, size_t n) { REAL(io_t, "read"); AROUND(real(f, b, n), 1); }
-ssize_t write(int f, const void *b, size_t n) { REAL(io_t, "write"); AROUND(real(f, (void *)b, n), 0); }
-ssize_t pread(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread"); AROUND(real(f, b, n, o), 1); }
-ssize_t pread64(int f, void *b, size_t n, off_t o) { REAL(pio_t, "pread64"); AROUND(real(f, b, n, o), 1); }
-ssize_t pwrite(int f, const void *b, size_t n, off_t o) { REAL(pio_t, "pwrite"); AROUND(real(f, (void *)b, n, o), 0); }
-ssize_t pwrite64(int f, const void *b, size_t n, off_t o) { REAL(pio_t, "pwrite64"); AROUND(real(f, (void *)b, n, o), 0); }
-ssize_t recv(int f, void *b, size_t n, int g) { REAL(sio_t, "recv"); AROUND(real(f, b, n, g), 1); }
-ssize_t send(int f, const void *b, size_t n, int g) { REAL(sio_t, "send"); AROUND(real(f, (void *)b, n, g), 0); }

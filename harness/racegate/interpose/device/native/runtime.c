@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 #include <cuda_runtime_api.h>
 #include "virtual.h"
 
@@ -27,7 +28,31 @@ static struct virtual_stream *stream_of(cudaStream_t s) {
     return N(s) < 3 ? &default_streams[N(s)] : (struct virtual_stream *)s;
 }
 
-/* ---- the device */
+/* ---- the device: half of the memory that this host has, in whole GiB where it has two, so that it is the same in each run */
+enum { HOST = 1, DEVICE = 2 };
+static size_t memory_total;
+static _Atomic size_t memory_used;
+static size_t limit_in(const char *path, size_t above) {
+    FILE *file = fopen(path, "r");
+    unsigned long long limit = 0;
+    if (file && fscanf(file, "%llu", &limit) != 1) limit = 0; /* "max" */
+    if (file) fclose(file);
+    return limit && limit < above ? (size_t)limit : above;
+}
+__attribute__((constructor)) static void measure_host(void) {
+    size_t host = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    host = limit_in("/sys/fs/cgroup/memory.max", host);
+    host = limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", host) / 2;
+    memory_total = host >> 30 ? host >> 30 << 30 : host;
+}
+void vg_limit_memory(uint64_t bytes) { memory_total = (size_t)bytes; }
+int vg_take_memory(size_t n) {
+    if (atomic_fetch_add(&memory_used, n) + n <= memory_total) return 1;
+    memory_used -= n;
+    vg_log(LOG_FULL, n, 0, 0, 0);
+    return 0;
+}
+void vg_give_memory(size_t n) { memory_used -= n; }
 cudaError_t cudaGetDeviceCount(int *n) { *n = 1; OK; }
 cudaError_t cudaGetDevice(int *d) { *d = 0; OK; }
 cudaError_t cudaSetDevice(int d) {
@@ -71,7 +96,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int d) {
     if (d) return fail(cudaErrorInvalidDevice);
     memset(p, 0, sizeof *p);
     strcpy(p->name, "racegate virtual GPU");
-    p->major = 9; p->multiProcessorCount = 132; p->totalGlobalMem = 80ul << 30; p->warpSize = 32;
+    p->major = 9; p->multiProcessorCount = 132; p->totalGlobalMem = memory_total; p->warpSize = 32;
     p->sharedMemPerBlock = 49152; p->sharedMemPerBlockOptin = 232448; p->sharedMemPerMultiprocessor = 233472;
     p->maxThreadsPerBlock = 1024; p->maxThreadsPerMultiProcessor = 2048; p->regsPerBlock = 65536;
     p->maxGridSize[0] = 2147483647; p->maxGridSize[1] = p->maxGridSize[2] = 65535;
@@ -92,7 +117,11 @@ static void *map(size_t n) {
     return p == MAP_FAILED ? NULL : p;
 }
 static cudaError_t allocate(void **p, size_t n, int kind, enum log_kind log) {
-    if (!(*p = map(n))) return fail(cudaErrorMemoryAllocation);
+    if (kind == DEVICE && !vg_take_memory(n)) return fail(cudaErrorMemoryAllocation);
+    if (!(*p = map(n))) {
+        if (kind == DEVICE) vg_give_memory(n);
+        return fail(cudaErrorMemoryAllocation);
+    }
     vg_span_add(*p, n, kind);
     vg_log(log, N(*p), n, 0, 0);
     OK;
@@ -103,13 +132,14 @@ static cudaError_t release(void *p, enum log_kind log) {
     if (!p) OK;
     size_t n = vg_span_remove(p);
     if (!n) return fail(cudaErrorInvalidValue);
+    if (log == LOG_FREE) vg_give_memory(n);
     vg_log(log, N(p), n, 0, 0);
     OK;
 }
-cudaError_t cudaMalloc(void **p, size_t n) { return allocate(p, n, 2, LOG_MALLOC); }
+cudaError_t cudaMalloc(void **p, size_t n) { return allocate(p, n, DEVICE, LOG_MALLOC); }
 cudaError_t cudaFree(void *p) { return release(p, LOG_FREE); }
-cudaError_t cudaHostAlloc(void **p, size_t n, unsigned f) { (void)f; return allocate(p, n, 1, LOG_HOST_ALLOC); }
-cudaError_t cudaMallocHost(void **p, size_t n) { return allocate(p, n, 1, LOG_HOST_ALLOC); }
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned f) { (void)f; return allocate(p, n, HOST, LOG_HOST_ALLOC); }
+cudaError_t cudaMallocHost(void **p, size_t n) { return allocate(p, n, HOST, LOG_HOST_ALLOC); }
 cudaError_t cudaFreeHost(void *p) { return release(p, LOG_HOST_FREE); }
 cudaError_t cudaHostRegister(void *p, size_t n, unsigned f) {
     (void)f;
@@ -123,7 +153,7 @@ cudaError_t cudaHostUnregister(void *p) {
     OK;
 }
 cudaError_t cudaHostGetDevicePointer(void **d, void *h, unsigned f) { (void)f; *d = h; OK; }
-cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = 80ul << 30; *f = 79ul << 30; OK; }
+cudaError_t cudaMemGetInfo(size_t *f, size_t *t) { *t = memory_total; *f = memory_total - memory_used; OK; }
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
     int kind = vg_memory_kind(p);
     memset(a, 0, sizeof *a);

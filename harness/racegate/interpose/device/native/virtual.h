@@ -10,7 +10,7 @@
 enum log_kind {
     LOG_MALLOC = 1, LOG_FREE = 2, LOG_HOST_ALLOC = 3, LOG_HOST_FREE = 4, LOG_HOST_REGISTER = 5, LOG_HOST_UNREGISTER = 6,
     LOG_STREAM_CREATE = 7, LOG_EVENT_RECORD = 8, LOG_STREAM_WAIT = 9, LOG_EVENT_DESTROY = 10, LOG_QUERY_TRUE = 11,
-    LOG_CAPTURE_BEGIN = 12, LOG_CAPTURE_END = 13,
+    LOG_CAPTURE_BEGIN = 12, LOG_CAPTURE_END = 13, LOG_FULL = 14,
 };
 enum call_kind {
     CALL_COPY = 1, CALL_SET = 2, CALL_LAUNCH = 3, CALL_EVENT_SYNC = 4, CALL_STREAM_SYNC = 5, CALL_DEVICE_SYNC = 6,
@@ -31,5 +31,10 @@ uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64
 int vg_unmodelled(const char *name);
 int vg_unmodelled_for(const char *name, const void *caller); /* caller: an address in the library that asked */
 const char *vg_kernel_name(const void *function);
+int vg_take_memory(size_t n); /* 0: the device has not so much left */
+void vg_give_memory(size_t n);
+int vg_has_guards(void);
+void vg_open_range(const void *data, size_t size);
+void vg_note_range(const void *data, size_t size, int is_write);
 int vg_memory_kind(const void *address); /* 0 unknown, 1 host (pinned), 2 device */
 #endif

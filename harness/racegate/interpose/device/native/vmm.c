@@ -39,10 +39,11 @@ int cuMemAddressFree(uint64_t address, size_t size) {
 }
 int cuMemCreate(uint64_t *handle, size_t size, const void *properties, uint64_t flags) {
     (void)properties; (void)flags;
+    if (!vg_take_memory(size)) return OUT_OF_MEMORY;
     *handle = size;
     return OK;
 }
-int cuMemRelease(uint64_t handle) { (void)handle; return OK; }
+int cuMemRelease(uint64_t handle) { vg_give_memory(handle); return OK; }
 int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, uint64_t flags) {
     (void)address; (void)flags;
     return offset + size > handle ? INVALID_VALUE : OK;
