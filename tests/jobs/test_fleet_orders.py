@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from racegate.history.exit_code import ExitCode
 from racegate.jobs.campaign import Campaign
 from racegate.jobs.fleet.outcome import FleetObject, outcome_of
+from racegate.jobs.fleet.own import FleetAnswers
 from racegate.jobs.fleet.run import UNANSWERED_MAX, FleetRun, TargetCampaign
 from racegate.jobs.fleet.targets import DeviceTarget, Target, TargetDevice
-from racegate.jobs.fleet.worker import FleetAnswers, FleetSpec, FleetWorker
+from racegate.jobs.fleet.worker import FleetSpec, FleetWorker
 from racegate.jobs.fuzz import Bounds
 from racegate.jobs.generated import CampaignSpec, drawn
 from racegate.jobs.pools.choice import WorkerPlace

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from cuda_torch import needs_cuda_torch
 from fleets import fleet_file, toys
 from racegate.cli.app import app
+from racegate.cli.foreign import releases
 from racegate.history.replayed import ReplayOutcome
 from racegate.jobs.foreign import opened
 from racegate.jobs.foreign.requests import drawn_requests, free_in, scenario_of
@@ -28,6 +29,7 @@ from racegate.jobs.triage import replays
 from racegate.jobs.triage.replays import ReplaySettings, replay_files
 from racegate.scenario.spec import Request, Scenario
 from racegate.scenario.validation import validate
+from racegate.scenario.writing import toml_of
 from racegate.targets.adapters.witness import AdapterSubject
 from racegate.targets.common.witnesses.witness import ReleaseWitness
 from racegate.targets.program.workflow.witness import ProgramWitness
@@ -167,6 +169,21 @@ def test_a_campaign_on_an_adapter_finds_what_its_kit_does_not(
 def test_a_cell_is_what_the_options_say(broken: SmallReleases, tmp_path: Path) -> None:
     searched("vllm", tmp_path, "--scenarios", "1", "--runner", "v2", "--cache-mode", "all")
     assert broken.cells == [Cell(release="1.0", runner=ModelRunner.V2, mode=StateMode.ALL)]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at /dev/full")
+@pytest.mark.parametrize("command", ["run", "gate"])
+def test_what_a_release_shows_is_seen_though_its_json_cannot_be_written(
+    command: str, broken: SmallReleases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "open_release", broken)
+    script = tmp_path / "small.toml"
+    script.write_text(toml_of(drawn_requests(0, 1)), encoding="utf-8")
+    given = [str(script)] if command == "run" else ["--scenarios", str(tmp_path)]
+    words = ["vllm", command, *given, "--release", "1.0", "--json", "/dev/full"]
+    done = CliRunner().invoke(app, words)
+    assert "step 1: count: 4 used, 1 true" in done.stdout
+    assert (done.exit_code, "cannot write /dev/full" in done.stderr) == (3, True)
 
 
 # Every third number waits too late.

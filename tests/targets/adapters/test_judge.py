@@ -299,6 +299,15 @@ def test_a_gate_in_which_most_is_refused_is_no_pass(tmp_path: Path) -> None:
     assert (verdicts.count("PROVED"), gate["verdict"], result.exit_code) == (1, "INCONCLUSIVE", 4)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at /dev/full")
+def test_what_a_gate_found_is_seen_though_the_disk_is_full() -> None:
+    toy = ROOT / "docs" / "examples" / "toy_adapter.py"
+    command = ["adapter", "gate", "--scenarios", str(toy.parent), "--junit", "/dev/full", "--"]
+    result = CliRunner().invoke(app, [*command, sys.executable, str(toy), "plain"])
+    assert "PROVED: 1 scenario" in result.stdout
+    assert result.exit_code == 3
+
+
 def test_owners(tmp_path: Path) -> None:
     """A value that was waited for and belongs to another request."""
     owner = {"is": "owner", "name": "host:take@2", "buffer": "x", "row": 1, "meant": ["A", 1]}

@@ -191,8 +191,8 @@ def gate(
     files = {scenario.name: str(path) for path, scenario in loaded}
     benign = benign_of(strict)
     code = found.exit_code(benign)
-    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
     tell(json, found, lambda: print_target_gate(stdout_console(), found))
+    write_checked(checked_results(judged, files, code=code, benign=benign), junit, sarif)
     raise typer.Exit(code)
 
 

@@ -193,10 +193,10 @@ def gate(
     results, benign = gated(shown, deciding=deciding), benign_of(strict)
     code = exit_code([one.verdict for one in deciding], benign=benign)
     files = {one.scenario: str(place) for place, one in judged}
-    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
-    write_engine_page(html, judged)
     told = tuple(files)
     tell(json, results, lambda: print_target_gate(stdout_console(), results, told))
+    write_checked(checked_results(shown, files, code=code, benign=benign), junit, sarif)
+    write_engine_page(html, judged)
     raise typer.Exit(code)
 
 

@@ -18,6 +18,7 @@ from racegate.history.stats import Stats
 from racegate.history.witness import EngineSubject, Witness, recorded_finding, versions
 from racegate.jobs.fleet.process import run_commands
 from racegate.jobs.fleet.targets import DeviceTarget, OwnTarget, TargetDevice
+from racegate.jobs.foreign.opened import TargetResult
 from racegate.jobs.generated import LADDER_BUDGET
 from racegate.scenario.spec import OwnScenario
 from racegate.scenario.writing import toml_of
@@ -29,20 +30,31 @@ ON_GPU = ("--device", "cuda")
 Command = tuple[str, ...]
 
 
+class FleetAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """shown: by the name of the scenario, of those that were answered; why: others were not"""
+
+    shown: dict[str, TargetResult] = {}
+    why: str = ""
+    selfcheck: SelfCheck = SelfCheck()
+
+
 def judge_by_runs(
     target: OwnTarget,
-    names: Sequence[str],
+    scenarios: Sequence[OwnScenario],
     *,
+    seed: int,
     variables: Mapping[str, str],
     folder: Path,
     timeout_s: float,
-) -> OwnAnswers:
-    """names: of the scenarios in `folder`; variables: of the process"""
+) -> FleetAnswers:
+    """seed: of the fleet; variables: of the process; folder: for its files"""
     is_gpu = isinstance(target, DeviceTarget) and target.device is TargetDevice.GPU
     how = ON_GPU if is_gpu else LADDER
     commands = [*_canaries(folder, ON_GPU if is_gpu else ())]
-    for name in names:
-        commands.append(("run", f"{name}.toml", *how, "--json", f"{name}.json"))
+    for scenario in scenarios:
+        file = f"{scenario.name}.toml"
+        (folder / file).write_text(toml_of(scenario), encoding="utf-8")
+        commands.append(("run", file, *how, "--json", f"{scenario.name}.json"))
     ended = run_commands(
         commands,
         folder=folder,
@@ -51,31 +63,25 @@ def judge_by_runs(
         timeout_s=timeout_s,
     )
     if any(code not in SEEN for code in ended.codes[: len(PLANTED)]):
-        return OwnAnswers(why=f"it cannot run what is planted: {ended.why}")
+        return FleetAnswers(why=f"it cannot run what is planted: {ended.why}")
     if len(ended.codes) < len(PLANTED):
-        return OwnAnswers(why=ended.why)
+        return FleetAnswers(why=ended.why)
     selfcheck = _found(folder)
     if not selfcheck.is_sound:
-        return OwnAnswers(why=selfcheck.problems[0], selfcheck=selfcheck)
-    shown: dict[str, RunResult] = {}
+        return FleetAnswers(why=selfcheck.problems[0], selfcheck=selfcheck)
+    shown: dict[str, TargetResult] = {}
     why = ended.why
-    for name, code in zip(names, ended.codes[len(PLANTED) :], strict=False):
-        run = _read(folder / f"{name}.json")
+    for scenario, code in zip(scenarios, ended.codes[len(PLANTED) :], strict=False):
+        run = _read(folder / f"{scenario.name}.json")
         if run is not None and run.breakages:
             why = run.breakages[0].error
         elif run is not None and code in SEEN:
-            shown[name] = run
+            found = [own_witness_of(target, scenario, seed, run)] if run.findings else []
+            shown[scenario.name] = TargetResult(result=run, witnesses=tuple(found))
         elif code == ExitCode.BAD_INPUT:
-            shown[name] = _refused(target, name, ended.why)
-    return OwnAnswers(shown=shown, why=why, selfcheck=selfcheck)
-
-
-class OwnAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """shown: by the name of the scenario, of those that were answered; why: others were not"""
-
-    shown: dict[str, RunResult] = {}
-    why: str = ""
-    selfcheck: SelfCheck = SelfCheck()
+            refused = _refused(target, scenario.name, ended.why)
+            shown[scenario.name] = TargetResult(result=refused)
+    return FleetAnswers(shown=shown, why=why, selfcheck=selfcheck)
 
 
 def _read(file: Path) -> RunResult | None:

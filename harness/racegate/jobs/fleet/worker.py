@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from racegate.check.selfcheck import SelfCheck, together
 from racegate.interpose.build import find_toolkit
 from racegate.interpose.errors import BadInput
-from racegate.jobs.fleet.own import judge_by_runs, own_witness_of
+from racegate.jobs.fleet.own import FleetAnswers, judge_by_runs
 from racegate.jobs.fleet.sources import sources_of
 from racegate.jobs.fleet.targets import (
     AdapterTarget,
@@ -36,7 +35,6 @@ from racegate.jobs.foreign.worker import DrawScenario, report_of
 from racegate.jobs.generated import Report
 from racegate.scenario.errors import BadInputError, BrokenHarnessError
 from racegate.scenario.spec import OwnScenario
-from racegate.scenario.writing import toml_of
 from racegate.targets.program.launch import checked_program
 
 
@@ -81,14 +79,6 @@ class FleetSpec(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     draw: DrawScenario
     timeout_s: float
-
-
-class FleetAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """shown: by the name of the scenario, of those that were answered; why: others were not"""
-
-    shown: dict[str, TargetResult] = {}
-    why: str = ""
-    selfcheck: SelfCheck = SelfCheck()
 
 
 class FleetWorker:
@@ -201,26 +191,14 @@ class FleetWorker:
     def _asked_apart(self, target: OwnTarget, scenarios: Sequence[OwnScenario]) -> FleetAnswers:
         """Our own engine in one process, whose files are gone behind it."""
         with tempfile.TemporaryDirectory(prefix="racegate-fleet-") as made:
-            folder = Path(made)
-            for scenario in scenarios:
-                (folder / f"{scenario.name}.toml").write_text(toml_of(scenario), encoding="utf-8")
-            judged = judge_by_runs(
+            return judge_by_runs(
                 target,
-                [scenario.name for scenario in scenarios],
+                scenarios,
+                seed=self._spec.seed,
                 variables=self._variables(target),
-                folder=folder,
+                folder=Path(made),
                 timeout_s=self._spec.timeout_s,
             )
-        named = {scenario.name: scenario for scenario in scenarios}
-        witness = partial(own_witness_of, target, seed=self._spec.seed)
-        shown = {
-            name: TargetResult(
-                result=result,
-                witnesses=(witness(named[name], result=result),) if result.findings else (),
-            )
-            for name, result in judged.shown.items()
-        }
-        return FleetAnswers(shown=shown, why=judged.why, selfcheck=judged.selfcheck)
 
     def _variables(self, target: OwnTarget) -> dict[str, str]:
         """Of the process that runs it."""
