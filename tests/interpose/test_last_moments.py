@@ -33,10 +33,10 @@ def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[s
 
 
 def outcome(folder: Path, text: str) -> dict[str, Any]:
-    """Of the recorded run."""
+    """What the command writes."""
     run(folder, text, "--json", str(folder / "out.json"))
     written: dict[str, Any] = json.loads((folder / "out.json").read_bytes())
-    return dict(written["outcome"])
+    return written
 
 
 NAMED = {

@@ -4,6 +4,8 @@ no more than the engine lets anybody know.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from racegate.history.finding import Verdict, with_hazards
@@ -89,7 +91,6 @@ class AdapterJudge:
         self._device = device or self._hello.devices[0]
         self._landings_max = landings_max
         self._command = AdapterCommand() if command is None else command
-        self._plain: PlainTokens | None = None
 
     def judge(self, *, plant: Plant | None = None) -> RunResult:
         """The eager run, and landings if it has conflicts and nothing is wrong yet."""
@@ -125,7 +126,7 @@ class AdapterJudge:
             self._scenario,
             device=self._device,
             plant=plant,
-            plain=self._plainly_decoded,
+            plain=lambda: self._plain,
         )
 
     def _cannot_express(self) -> str:
@@ -133,14 +134,13 @@ class AdapterJudge:
         lacking = sorted(kinds - set(self._hello.events))
         return f"it cannot make happen: {', '.join(lacking)}" if lacking else ""
 
-    def _plainly_decoded(self) -> PlainTokens | None:
-        """None if the engine does not do it for this scenario."""
-        if self._plain is None:
-            answer = self._adapter.plain(self._scenario)
-            if isinstance(answer, RefusedAnswer):
-                return None
-            self._plain = answer
-        return self._plain
+    @cached_property
+    def _plain(self) -> PlainTokens | None:
+        """The tokens of plain decoding; None if the engine does not do it for this scenario."""
+        if Offer.PLAIN not in self._hello.offers:
+            return None
+        answer = self._adapter.plain(self._scenario)
+        return None if isinstance(answer, RefusedAnswer) else answer
 
     def _judged(
         self,

@@ -20,7 +20,7 @@ from racegate.scenario.spec import OwnScenario
 from racegate.targets.adapters.answers import wrong_ends
 from racegate.targets.adapters.client import Adapter, AdapterRun, EngineStoppedError
 from racegate.targets.adapters.errors import AdapterError, EngineLostError, LossKind
-from racegate.targets.adapters.wire import Offer, Plant, RefusedAnswer, StopKind
+from racegate.targets.adapters.wire import Plant, RefusedAnswer, StopKind
 
 PlainTokens = dict[str, tuple[int, ...]]  # of plain decoding, by request
 
@@ -137,7 +137,7 @@ class AdaptedTarget:
 
     def _losses(self, result: EngineResult) -> list[Finding]:
         """What plain decoding says against the delivered tokens, if it is offered."""
-        plain = self._plain() if Offer.PLAIN in self._adapter.hello.offers else None
+        plain = self._plain()
         if plain is None:
             return []
         return from_losses(find_losses(result.delivered, plain, result.finished))

@@ -101,13 +101,10 @@ def not_covered(verdicts: ProgramVerdict) -> list[str]:
     """What no run of these says anything about."""
     lines = [f"  {count} x {text}" for text, count in sorted(verdicts.shown.not_seen.items())]
     polled = verdicts.polled
-    if polled is not None and polled.ending is Ending.TIMED_OUT:
-        lines.append('  a run in which queries are first answered "not ready": it did not end')
-    if polled is not None and polled.ending is Ending.NOT_MODELLED:
-        lines.append(
-            f'  a run in which queries are first answered "not ready": not modelled: '
-            f"{polled.message}"
-        )
+    if polled is not None and polled.ending in (Ending.TIMED_OUT, Ending.NOT_MODELLED):
+        is_late = polled.ending is Ending.TIMED_OUT
+        why = "it did not end" if is_late else f"not modelled: {polled.message}"
+        lines.append(f'  a run in which queries are first answered "not ready": {why}')
     return ["not covered by this verdict:", *lines] if lines else []
 
 

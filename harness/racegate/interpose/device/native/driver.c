@@ -48,7 +48,8 @@ int cuGetProcAddress(const char *symbol, void **function, int version, uint64_t 
 int cuGetExportTable(const void **table, const void *id) {
     (void)id;
     const void *caller = __builtin_return_address(0);
-    if (!is_from(caller, "libcupti")) return vg_unmodelled_for("cuGetExportTable (for a CUDA runtime of its own)", caller);
+    if (!is_from(caller, "libcupti") && !is_from(caller, "libnvrtc")) /* a compiler launches nothing */
+        return vg_unmodelled_for("cuGetExportTable (for a CUDA runtime of its own)", caller);
     *table = NULL;
     return 500;
 }
