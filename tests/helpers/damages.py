@@ -268,6 +268,16 @@ def sampled(*tokens: int) -> Damage:
     return damage
 
 
+def hole_in_sample(seen: Seen) -> None:
+    """A token is missing between two, of no more than there may be."""
+    sampled_now = np.array(seen.detail["sampled"])
+    drafted = np.flatnonzero(np.array(seen.detail["draft_lens"]) > 0)
+    seen.need(len(drafted) and sampled_now.shape[1] > 2)
+    sampled_now[drafted[0]] = -1
+    sampled_now[drafted[0], [0, 2]] = 5
+    seen.detail["sampled"] = sampled_now
+
+
 def more_than_drafted(seen: Seen) -> None:
     array, lens = np.array(seen.detail["sampled"]), np.array(seen.detail["draft_lens"])
     short = np.flatnonzero(lens + 1 < array.shape[1])

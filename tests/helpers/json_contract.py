@@ -109,6 +109,7 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="search of vllm, sglang, adapter and torch", struct=FuzzObject),
     Printed(what="fleet", struct=FleetObject),
     Printed(what="history", struct=HistoryObject),
     Printed(what="campaign findings", struct=FindingsObject),

@@ -23,6 +23,7 @@ from damages import (
     far_positions,
     held_and_free,
     holder_lost,
+    hole_in_sample,
     in_slots,
     longer_prefix,
     more_than_drafted,
@@ -143,7 +144,7 @@ INPUTS: list[tuple[str, Damage]] = [
 SAMPLED: list[tuple[str, Damage]] = [
     ("I-50", sampled()),
     ("I-50", sampled(-1, 5)),
-    ("I-50", sampled(5, -1, 6)),
+    ("I-50", hole_in_sample),
     ("I-50", more_than_drafted),
     ("I-51", uncounted),
     ("I-52", put("values", "next_token", 0, plus(1))),

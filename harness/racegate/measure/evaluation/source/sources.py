@@ -53,10 +53,12 @@ OF_ORACLES = (
     "findings",
     "invariants",
     "losslessness",
+    "missing_edge",
     "ordering",
     "ownership",
     "paths",
     "recall",
+    "retimed",
     "stepwise",
 )
 SOURCES = {
