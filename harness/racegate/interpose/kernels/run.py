@@ -178,7 +178,7 @@ class Kernels:
             _, reads, writes, fresh = ran
             stack = session.stack()
             for low, high in fresh:
-                session.allocation_sites.add(low, high - low, session.recorder.events, stack)
+                session.handed_out(low, high - low, stack)
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
         if covers is not None:
             self._has_waited(covers, stream, ran[0])
@@ -264,8 +264,7 @@ class Kernels:
         session = self._session
         fresh: list[Alias] = []
         if operator.is_random or covers is WaitReach.ITSELF:
-            lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clock(lane))
+            session.force_stream(torch._C._cuda_getCurrentRawStream(0))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         if covers is WaitReach.BEFORE and operator.is_sized_by_values:
@@ -311,7 +310,7 @@ class Kernels:
         fresh.append(find_alias(session, tensor))
         if ranges:
             low, high = ranges[0][0], ranges[-1][1]
-            session.allocation_sites.add(low, high - low, session.recorder.events, stack)
+            session.handed_out(low, high - low, stack)
             bound.writes += ranges
         return tensor
 
@@ -341,8 +340,7 @@ class Kernels:
             session = self._session
             size = tensor.untyped_storage().nbytes()
             if size:
-                index = session.recorder.events
-                session.allocation_sites.add(tensor.data_ptr(), size, index, session.stack())
+                session.handed_out(tensor.data_ptr(), size, session.stack())
             return tensor
 
         return empty

@@ -22,6 +22,8 @@ from racegate.targets.program.launch import DeviceServer, Program
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
+NO_WORK = "the program gave the device no work: no operation, no memory, no access of pinned memory"
+CHILDREN_WORK = "operations and memory of processes that the program forked, which nobody judges"
 # Why a run that did not finish would be no proof.
 _ENDED = {
     Ending.FAILED: "failed by itself",
@@ -119,9 +121,9 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
-        7 a script that failed by itself without a conflict, whatever its own code; 130 stopped by
-        the user, or 128 and the number of another signal that ended it.
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 no work for the device, or a
+        hold that kept nothing back, 7 a script that failed by itself without a conflict, whatever
+        its own code; 130 stopped by the user, or 128 and the number of another signal.
         """
         shown = self.shown
         if self.is_interrupted:
@@ -131,7 +133,7 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
         if self.changes:
             return ExitCode.FINDING
         if shown.ending is Ending.TIMED_OUT:
-            return ExitCode.BAD_INPUT
+            return shown.exit_code
         if shown.ending is not Ending.FINISHED and not self.standing:
             code = shown.exit_code
             return code_of_signal(-code) if code < 0 else ExitCode.SCRIPT_FAILED
@@ -227,9 +229,19 @@ def _verdict(base: Outcome, shown: Outcome, *, polled: Outcome | None = None) ->
         base=base,
         shown=shown,
         polled=polled,
-        unmet=(*cut, *map(unrealised_text, unrealised)),
+        unmet=(*cut, *unjudged(shown), *map(unrealised_text, unrealised)),
         not_seen=counted(shown),
     )
+
+
+def unjudged(outcome: Outcome) -> tuple[str, ...]:
+    """Why a run that came to its end says nothing of the program, or not of all of it."""
+    if outcome.ending is not Ending.FINISHED:
+        return ()
+    reasons = [NO_WORK] if outcome.work == 0 else []
+    if outcome.work_of_children:
+        reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
+    return tuple(reasons)
 
 
 def _changes(base: Outcome, held: Outcome) -> set[str]:
