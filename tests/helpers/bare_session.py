@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 from racegate.history.schedule import Hold
 from racegate.interpose.device.guards import SetPages
+from racegate.interpose.device.library import GivenWork
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.outcome import Plan
@@ -22,12 +25,16 @@ class NoRuntime:
 
     def __init__(self, guard: SetPages = no_pages) -> None:
         self._guard = guard
+        self.work = GivenWork()
 
     def take_in(self, session: Session) -> None:
         """There is no log."""
 
     def guard(self, low: int, high: int, *, mode: int) -> bool:
         return self._guard(low, high, mode=mode)
+
+    def thread_number(self) -> int:
+        return threading.get_ident()
 
     def settle_event(self, event: int, version: int) -> None:
         """There is no allocator."""

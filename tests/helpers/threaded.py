@@ -28,22 +28,40 @@ def bytes_of(found: Ranges) -> set[int]:
 
 
 class Graph:
-    """Points and edges. last: of each lane its last point, which what it does next comes after."""
+    """Points and edges. last: of each thread its last point, which what it does next comes after;
+    given: of each stream what it was given, as the point of the thread and its own
+    """
 
     def __init__(self) -> None:
         self.sources: list[list[int]] = []
-        self.last: list[list[int]] = [[] for _ in range(LANES)]
+        self.last: list[list[int]] = [[] for _ in range(THREADS)]
+        self.given: dict[int, list[tuple[int, int]]] = {}
 
     def point(self, *sources: list[int]) -> int:
         """A thing that happens after all that is in the lists."""
         self.sources.append([point for points in sources for point in points])
         return len(self.sources) - 1
 
-    def step(self, lane: int, *sources: list[int]) -> int:
-        """A thing that a lane does after all that it did, and after others."""
-        point = self.point(self.last[lane], *sources)
-        self.last[lane] = [point]
+    def step(self, thread: int, *sources: list[int]) -> int:
+        """A thing that a thread does after all that it did, and after others."""
+        point = self.point(self.last[thread], *sources)
+        self.last[thread] = [point]
         return point
+
+    def known(self, point: int, stream: int) -> list[int]:
+        """What a stream was given that a thread knows of at a point: what was given to it, and to
+        those that it waits for.
+        """
+        before = {point} | self.before(point)
+        waited = {LEGACY: (LEGACY, BLOCKING), BLOCKING: (LEGACY, BLOCKING)}.get(stream, (stream,))
+        return [done for one in waited for at, done in self.given.get(one, []) if at in before]
+
+    def give(self, thread: int, stream: int, *sources: list[int]) -> int:
+        """A thing that a thread gives a stream, which comes after others too."""
+        at = self.step(thread)
+        done = self.point([at], self.known(at, stream), *sources)
+        self.given.setdefault(stream, []).append((at, done))
+        return done
 
     def before(self, point: int) -> set[int]:
         """All points from which a path leads to this one."""
@@ -57,48 +75,64 @@ class Graph:
         return found
 
 
+Lane = tuple[int, int]  # a thread, and the stream that it gives work (0: the thread itself)
+
+
+@dataclass(slots=True)
+class Touch:
+    """An access to one byte. points: who comes after one of them comes after it"""
+
+    index: int
+    lane: Lane
+    points: list[int]
+    is_write: bool
+
+
 @dataclass(slots=True)
 class Model:
     """What every byte by itself remembers: all accesses to it since it was handed out.
 
-    lanes, points: of each access; found: pairs as recorders have them, bytes by pair: of all
-    unordered ones those whose first is the last write, or its lane's last read since
+    count: of accesses; found: pairs as recorders have them, bytes by pair: of all unordered ones
+    those whose first is the last write, or its lane's last read since
     has_race: whether any pair of accesses is unordered, remembered or not
     """
 
     graph: Graph = field(default_factory=Graph)
-    lanes: list[int] = field(default_factory=list)
-    points: list[int] = field(default_factory=list)
-    history: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
+    count: int = 0
+    history: dict[int, list[Touch]] = field(default_factory=dict)
     found: Counter[Key] = field(default_factory=Counter)
     has_race: bool = False
 
-    def access(self, lane: int, point: int, reads: set[int], writes: set[int]) -> None:
+    def access(self, lane: Lane, point: int, reads: set[int], writes: set[int]) -> None:
         """An access that is a point of the graph."""
-        index = len(self.lanes)
-        self.lanes.append(lane)
-        self.points.append(point)
         before = self.graph.before(point)
         for touched, is_write in ((reads, False), (writes, True)):
             for byte in touched & self.history.keys():
-                self._touch(byte, index, before, is_write=is_write)
+                self._touch(byte, Touch(self.count, lane, [point], is_write), before)
+        self.count += 1
 
-    def _touch(self, byte: int, index: int, before: set[int], *, is_write: bool) -> None:
+    def _touch(self, byte: int, new: Touch, before: set[int]) -> None:
         history = self.history[byte]
         racing = [
-            (first, writes)
-            for first, writes in history
-            if (writes or is_write)
-            and self.lanes[first] != self.lanes[index]
-            and self.points[first] not in before
+            old
+            for old in history
+            if (old.is_write or new.is_write)
+            and old.lane != new.lane
+            and not before & set(old.points)
         ]
         self.has_race |= bool(racing)
-        last = max((at for at, (_, writes) in enumerate(history) if writes), default=-1)
-        latest = {(self.lanes[first], writes): first for first, writes in history[max(last, 0) :]}
-        for first, writes in racing:
-            if latest.get((self.lanes[first], writes)) == first:
-                self.found[first, writes, index, is_write] += 1
-        history.append((index, is_write))
+        last = max((at for at, old in enumerate(history) if old.is_write), default=0)
+        latest = {(old.lane, old.is_write): old for old in history[last:]}
+        for old in racing:
+            if latest.get((old.lane, old.is_write)) is old:
+                self.found[old.index, old.is_write, new.index, new.is_write] += 1
+        history.append(new)
+
+    def adopt(self, byte: int, known: set[int], point: int) -> None:
+        """What is known of a byte is known to all who come after a point."""
+        for touch in self.history.get(byte, ()):
+            if known & set(touch.points):
+                touch.points = [touch.points[0], point]
 
 
 class Told:
@@ -124,39 +158,57 @@ class Told:
     def access(self, thread: int, stream: int, touched: tuple[Ranges, Ranges]) -> None:
         """stream: 0 for an access of the thread itself, else one more than the stream's place."""
         reads, writes = touched
-        label, lane = f"{len(self.model.lanes)}#1", THREADS + stream - 1 if stream else thread
+        label, lane = f"{self.model.count}#1", THREADS + stream - 1
         for recorder in self.recorders:
             if stream:
                 recorder.issue(thread, lane, label, (), reads, writes)
             else:
                 recorder.host(thread, label, (), reads, writes)
         graph = self.model.graph
-        if stream:
-            self._wait_for_legacy(lane)
-        point = graph.step(lane, graph.last[thread])
-        self.model.access(lane, point, bytes_of(reads), bytes_of(writes))
+        point = graph.give(thread, lane) if stream else graph.step(thread)
+        self.model.access((thread, stream), point, bytes_of(reads), bytes_of(writes))
 
     def record(self, thread: int, stream: int, event: int) -> None:
         """A thread records an event on a stream, given by its lane."""
         for recorder in self.recorders:
             recorder.record(event, thread, stream, ())
         graph = self.model.graph
-        self._wait_for_legacy(stream)
-        self._records[event] = graph.point(graph.last[stream], graph.last[thread])
+        at = graph.step(thread)
+        self._records[event] = graph.point([at], graph.known(at, stream))
 
-    def wait(self, lane: int, event: int) -> None:
-        """A lane waits for the latest record of an event; one that never was is nothing."""
+    def wait(self, thread: int, stream: int, event: int) -> None:
+        """A thread waits for the latest record of an event, or makes a stream wait for it; one that
+        never was is nothing. stream: as for `access`
+        """
+        lane = THREADS + stream - 1
         for recorder in self.recorders:
-            recorder.wait(lane, event, ())
-        if event in self._records:
-            self.model.graph.step(lane, [self._records[event]])
+            if stream:
+                recorder.make_wait(thread, lane, event, ())
+            else:
+                recorder.wait(thread, event, ())
+        if event in self._records and stream:
+            self.model.graph.give(thread, lane, [self._records[event]])
+        elif event in self._records:
+            self.model.graph.step(thread, [self._records[event]])
 
     def wait_stream(self, thread: int, stream: int) -> None:
-        """A thread waits for all that a stream was given."""
+        """A thread waits for all that it knows a stream to have been given."""
         for recorder in self.recorders:
             recorder.wait_stream(thread, stream, ())
-        self._wait_for_legacy(stream)
-        self.model.graph.step(thread, self.model.graph.last[stream])
+        graph = self.model.graph
+        graph.step(thread, graph.known(graph.step(thread), stream))
+
+    def take_block(self, thread: int, stream: int, block: int) -> None:
+        """An allocator hands a block to a thread, which others had. stream: as for `access`"""
+        low, lane, graph = SIZE * block, THREADS + stream - 1, self.model.graph
+        for recorder in self.recorders:
+            recorder.handed_out(thread, low, low + SIZE, stream=lane if stream else None)
+        given = [done for _, done in graph.given.get(lane, [])]
+        ends = given if stream else [point for last in graph.last for point in last]
+        known = set(ends).union(*map(graph.before, ends))
+        point = graph.give(thread, lane) if stream else graph.step(thread)
+        for byte in range(low, low + SIZE):
+            self.model.adopt(byte, known, point)
 
     def hand_over(self, thread: int, other: int) -> None:
         """A thread hands on what it did, and another takes it."""
@@ -178,13 +230,6 @@ class Told:
         for byte in range(SIZE * block, SIZE * (block + 1)):
             self.model.history[byte] = []
 
-    def _wait_for_legacy(self, stream: int) -> None:
-        graph = self.model.graph
-        if stream == BLOCKING:
-            graph.last[stream] = [*graph.last[stream], *graph.last[LEGACY]]
-        elif stream == LEGACY:
-            graph.last[stream] = [*graph.last[stream], *graph.last[BLOCKING]]
-
 
 def found_by(recorder: Recorder) -> dict[Key, int]:
     """Bytes by pair of accesses, as a recorder has them: labels are the accesses' numbers."""
@@ -200,7 +245,7 @@ spans = st.tuples(st.integers(0, BLOCKS - 1), st.integers(0, SIZE - 1), st.integ
     lambda span: (SIZE * span[0] + span[1], SIZE * span[0] + min(SIZE, span[1] + span[2]))
 )
 some = st.lists(spans, min_size=1, max_size=2, unique_by=lambda span: span[0] // SIZE).map(tuple)
-threads, lanes = st.integers(0, THREADS - 1), st.integers(0, LANES - 1)
+threads = st.integers(0, THREADS - 1)
 streams, events = st.integers(THREADS, LANES - 1), st.integers(0, EVENTS - 1)
 touched = st.one_of(
     st.tuples(some, st.just(())), st.tuples(st.just(()), some), st.tuples(some, some)
@@ -208,9 +253,10 @@ touched = st.one_of(
 DETAILS: dict[str, SearchStrategy[Statement]] = {
     "access": st.tuples(threads, st.integers(0, STREAMS), touched),
     "record": st.tuples(threads, streams, events),
-    "wait": st.tuples(lanes, events),
+    "wait": st.tuples(threads, st.integers(0, STREAMS), events),
     "wait_stream": st.tuples(threads, streams),
     "hand_over": st.tuples(threads, threads),
+    "take_block": st.tuples(threads, st.integers(0, STREAMS), st.integers(0, BLOCKS - 1)),
     "free": st.tuples(st.integers(0, BLOCKS - 1)),
     "hand_out": st.tuples(st.integers(0, BLOCKS - 1)),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from bare_session import NoRuntime
 from racegate.history.schedule import Hold
-from racegate.interpose.device.held_threads import HeldThreads
+from racegate.interpose.device.host_threads import HeldThreads
 from racegate.interpose.device.queue import Queue
 from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
@@ -28,7 +28,7 @@ class Captured:
         self.graphs.begin(1)
         if forked_after:
             self._add("fill", MAIN)
-        self.graphs.record(1, EVENT, MAIN, threading.get_ident())
+        self.graphs.record(1, EVENT, MAIN)
         self.graphs.wait(1, EVENT, SIDE)
         if not forked_after:
             self._add("fill", MAIN)
@@ -104,7 +104,7 @@ def test_a_replay_touches_what_its_parts_touch(
     graphs.launch(1, SIDE)
     if waits:
         session.event_recorded(EVENT, SIDE, 1, threading.get_ident())
-        session.stream_waits(OTHER, EVENT)
+        session.stream_waits(OTHER, EVENT, threading.get_ident())
     parts = ((), (touched,)) if is_write else ((touched,), ())
     session.issue("other", OTHER, *parts, None)
     assert len(session.recorder.conflicts) == (0 if waits else conflicts)

@@ -38,10 +38,11 @@ from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.gpu.install import GpuDevice
 from racegate.interpose.kernels.memo import Memo
 from racegate.interpose.outcome import DEVICE, DeviceKind, Ending, Job, Outcome, Plan
+from racegate.interpose.program.failures import is_ours, words_for
 from racegate.interpose.program.install import Installed, enter, install
 from racegate.interpose.program.leftovers import adopt_orphans, end_children
 from racegate.interpose.program.names import buffer_name
-from racegate.interpose.program.processes import track_processes
+from racegate.interpose.program.processes import seen_of_children, track_processes
 from racegate.interpose.program.stdin import RewoundInput
 from racegate.interpose.program.timeouts import write_stacks_on_signal
 from racegate.order.findings import race_of
@@ -104,10 +105,10 @@ class Child:
             self.installed.library.limit_memory(job.memory_bytes)
         # What runs behind the script is judged too: the library answers until nothing is left.
         atexit.unregister(self.installed.library.hush)
-        enter(self.installed)
+        enter(self.installed, self.refuse)
         if job.plan.is_recording:
             self.installed.library.watch_pages()
-        track_processes(self.session, self.installed.library.hush)
+        track_processes(self.session, self.installed.library)
 
     def arm(self, plan: Plan, result: Path) -> None:
         """The plan alone, for a process that entered the device before it was forked."""
@@ -153,10 +154,12 @@ class Child:
             ending=ending,
             exit_code=exit_code,
             message=message,
+            work=session.work.own,
+            work_of_children=session.work.of_children,
             events=session.recorder.events,
             findings=findings,
             observations=tuple(self.run.observations),
-            not_seen=dict(session.not_seen),
+            not_seen=dict(session.not_seen) | seen_of_children(self.installed.library),
             realised=session.queue.realised,
             torch_version=str(torch.__version__),
         )
@@ -216,6 +219,8 @@ def run_program(child: Child, argv: list[str]) -> int:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001  the script's own failure, told as Python tells it
         traceback.print_exception(type(error), error, _program_part(error.__traceback__))
+        if is_ours(error):
+            child.refuse(words_for(error, "the program"))
         code, message = 1, f"{type(error).__name__}: {error}"
     end_as_python_does(child.session)
     child.finish(Ending.FAILED if code else Ending.FINISHED, code, message)

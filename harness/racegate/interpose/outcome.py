@@ -85,6 +85,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one run of a program.
 
     ending: how it ended; exit_code: the script's own; message: why, if it did not finish
+    work: operations, memory and accesses of pinned memory that the program gave its device; None
+        where nobody counted
+    work_of_children: likewise, that forked children gave it, which is computed and not judged
     events: operations, accesses, records and waits that were recorded
     findings: pairs of places that nothing orders; observations: what the program marked, in order
     not_seen: what the verdict does not cover, by kind, and how often
@@ -94,6 +97,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending
     exit_code: int = 0
     message: str = ""
+    work: int | None = None
+    work_of_children: int = 0
     events: int = 0
     findings: tuple[Race, ...] = ()
     observations: tuple[Observation, ...] = ()

@@ -10,8 +10,9 @@ numbered. The laws, which every recorder follows:
 - who waits comes to know what was covered.
 
 `Clocks` is these laws in Python, which needs neither a compiler nor anything of a device;
-`native/order.c` is its twin for programs of many million events. Tests hold both against
-reachability over the edges, and against each other.
+`native/lanes.c` is its twin for programs of many million events. Tests hold both against
+reachability over the edges, and against each other. Where several threads give one stream work,
+the first law is `streams.py`'s.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class Clocks:
         self._clocks[lane][lane] = number
         self._known[lane] = None
         return number
+
+    def advance(self, lane: int, number: int) -> None:
+        """The lane has done something that has this number, higher than any before."""
+        self._numbers[lane] = self._clocks[lane][lane] = number
+        self._known[lane] = None
 
     def issue(self, thread: int, stream: int) -> tuple[int, Known]:
         """A thread puts an operation on a stream: its number there, and what comes before it."""

@@ -16,7 +16,7 @@ from racegate.order.native.compiler import compiled
 
 NATIVE = Path(__file__).parent / "native"
 LIBRARY = "libracegate_order.so"
-SOURCES = (NATIVE / "order.c", NATIVE / "ranges.c")
+SOURCES = tuple(NATIVE / name for name in ("order.c", "lanes.c", "ranges.c"))
 
 
 def compiled_order() -> Order:

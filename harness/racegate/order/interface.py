@@ -22,37 +22,46 @@ class Order(NamedTuple):
 
     add_lane: whether it is a host thread, the legacy default stream, a stream that waits for that
         one; returns the lane. A thread has begun, so its numbers do too
+    lane_of: (thread, stream): the lane of what one thread gives one stream, by the stream's first
     last_number, next_number: of a lane, as it is and after one more
     clock_of, learn: what a lane knows; it comes to know a clock
-    put: a thread puts an operation on a stream, of which nothing is remembered: its number
+    make_wait: (thread, lane of its, clock): a thread makes a stream wait for what a clock covers
+    put: (thread, lane of its): it gives a stream an operation, of which nothing is remembered: its
+        number
     events, count_event: how many events there were; one more
     record: a thread records an event on a stream: what the event covers
-    stream_clock: what has been put on a stream, as one who waits for all of it sees it
-    issue: (thread, stream, label, stack, reads, writes): an operation and its races, None without
+    stream_clock: (thread, stream): what the stream was given, as far as a thread knows that waits
+    issue: (thread, lane of its, label, stack, reads, writes): an operation and its races, None
+        without
     host: (thread, label, stack, reads, writes): an access of a thread, likewise
     latest: the access that `issue` or `host` was told last; is_watched: whether it touched memory
         that is watched
     add_memory: first byte, size, whether it is watched: bytes that remember nothing
+    adopt: (thread, lane of its or itself, clock, first byte, one past the last): what the clock
+        knows of these bytes is known to all who know what the lane does now
     remove_memory, is_memory: of the memory that begins at a byte; that has a byte
     count_cells: what the shadow keeps: in C ranges of bytes that remember the same, in Python the
         accesses that are remembered
     """
 
     add_lane: Callable[[bool, bool, bool], int]
+    lane_of: Callable[[int, int], int]
     last_number: Callable[[int], int]
     next_number: Callable[[int], int]
     clock_of: Callable[[int], list[int]]
     learn: Callable[[int, list[int]], None]
+    make_wait: Callable[[int, int, list[int]], None]
     put: Callable[[int, int], int]
     events: Callable[[], int]
     count_event: Callable[[], int]
     record: Callable[[int, int], list[int]]
-    stream_clock: Callable[[int], list[int]]
+    stream_clock: Callable[[int, int], list[int]]
     issue: Callable[[int, int, str, Stack, Ranges, Ranges], Raced | None]
     host: Callable[[int, str, Stack, Ranges, Ranges], Raced | None]
     latest: Callable[[], RawAccess]
     is_watched: Callable[[], bool]
     add_memory: Callable[[int, int, bool], None]
+    adopt: Callable[[int, int, list[int], int, int], None]
     remove_memory: Callable[[int], None]
     is_memory: Callable[[int], bool]
     count_cells: Callable[[], int]

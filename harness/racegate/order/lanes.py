@@ -9,24 +9,53 @@ from racegate.order.interface import Order
 class Lanes:
     """The clocks of all lanes, and the numbers of what they did.
 
+    A stream has a lane for each thread that gives it work; its first one stands for it.
+
     names: by lane number
     """
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self.names: list[str] = []
-        self._host: list[bool] = []
+        self._streams: list[int] = []  # by lane; -1: a host thread
+        self._given: dict[tuple[int, int], int] = {}
 
     def add(
         self, name: str, *, is_host: bool, is_legacy: bool = False, is_blocking: bool = False
     ) -> int:
         """A new lane; returns its number."""
+        self._streams.append(-1 if is_host else len(self.names))
         self.names.append(name)
-        self._host.append(is_host)
         return self._order.add_lane(is_host, is_legacy, is_blocking)
 
     def is_host(self, lane: int) -> bool:
-        return self._host[lane]
+        return self._streams[lane] < 0
+
+    def stream_of(self, lane: int) -> int:
+        """The first lane of the same stream; of a host thread its own."""
+        return lane if self.is_host(lane) else self._streams[lane]
+
+    def streams(self) -> list[int]:
+        """The first lanes of all streams."""
+        return [lane for lane, stream in enumerate(self._streams) if lane == stream]
+
+    def threads(self) -> list[int]:
+        """The lanes of all host threads."""
+        return [lane for lane, stream in enumerate(self._streams) if stream < 0]
+
+    def given(self, stream: int) -> list[int]:
+        """All lanes of a stream."""
+        return [lane for lane, first in enumerate(self._streams) if first == stream]
+
+    def of(self, thread: int, stream: int) -> int:
+        """The lane of what a thread gives a stream."""
+        lane = self._given.get((thread, stream))
+        if lane is None:
+            lane = self._given[thread, stream] = self._order.lane_of(thread, stream)
+            if lane == len(self.names):
+                self.names.append(self.names[stream])
+                self._streams.append(stream)
+        return lane
 
     def number(self, lane: int) -> int:
         """Of what the lane did last."""
@@ -45,7 +74,7 @@ class Lanes:
 
         What the thread does afterwards is not ordered before the operation.
         """
-        return self._order.put(thread, stream)
+        return self._order.put(thread, self.of(thread, stream))
 
     def release(self, thread: int) -> Clock:
         """What a host thread hands on: all it did until now, nothing of what comes after."""

@@ -1,4 +1,5 @@
-"""The order of a program's events in Python: `clocks` and `rows` as native/order.c has them.
+"""The order of a program's events in Python: `clocks`, `streams` and `rows` as native/order.c has
+them.
 
 A stretch of memory is a storage, its bytes are the rows. That is too slow for programs of many
 events, and needs no compiler.
@@ -10,9 +11,10 @@ from bisect import bisect_right, insort
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from racegate.order.clocks import Clock, Clocks
+from racegate.order.clocks import Clock, Clocks, join
 from racegate.order.interface import Order, Raced, Ranges, RawAccess, RawRace, Stack
 from racegate.order.rows import Shadow, mask_of, ranges_of
+from racegate.order.streams import Streams
 
 
 @dataclass(slots=True)
@@ -30,8 +32,7 @@ class _PythonOrder:
 
     def __init__(self) -> None:
         self._clocks = Clocks()
-        self._blocking: list[int] = []
-        self._legacy: int | None = None
+        self._streams = Streams(self._clocks)
         self._stretches: list[_Stretch] = []  # by address
         self._count = 0
         self._latest: RawAccess | None = None
@@ -43,11 +44,12 @@ class _PythonOrder:
         lane = self._clocks.add()
         if is_host:
             self._clocks.tick(lane)
-        if is_legacy:
-            self._legacy = lane
-        if is_blocking:
-            self._blocking.append(lane)
+        else:
+            self._streams.add(lane, is_legacy=is_legacy, is_blocking=is_blocking)
         return lane
+
+    def lane_of(self, thread: int, stream: int) -> int:
+        return self._streams.lane_of(thread, stream)
 
     def last_number(self, lane: int) -> int:
         return self._clocks.number(lane)
@@ -61,8 +63,12 @@ class _PythonOrder:
     def learn(self, lane: int, clock: Clock) -> None:
         self._clocks.learn(lane, clock)
 
-    def put(self, thread: int, stream: int) -> int:
-        return self._clocks.issue(thread, stream)[0]
+    def make_wait(self, thread: int, lane: int, clock: Clock) -> None:
+        self._streams.make_wait(thread, lane, clock)
+
+    def put(self, thread: int, lane: int) -> int:
+        self._streams.issue(thread, lane)
+        return self._clocks.number(lane)
 
     def count_event(self) -> int:
         self._count += 1
@@ -73,31 +79,21 @@ class _PythonOrder:
 
     def record(self, thread: int, stream: int) -> Clock:
         self._count += 1
-        self._wait_for_legacy(stream)
-        return list(self._clocks.record(thread, stream))
+        covered = self._streams.given(thread, stream)
+        join(covered, self._clocks.known(thread))
+        self._clocks.tick(thread)
+        return covered
 
-    def stream_clock(self, stream: int) -> Clock:
-        self._wait_for_legacy(stream)
-        return list(self._clocks.known(stream))
-
-    def _wait_for_legacy(self, stream: int) -> None:
-        """The legacy default stream and the blocking streams wait for each other."""
-        if self._legacy is None:
-            return
-        if stream in self._blocking:
-            self._clocks.learn(stream, self._clocks.known(self._legacy))
-        elif stream == self._legacy:
-            for blocking in self._blocking:
-                self._clocks.learn(stream, self._clocks.known(blocking))
+    def stream_clock(self, thread: int, stream: int) -> Clock:
+        return self._streams.given(thread, stream)
 
     # ---- accesses
 
     def issue(
-        self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
+        self, thread: int, lane: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
     ) -> Raced | None:
-        self._wait_for_legacy(stream)
-        self._clocks.issue(thread, stream)
-        return self._access(stream, label, stack, reads, writes)
+        self._streams.issue(thread, lane)
+        return self._access(lane, label, stack, reads, writes)
 
     def host(
         self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
@@ -150,6 +146,14 @@ class _PythonOrder:
 
     def remove_memory(self, low: int) -> None:
         self._stretches = [stretch for stretch in self._stretches if stretch.low != low]
+
+    def adopt(self, thread: int, lane: int, clock: Clock, low: int, high: int) -> None:
+        if lane != thread:
+            self._streams.issue(thread, lane)
+        stretch = self._find(low)
+        if stretch is not None and low < high:
+            rows = mask_of([(low - stretch.low, min(high, stretch.high) - stretch.low)])
+            stretch.shadow.adopt(lane, self._clocks.number(lane), clock, rows)
 
     def is_memory(self, address: int) -> bool:
         return self._find(address) is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from racegate.history.finding import Frame
 from racegate.history.finding import Stack as Stack
-from racegate.order.clocks import Clock
+from racegate.order.clocks import Clock, join
 from racegate.order.compiled import compiled_order
 from racegate.order.interface import Order, Ranges, RawAccess, RawRace
 from racegate.order.lanes import Lanes
@@ -112,6 +112,7 @@ class Recorder:
         self._versions: dict[int, Version] = {}
         self._early: dict[tuple[int, int], Stack] = {}
         self._open: dict[int, list[Conflict]] = {}
+        self._asked: Clock = []  # what allocators have found complete
 
     @property
     def events(self) -> int:
@@ -131,11 +132,15 @@ class Recorder:
 
     def issue(
         self, thread: int, stream: int, label: str, stack: Stack, reads: Ranges, writes: Ranges
-    ) -> None:
-        """A thread puts an operation on a stream. reads, writes: the bytes it touches."""
-        raced = self._order.issue(thread, stream, label, stack, reads, writes)
+    ) -> int:
+        """A thread puts an operation on a stream. reads, writes: the bytes it touches. Returns the
+        lane of what this thread gives this stream.
+        """
+        lane = self.lanes.of(thread, stream)
+        raced = self._order.issue(thread, lane, label, stack, reads, writes)
         if raced is not None:
             self._report(*raced)
+        return lane
 
     def host(self, thread: int, label: str, stack: Stack, reads: Ranges, writes: Ranges) -> None:
         """A thread touches memory that the device can reach."""
@@ -157,26 +162,58 @@ class Recorder:
         """The latest record of an event, if there is one."""
         return self._versions.get(event)
 
-    def wait(self, lane: int, event: int, stack: Stack, *, by: str = "") -> Clock | None:
-        """A stream or a thread waits for the latest record; returns what it covers. by: what waits,
-        in words, if it is no wait of the program's own
+    def wait(self, thread: int, event: int, stack: Stack, *, by: str = "") -> Clock | None:
+        """A thread waits for the latest record; returns what it covers. by: what waits, in words,
+        if it is no wait of the program's own
         """
         version = self._versions.get(event)
         if version is None:
             return None
-        self._join(lane, version, stack, by)
+        self._join(thread, version, stack, by)
         return version.clock
 
+    def make_wait(self, thread: int, stream: int, event: int, stack: Stack) -> None:
+        """A thread makes a stream wait for the latest record of an event."""
+        version = self._versions.get(event)
+        if version is not None:
+            lane = self.lanes.of(thread, stream)
+            self._order.make_wait(thread, lane, version.clock)
+            self._joined(lane, version, stack, "")
+
     def wait_stream(self, thread: int, stream: int, stack: Stack, *, by: str = "") -> Clock:
-        """A thread waits for all that was put on a stream. by: what waits, in words"""
-        clock = self._order.stream_clock(stream)
+        """A thread waits for all that it put on a stream, or knows to be there. by: what waits, in
+        words
+        """
+        clock = self.given(thread, stream)
         by = by or f"the wait for {self.lanes.names[stream]}"
         self._join(thread, Version(stream, clock, stack), stack, by)
         return clock
 
-    def streams(self) -> list[int]:
-        """Lanes of all streams."""
-        return [lane for lane in range(len(self.lanes.names)) if not self.lanes.is_host(lane)]
+    def given(self, thread: int, stream: int) -> Clock:
+        """What a stream was given, as far as the thread knows: all that a wait for it covers."""
+        return self._order.stream_clock(thread, stream)
+
+    def handed_out(self, thread: int, low: int, high: int, *, stream: int | None = None) -> None:
+        """An allocator gives bytes to a thread that others have given back to it.
+
+        What was done with them before is over for who comes behind the thread: of the device's
+        memory on the stream that it belongs to, as far as that stream has waited; of pinned memory
+        (no stream) as far as any thread knows, or the allocator has asked.
+        """
+        lanes = self.lanes
+        own = thread if stream is None else lanes.of(thread, stream)
+        others = lanes.threads() if stream is None else lanes.given(stream)
+        if len(others) < 2:
+            return
+        clock = list(self._asked) if stream is None else []
+        for lane in others:
+            join(clock, lanes.clock(lane))
+        self._order.adopt(thread, own, clock, low, high)
+
+    def found_complete(self, thread: int, event: int, stack: Stack) -> None:
+        """An allocator asked for an event, and it was complete."""
+        by = "what the allocator knows"
+        join(self._asked, self.wait(thread, event, stack, by=by) or ())
 
     def hand_on(self, thread: int) -> Clock:
         """A thread releases a lock, puts into a queue, starts or ends a thread."""
@@ -195,7 +232,7 @@ class Recorder:
             known = self.conflicts.get(key)
             if known is None:
                 known = Conflict(first, earlier_writes, access, is_write, low, 0)
-                known.early = self._early.get((access.lane, first.lane), ())
+                known.early = self._early.get((access.lane, self.lanes.stream_of(first.lane)), ())
                 self.conflicts[key] = known
                 self._open.setdefault(access.lane, []).append(known)
                 if self.on_conflict is not None:
@@ -208,9 +245,13 @@ class Recorder:
                 known.count = len(known.pairs)
                 known.remedies.try_pair(first, self._versions.values())
 
-    def _join(self, lane: int, version: Version, stack: Stack, by: str) -> None:
+    def _join(self, thread: int, version: Version, stack: Stack, by: str) -> None:
+        self._order.learn(thread, version.clock)
+        self._joined(thread, version, stack, by)
+
+    def _joined(self, lane: int, version: Version, stack: Stack, by: str) -> None:
+        """What a wait of this lane says of its conflicts. version: what was waited for"""
         self._order.count_event()
-        self._order.learn(lane, version.clock)
         self._early[lane, version.lane] = version.stack
         waiting = self._open.get(lane)
         if not waiting:

@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from racegate.history.trace import rows_of
+from racegate.order.clocks import knows
 
 # So many accesses are looked through one by one before those of few rows are indexed by row.
 LISTED_MAX = 32
@@ -30,9 +31,10 @@ class RowTouch(Generic[Event]):
 
     event: what made it; number: of what its lane did; place: among the accesses to its memory
     rows: of those that it touched, the ones that no later access has covered
+    also: another lane and a number of what it did: who knows that knows this too
     """
 
-    __slots__ = ("event", "lane", "number", "place", "rows")
+    __slots__ = ("also", "event", "lane", "number", "place", "rows")
 
     is_write = False
 
@@ -42,6 +44,13 @@ class RowTouch(Generic[Event]):
         self.number = number
         self.rows = rows
         self.place = place
+        self.also: tuple[int, int] | None = None
+
+    def is_known(self, clock: Sequence[int]) -> bool:
+        """Whether the clock covers it."""
+        return knows(clock, self.lane, self.number) or (
+            self.also is not None and knows(clock, *self.also)
+        )
 
 
 class _Write(RowTouch[Event]):
@@ -160,12 +169,23 @@ class Shadow(Generic[Event]):
         self._writes.add(touch)
         return conflicts
 
+    def adopt(self, lane: int, number: int, clock: Sequence[int], rows: int) -> None:
+        """What the clock knows of these rows is known to all who know this number of a lane."""
+        for last in (self._writes, *self._reads.values()):
+            for touch in last.over(rows):
+                if touch.is_known(clock):
+                    common = touch.rows & rows
+                    last.cover([touch], common)
+                    own = type(touch)(touch.event, touch.lane, touch.number, common, touch.place)
+                    own.also = (lane, number)
+                    last.add(own)
+
 
 def _unordered(
     earlier: list[RowTouch[Event]], lane: int, clock: Sequence[int], rows: int
 ) -> list[tuple[RowTouch[Event], int]]:
     """Those of other lanes that the clock does not know, the oldest first, with common rows."""
-    found = [touch for touch in earlier if touch.lane != lane and clock[touch.lane] < touch.number]
+    found = [touch for touch in earlier if touch.lane != lane and not touch.is_known(clock)]
     if not found:
         return []
     found.sort(key=attrgetter("place"))

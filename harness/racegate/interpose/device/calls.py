@@ -6,6 +6,7 @@ import ctypes
 import traceback
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 
 from racegate.interpose.device.copies import Copy, sleep
 from racegate.interpose.device.library import CallKind, Library, LogEntry, Logged
@@ -29,9 +30,11 @@ class LoggedRuntime:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._news = library.news
-        self._is_taking = False
+        self._taking = 0  # the thread that tells what was logged
         self.guard = library.guard
         self.settle_event = library.settle_event
+        self.thread_number = library.thread_number
+        self.work = library.work
 
     @property
     def lands_at_once(self) -> bool:
@@ -39,17 +42,24 @@ class LoggedRuntime:
         return self._library.lands_at_once
 
     def take_in(self, session: Session) -> None:
-        """Tells the session what was logged; what another thread is taking in is waited for."""
-        if not self._news[0] and not self._is_taking:
+        """Tells the session what was logged since."""
+        if not (self._news[0] or self._taking):
             return
-        with session.lock:
-            was_taking, self._is_taking = self._is_taking, True
+        if self._library.has_left():
+            self._taking = 0
+            self._library.hush()
+            session.leave()
+        own = get_ident()
+        if self._taking == own:
+            return
+        with session.lock:  # another thread may be about it: what it has read is not told yet
+            self._taking = own
             try:
-                self._take_in(session)
+                self._tell(session)
             finally:
-                self._is_taking = was_taking
+                self._taking = 0
 
-    def _take_in(self, session: Session) -> None:
+    def _tell(self, session: Session) -> None:
         library = self._library
         library.take_news()
         if self._news[1]:
@@ -76,7 +86,7 @@ def _unregistered(session: Session, entry: LogEntry) -> None:
 
 def _recorded(session: Session, entry: LogEntry) -> None:
     if entry.d:
-        session.graphs.record(entry.d, entry.a, entry.b, entry.thread)
+        session.graphs.record(entry.d, entry.a, entry.b)
     else:
         session.event_recorded(entry.a, entry.b, entry.c, entry.thread)
 
@@ -85,7 +95,7 @@ def _waited(session: Session, entry: LogEntry) -> None:
     if entry.d:
         session.graphs.wait(entry.d, entry.b, entry.a)
     else:
-        session.stream_waits(entry.a, entry.b)
+        session.stream_waits(entry.a, entry.b, entry.thread)
 
 
 # What each kind of logged call means, but for memory that is freed.

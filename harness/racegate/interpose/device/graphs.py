@@ -20,6 +20,8 @@ from racegate.order.clocks import Clock, join
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Recorder, Stack
 
+_ONE = 0  # whichever threads capture a graph, they do it one after the other
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -80,19 +82,19 @@ class Graphs:
     def end(self, number: int) -> None:
         self.capturing -= number in self._graphs
 
-    def record(self, number: int, event: int, stream: int, thread: int) -> None:
+    def record(self, number: int, event: int, stream: int) -> None:
         """An event is recorded on a capturing stream: an edge inside the graph."""
         inside = self._inside(number)
         session = self._session
         lane = session.stream_lane(stream)
         self._match_lanes(inside)
-        inside.record(event, session.thread_lane(thread), lane, session.stack())
+        inside.record(event, _ONE, lane, session.stack())
 
     def wait(self, number: int, event: int, stream: int) -> None:
         inside = self._inside(number)
         lane = self._session.stream_lane(stream)
         self._match_lanes(inside)
-        inside.wait(lane, event, self._session.stack())
+        inside.make_wait(_ONE, lane, event, self._session.stack())
 
     def add(
         self,
@@ -119,8 +121,7 @@ class Graphs:
                 if span is not None and not graph.inside.memory.is_known(low):
                     graph.inside.memory.add(span.base, span.end - span.base)
             label = session.recorder.label(kind, stack)
-            thread = session.thread_lane()
-            graph.inside.issue(thread, lane, label, stack, reads, writes)
+            graph.inside.issue(_ONE, lane, label, stack, reads, writes)
             lanes = graph.inside.lanes
             graph.parts.append(_Part(label, lane, lanes.number(lane), lanes.clock(lane), run))
             graph.labels.append(label)
@@ -152,7 +153,7 @@ class Graphs:
         with session.lock:
             session.issue("graph", stream, (), (), None)
             lanes = session.recorder.lanes
-            outside = session.stream_lane(stream)
+            outside = lanes.of(session.thread_lane(), session.stream_lane(stream))
             before = lanes.clock(outside)
             inner = {
                 lane: lanes.add("a graph", is_host=False)

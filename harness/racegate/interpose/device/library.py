@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from mmap import mmap
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -46,7 +47,7 @@ class CallKind(IntEnum):
 
 
 class LogEntry(NamedTuple):
-    """thread: as threading.get_ident gives it."""
+    """thread: as `Library.thread_number` gives it."""
 
     kind: int
     thread: int
@@ -75,14 +76,53 @@ _CALLBACK = ctypes.CFUNCTYPE(_WORD, _WORD, _WORD, _WORD, _WORD, _WORD, ctypes.c_
 _ROOM = 256
 _FIELDS = 6
 _PAGE = 4096
+_LEFT, _FORKS = 2, 3  # of the news
+
+
+_OWN, _OF_CHILDREN = 0, 1
+_BYTES = 16  # of both counts
+
+
+class GivenWork:
+    """Operations, memory and accesses of pinned memory, counted: those of the process of the run,
+    and those of processes that it forked, which are computed and not judged.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is given yet: a run begins in this process."""
+        self._counts = memoryview(mmap(-1, _BYTES)).cast("Q")  # shared with what is forked
+        self._whose = _OWN
+
+    def leave(self) -> None:
+        """This is a forked child."""
+        self._whose = _OF_CHILDREN
+
+    def add(self) -> None:
+        """One more."""
+        self._counts[self._whose] += 1
+
+    @property
+    def own(self) -> int:
+        """What the process of the run gave the device."""
+        return self._counts[_OWN]
+
+    @property
+    def of_children(self) -> int:
+        """What forked children gave it."""
+        return self._counts[_OF_CHILDREN]
 
 
 class Library:
     """The preloaded library. It must have been preloaded, or torch talks to another runtime.
 
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
-        its second if there are touches among them
+        its second if there are touches among them, its third in a process that the program forked
     lands_at_once: what is issued in a recorded run has run by then
+    work: how much the program has given the device
+    thread_number: of the calling thread, never another's; odd if autograd started it
     """
 
     lands_at_once: ClassVar[bool] = True
@@ -97,7 +137,10 @@ class Library:
         self._library.vg_guard.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         self._library.vg_news_address.restype = ctypes.c_void_p
         address = self._library.vg_news_address()
-        self.news = memoryview((_WORD * 2).from_address(address)).cast("B").cast("Q")
+        self.news = memoryview((_WORD * 4).from_address(address)).cast("B").cast("Q")
+        self.thread_number: Callable[[], int] = ctypes.PyDLL(str(path)).vg_thread
+        self.thread_number.restype = _WORD
+        self.work = GivenWork()
         self._touch = (_WORD * 5)()
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
@@ -119,6 +162,19 @@ class Library:
     def take_news(self) -> None:
         """What is there now will be taken in: what comes from here on is news again."""
         self.news[0] = 0
+
+    def watch_forks(self) -> None:
+        """Forks of this process are counted from now on."""
+        self._library.vg_watch_forks()
+
+    def forks(self) -> int:
+        """How many there were."""
+        return self.news[_FORKS]
+
+    def has_left(self) -> bool:
+        """Whether this is a process that the program forked, and nobody has asked before."""
+        has_left, self.news[_LEFT] = self.news[_LEFT], 0
+        return bool(has_left)
 
     def watch_pages(self) -> None:
         """Touches of guarded pages are noted from now on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from racegate.interpose.device.library import GivenWork
 from racegate.interpose.device.queue import Work, WorkQueue
 from racegate.order.ranges import Ranges
 from racegate.order.recorder import Stack
@@ -14,7 +15,11 @@ class Runtime(Protocol):
     """The CUDA runtime that was preloaded, and its log.
 
     lands_at_once: what is issued in a recorded run has run by then, as on the virtual device
+    work: how much the program has given the device
     """
+
+    @property
+    def work(self) -> GivenWork: ...
 
     @property
     def lands_at_once(self) -> bool: ...
@@ -29,6 +34,10 @@ class Runtime(Protocol):
 
     def settle_event(self, event: int, version: int) -> None:
         """The allocators may be told that this record of the event is complete."""
+        ...
+
+    def thread_number(self) -> int:
+        """Of the calling thread, never another's; odd if autograd started the thread."""
         ...
 
 

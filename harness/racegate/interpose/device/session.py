@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from types import FrameType
+
+import torch
 
 from racegate.interpose.device.copies import sleep
 from racegate.interpose.device.frames import OwnDepth, kind_of_code
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.guards import Guards
-from racegate.interpose.device.held_threads import HeldThreads
+from racegate.interpose.device.host_threads import HeldThreads, HostThreads
 from racegate.interpose.device.listener import Listener, Runtime
 from racegate.interpose.device.queue import Queue, Work, WorkQueue
 from racegate.interpose.device.spans import AllocationSites, Place, Spans
@@ -47,7 +49,9 @@ class Session:
     ) -> None:
         label = None if listener is None else listener.label
         self.recorder = Recorder(label=label, on_conflict=on_conflict)
+        self.host_threads = HostThreads(self.recorder, runtime.thread_number)
         self.queue: WorkQueue = Queue()
+        self.work = runtime.work
         self.spans = Spans()
         self.allocation_sites = AllocationSites()
         self.guards = Guards(runtime.guard)
@@ -67,14 +71,10 @@ class Session:
         self._polls: Counter[tuple[int | None, tuple[int, ...]]] = Counter()
         self.lock = threading.RLock()
         self._own = OwnDepth()
-        self._threads: dict[int, int] = {}
-        self._engine: list[int] = []  # lanes of threads that autograd started
-        self._backward: Clock = []  # what the latest caller of autograd handed on
         self._streams: dict[int, int] = {}
         self._unsettled: dict[int, tuple[int, Version]] = {}
         self._walk = new_walk(kind_of_code)
         self._main = threading.get_ident()
-        self.thread_lane()
         default = self.recorder.add_stream("the default stream", is_legacy=True)
         self._streams.update({0: default, 1: default})
 
@@ -106,6 +106,7 @@ class Session:
         self.begin(Queue(), is_recording=False)
         self.lock = threading.RLock()  # another thread may have held these
         self.allocation_sites = AllocationSites()
+        self.work.leave()
         self.end()
 
     @property
@@ -118,41 +119,22 @@ class Session:
         """Nothing will be held any more, and nothing is recorded."""
         return not self.is_recording and self.queue.is_eager and not self.polls_max
 
-    def thread_lane(self, ident: int | None = None) -> int:
-        """Lane of a host thread; a new one gets it on its first call."""
-        ident = threading.get_ident() if ident is None else ident
-        lane = self._threads.get(ident)
-        if lane is None:
-            known = threading._active.get(ident)  # type: ignore[attr-defined]  # without its lock
-            name = known.name if known is not None else "of the backward pass"
-            name = "the host" if ident == self._main else f"thread {name}"
-            lane = self._threads[ident] = self.recorder.add_thread(name)
-            if known is not None and ident != self._main:
-                self.not_seen[OTHER_THREADS] += 1
-            if known is None and ident != self._main:
-                self._engine.append(lane)
-                self.recorder.take(lane, self._backward)
+    def thread_lane(self, number: int | None = None) -> int:
+        """Lane of a thread that touches what the device can reach. number: as it is logged"""
+        lane = self.host_threads.acting_lane(number)
+        if self.host_threads.acting:
+            self.not_seen[OTHER_THREADS] = len(self.host_threads.acting)
         return lane
 
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """A thread calls autograd: its engine's threads go on from here, and are waited for."""
-        with self.lock:
-            self.drain()
-            self._backward = self.recorder.hand_on(self.thread_lane())
-            for lane in self._engine:
-                self.recorder.take(lane, self._backward)
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.drain()
-                for lane in self._engine:
-                    self.recorder.take(self.thread_lane(), self.recorder.hand_on(lane))
+    def hand_on(self) -> Clock:
+        """This thread releases a lock, puts into a queue, starts or ends a thread."""
+        self.drain()
+        return self.host_threads.hand_on()
 
-    def forget_thread(self, ident: int) -> None:
-        """The thread ended; its number may be given to another."""
-        self._threads.pop(ident, None)
+    def take(self, clock: Clock) -> None:
+        """This thread learns what another handed on."""
+        self.drain()
+        self.host_threads.take(clock)
 
     def stream_lane(self, handle: int) -> int:
         lane = self._streams.get(handle)
@@ -163,6 +145,7 @@ class Session:
 
     def stream_handle(self, lane: int) -> int:
         """The stream of a lane, as the runtime knows it."""
+        lane = self.recorder.lanes.stream_of(lane)
         return next(handle for handle, known in self._streams.items() if known == lane)
 
     def name_stream(self, handle: int, *, is_blocking: bool) -> None:
@@ -180,7 +163,9 @@ class Session:
         frames = self._walk(frame)
         if not frames and threading.get_ident() != self._main:
             # a backward pass runs in a thread without Python frames
-            frames = self._walk(self.main_frame())
+            caller = self.host_threads.caller()
+            if caller is not None:
+                frames = self._walk(sys._current_frames().get(caller.ident))
         return frames if self._listener is None else self._listener.stack(frames)
 
     def main_frame(self) -> FrameType | None:
@@ -202,6 +187,7 @@ class Session:
         """An operation on a stream; returns its label. run: its work, if it was not done already
         (eager runs).
         """
+        self.work.add()
         listener = self._listener
         if listener is not None and run is not None:
             run = listener.work(kind, run)
@@ -221,12 +207,10 @@ class Session:
             recorder, is_eager = self.recorder, self.queue.is_eager
             label = recorder.label(kind, stack)
             if not is_eager:
-                self._reach(label, reads, writes, lane)
+                own = recorder.lanes.of(self.thread_lane(), lane)
+                self._reach(label, reads, writes, own)
             seen = (reads, writes) if self.is_recording else ((), ())
-            thread = self._threads.get(threading.get_ident())
-            if thread is None:
-                thread = self.thread_lane()
-            recorder.issue(thread, lane, label, stack, *seen)
+            lane = recorder.issue(self.thread_lane(), lane, label, stack, *seen)
             if is_eager and run is not None and run is not sleep:
                 run()
             elif run is not None:
@@ -257,6 +241,7 @@ class Session:
         """The program is about to touch pinned memory."""
         if self.is_own or not (reads or writes):
             return
+        self.work.add()
         if not self.is_bare:
             self._note_access(kind, reads, writes)
         if self._listener is not None:
@@ -299,7 +284,7 @@ class Session:
         with self.lock:
             self.drain()
             stack, thread = self.stack(), self.thread_lane()
-            for lane in self.recorder.streams():
+            for lane in self.recorder.lanes.streams():
                 by = "the wait for the whole device"
                 self._arrive(self.recorder.wait_stream(thread, lane, stack, by=by))
 
@@ -322,7 +307,7 @@ class Session:
         with self.lock:
             self.drain()
             lane = self.stream_lane(stream)
-            clock = self.recorder.lanes.clock(lane)
+            clock = self.recorder.given(self.thread_lane(), lane)
             if not self._answer(clock, None):
                 return False
             self._arrive(self.recorder.wait_stream(self.thread_lane(), lane, self.stack()))
@@ -368,19 +353,40 @@ class Session:
     def found_complete(self, event: int, thread: int) -> None:
         """An allocator was told that an event is complete."""
         lane = self.thread_lane(thread)
-        self.recorder.wait(lane, event, self.stack(), by="what the allocator knows")
+        self.recorder.found_complete(lane, event, self.stack())
         self.touches.found_complete(self.recorder.lanes.clock(lane))
 
     def event_destroyed(self, event: int) -> None:
         self.recorder.forget(event)
         self._unsettled.pop(event, None)
 
-    def stream_waits(self, stream: int, event: int) -> None:
-        self.recorder.wait(self.stream_lane(stream), event, self.stack())
+    def stream_waits(self, stream: int, event: int, thread: int) -> None:
+        lane = self.stream_lane(stream)
+        self.recorder.make_wait(self.thread_lane(thread), lane, event, self.stack())
+
+    def handed_out(self, low: int, size: int, stack: Stack) -> None:
+        """An allocator gave this thread memory of the device, on the current stream."""
+        self.allocation_sites.add(low, size, self.recorder.events, stack)
+        if self.host_threads.acting and self.is_recording:
+            lane = self.stream_lane(torch._C._cuda_getCurrentRawStream(0))
+            self.recorder.handed_out(self.thread_lane(), low, low + size, stream=lane)
+
+    def pinned(self, low: int, high: int) -> None:
+        """An allocator gave this thread pinned memory."""
+        if self.host_threads.acting and self.is_recording:
+            self.recorder.handed_out(self.thread_lane(), low, high)
+
+    def force_stream(self, stream: int) -> None:
+        """All that a stream was given runs; the host learns nothing by it."""
+        lanes = self.recorder.lanes
+        for lane in lanes.given(self.stream_lane(stream)):
+            self.queue.force(lanes.clock(lane))
 
     def memory_added(
         self, base: int, size: int, place: Place, *, is_whole_pages: bool = True
     ) -> None:
+        if not self.is_over:  # a forked child is told what its parent was
+            self.work.add()
         self.spans.add(base, size, place, is_whole_pages=is_whole_pages)
         self.recorder.memory.add(base, size, is_watched=place is Place.PINNED)
 

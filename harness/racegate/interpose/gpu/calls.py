@@ -78,7 +78,7 @@ class GpuCalls(Calls):
         if session.is_over:
             return
         self._local.waited = [*self._local.waited, stream]
-        session.queue.force(session.recorder.lanes.clock(session.stream_lane(stream)))
+        session.force_stream(stream)
 
     def _copied(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:
         session = self._session

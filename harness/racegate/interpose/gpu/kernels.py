@@ -220,8 +220,7 @@ class GpuKernels:
             session = self._session
             size = tensor.untyped_storage().nbytes()
             if size:
-                index = session.recorder.events
-                session.allocation_sites.add(tensor.data_ptr(), size, index, session.stack())
+                session.handed_out(tensor.data_ptr(), size, session.stack())
             return tensor
 
         return empty

@@ -143,7 +143,7 @@ class Kernels:
             _, reads, writes, fresh = ran
             stack = session.stack()
             for low, high in fresh:
-                session.allocation_sites.add(low, high - low, session.recorder.events, stack)
+                session.handed_out(low, high - low, stack)
             stream = torch._C._cuda_getCurrentRawStream(0)
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
         if _waits(operator, args):
@@ -209,8 +209,7 @@ class Kernels:
         session = self._session
         fresh: list[Alias] = []
         if operator.is_random or _waits(operator, args):
-            lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clock(lane))
+            session.force_stream(torch._C._cuda_getCurrentRawStream(0))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
         if operator.gives_value:  # without a wait: torch sees it by shapes and addresses
@@ -248,7 +247,7 @@ class Kernels:
         fresh.append(find_alias(session, tensor))
         if ranges:
             low, high = ranges[0][0], ranges[-1][1]
-            session.allocation_sites.add(low, high - low, session.recorder.events, stack)
+            session.handed_out(low, high - low, stack)
             bound.writes += ranges
         return tensor
 
@@ -276,8 +275,7 @@ class Kernels:
             session = self._session
             size = tensor.untyped_storage().nbytes()
             if size:
-                index = session.recorder.events
-                session.allocation_sites.add(tensor.data_ptr(), size, index, session.stack())
+                session.handed_out(tensor.data_ptr(), size, session.stack())
             return tensor
 
         return empty

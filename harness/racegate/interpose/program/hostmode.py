@@ -33,7 +33,8 @@ _PIN = torch.ops.aten._pin_memory.default
 _COPY = torch.ops.aten.copy_.default
 _TO_COPY = torch.ops.aten._to_copy.default
 _NEW = torch.ops.aten.empty_strided.default
-_OF_UPLOADS = frozenset({"dtype", "layout", "device", "non_blocking"})
+_HOST = torch.device("cpu")
+_OF_MOVES = frozenset({"dtype", "layout", "device", "non_blocking"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             session.drain()
             return func(*args, **kwargs)
         elif func is _TO_COPY and not types and self._kernels.allocating:
-            made = self._uploaded(args[0], kwargs)
+            made = self._moved(args[0], kwargs)
             if made is not None:
                 return made
         elif id(func) in self._kernels.allocating and _is_for_device(kwargs):
@@ -164,19 +165,25 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
             self._report_new(effect, result)
         return result
 
-    def _uploaded(self, tensor: Any, kwargs: dict[str, Any]) -> Any:
-        """The usual `to("cuda")` of a contiguous tensor, as torch makes it of its two parts; None
-        if it is not all the usual.
+    def _moved(self, tensor: Any, kwargs: dict[str, Any]) -> Any:
+        """The usual `to("cuda")` of a contiguous tensor, or `to("cpu", non_blocking=True)`, as
+        torch makes it of its two parts; None if it is not all the usual.
         """
-        is_usual = kwargs.keys() <= _OF_UPLOADS and _is_for_device(kwargs)
-        if not is_usual or type(tensor) not in TENSORS or not tensor.is_cpu:
+        if not kwargs.keys() <= _OF_MOVES or type(tensor) not in TENSORS:
             return None
         options = (kwargs.get("dtype", tensor.dtype), kwargs.get("layout", torch.strided))
         if options != (tensor.dtype, torch.strided) or not tensor.is_contiguous():
             return None
-        new = self._kernels.allocating[id(_NEW)]
-        to = new(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=kwargs["device"])
-        return self._kernels.copy(to, tensor, kwargs.get("non_blocking", False))
+        shape, is_late = (tensor.size(), tensor.stride()), kwargs.get("non_blocking", False)
+        if tensor.is_cpu and _is_for_device(kwargs):
+            new = self._kernels.allocating[id(_NEW)]
+            to = new(*shape, dtype=tensor.dtype, device=kwargs["device"])
+        elif tensor.is_cuda and is_late and kwargs.get("device") == _HOST:
+            with self:  # pinned, and seen as such
+                to = _NEW(*shape, dtype=tensor.dtype, device=_HOST, pin_memory=True)
+        else:
+            return None
+        return self._kernels.copy(to, tensor, is_late)
 
     def _find_pinned(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -216,13 +223,15 @@ class HostMode(TorchDispatchMode):  # type: ignore[misc]
     def _report_new(self, effect: _Effect, result: Any) -> None:
         """New memory that is pinned was filled by the operator, or holds nothing yet."""
         session = self._session
-        if effect.name in _EMPTY:
-            return
         for tensor in tensors_in(result):
             if not tensor.is_cpu or tensor.layout is not torch.strided or not tensor.numel():
                 continue
-            if session.spans.find(tensor.data_ptr()) is not None:
-                session.host_access(effect.write_kind, (), bytes_of(session, tensor))
+            if session.spans.find(tensor.data_ptr()) is None:
+                continue
+            written = bytes_of(session, tensor)
+            session.pinned(written[0][0], written[-1][1])
+            if effect.name not in _EMPTY:
+                session.host_access(effect.write_kind, (), written)
 
 
 def _effect_of(func: Any) -> _Effect:

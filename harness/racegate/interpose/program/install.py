@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -22,7 +23,7 @@ from racegate.interpose.program.arrays import track_arrays
 from racegate.interpose.program.hostmode import DeviceKernels, HostMode
 from racegate.interpose.program.imports import AfterImport
 from racegate.interpose.program.observing import read_value
-from racegate.interpose.program.threads import track_threads
+from racegate.interpose.program.threads import track_collectives, track_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def install(
         {
             "triton.runtime.interpreter": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,
+            "torch.distributed": partial(track_collectives, session),
             "triton.experimental.gluon._runtime": triton.refuse_gluon,
         }
     ).install()
@@ -118,10 +120,12 @@ class OnDevice(Protocol):
     def kernels(self) -> DeviceKernels: ...
 
 
-def enter(installed: OnDevice) -> None:
-    """In the process of the run: this thread and those it starts are watched from now on."""
+def enter(installed: OnDevice, refuse: Callable[[str], None]) -> None:
+    """In the process of the run: this thread and those it starts are watched from now on. refuse:
+    ends the run if racegate fails in one of them.
+    """
     torch.cuda.init()  # only now: torch refuses a device that was set up before a fork
-    track_threads(installed.session, lambda: watching(installed))
+    track_threads(installed.session, lambda: watching(installed), refuse)
     watching(installed).__enter__()
 
 
@@ -158,7 +162,7 @@ def track_backward(session: Session) -> None:
     run = torch.autograd.graph._engine_run_backward
 
     def tracked(*args: Any, **kwargs: Any) -> Any:
-        with session.backward():
+        with session.host_threads.backward(session.drain):
             return run(*args, **kwargs)
 
     for module in (torch.autograd.graph, torch.autograd):

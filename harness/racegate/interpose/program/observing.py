@@ -24,8 +24,7 @@ def read_value(session: Session, value: Any) -> tuple[bytes, str]:
     if isinstance(value, torch.Tensor):
         if value.is_cuda:
             session.drain()
-            lane = session.stream_lane(torch._C._cuda_getCurrentRawStream(0))
-            session.queue.force(session.recorder.lanes.clock(lane))
+            session.force_stream(torch._C._cuda_getCurrentRawStream(0))
             with session.own():
                 value = alias_of(session, value).clone()
         elif session.spans.find(value.data_ptr()) is not None:

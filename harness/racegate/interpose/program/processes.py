@@ -5,9 +5,9 @@ from __future__ import annotations
 import _posixsubprocess
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
+from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
 
 FORKED = "processes forked by the program (what they do)"
@@ -19,17 +19,11 @@ _EVENTS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.spawn", "os.syste
 _LOOK_UP = ["/sbin/ldconfig", "-p"]
 
 
-def track_processes(session: Session, hush: Callable[[], None]) -> None:
-    """From now on. hush: the native runtime asks nothing of a forked child's Python any more."""
-
-    def before_fork() -> None:
-        session.not_seen[FORKED] += 1
-
-    def after_fork() -> None:
-        session.leave()
-        hush()
-
-    os.register_at_fork(before=before_fork, after_in_child=after_fork)
+def track_processes(session: Session, library: Library) -> None:
+    """From now on. library: the preloaded one, which sees forks that are not Python's too"""
+    library.watch_forks()
+    session.work.begin()
+    os.register_at_fork(after_in_child=session.drain)
 
     def seen(event: str, args: tuple[Any, ...]) -> None:
         if event in _EVENTS and not session.is_over and args[1:2] != (_LOOK_UP,):
@@ -44,3 +38,9 @@ def track_processes(session: Session, hush: Callable[[], None]) -> None:
         return int(start(*args))
 
     _posixsubprocess.fork_exec = fork_exec
+
+
+def seen_of_children(library: Library) -> dict[str, int]:
+    """What is said of forked processes, for the verdict."""
+    forks = library.forks()
+    return {FORKED: forks} if forks else {}

@@ -1,16 +1,32 @@
-"""Edges between host threads: locks, queues, thread start and join; and the mode in each thread."""
+"""Edges between host threads: locks, queues, thread start and join; and the mode in each thread.
+
+That one thread came first, or that Python runs one at a time, is no edge.
+"""
 
 from __future__ import annotations
 
+import _thread
 import queue
 import threading
-from collections.abc import Callable
+import traceback
+from asyncio import base_events
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 
 from racegate.interpose.device.session import Session
+from racegate.interpose.program.failures import is_ours, words_for
 from racegate.order.clocks import Clock, join
 
 MakeMode = Callable[[], Any]
+# Of a process group: what its threads of C++ code are given to do.
+CALLS = (
+    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather",
+    "_allgather_base", "_reduce_scatter_base", "monitored_barrier", "recv", "recv_anysource",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor_coalesced", "scatter", "send",
+)  # fmt: skip
 
 
 class TrackedLock:
@@ -28,13 +44,11 @@ class TrackedLock:
             self._session.held_threads.let_go()
             taken = bool(self._lock.acquire(blocking, timeout))
         if taken and self._clock:
-            self._session.recorder.take(self._session.thread_lane(), self._clock)
+            self._session.take(self._clock)
         return taken
 
     def release(self) -> None:
-        session = self._session
-        session.drain()
-        join(self._clock, session.recorder.hand_on(session.thread_lane()))
+        join(self._clock, self._session.hand_on())
         self._lock.release()
 
     def locked(self) -> bool:
@@ -50,15 +64,19 @@ class TrackedLock:
         return getattr(self._lock, name)
 
 
-def track_threads(session: Session, make_mode: MakeMode) -> None:
-    """Locks made from now on, and threads started from now on, carry their edges.
+def track_threads(session: Session, make_mode: MakeMode, refuse: Callable[[str], None]) -> None:
+    """Locks made from now on, and threads started from now on, carry their edges. refuse: ends the
+    run if racegate fails in a thread.
 
-    queue.Queue, Condition, Event, Semaphore, Barrier and futures are made of these locks; executors
-    also of queue.SimpleQueue, which is written in C.
+    queue.Queue, Condition, Semaphore, Barrier and futures are made of these locks; executors also
+    of queue.SimpleQueue, which is written in C.
     """
     _track_locks(session)
     queue.SimpleQueue = _tracked_queue(session)  # type: ignore[misc, assignment]
-    _track_starts(session, make_mode)
+    _track_flags(session)
+    _track_loops(session)
+    _track_starts(session, make_mode, refuse)
+    _track_raw_starts(session, make_mode)
 
 
 def _track_locks(session: Session) -> None:
@@ -90,15 +108,14 @@ def _tracked_queue(session: Session) -> type:
         """As queue.SimpleQueue."""
 
         def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002
-            session.drain()
-            super().put((session.recorder.hand_on(session.thread_lane()), item))
+            super().put((session.hand_on(), item))
 
         def put_nowait(self, item: Any) -> None:
             self.put(item)
 
         def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: FBT001, FBT002
             clock, item = super().get(block, timeout)
-            session.recorder.take(session.thread_lane(), clock)
+            session.take(clock)
             return item
 
         def get_nowait(self) -> Any:
@@ -107,38 +124,153 @@ def _tracked_queue(session: Session) -> type:
     return SimpleQueue
 
 
-def _track_starts(session: Session, make_mode: MakeMode) -> None:
-    start, run_all, join_plain = (
+def _track_flags(session: Session) -> None:
+    """Who sees that an Event is set goes on from who set it, without a lock too."""
+    is_set, put_up = threading.Event.is_set, threading.Event.set
+
+    def tracked_set(event: threading.Event) -> None:
+        event._racegate_set = session.hand_on()  # type: ignore[attr-defined]
+        put_up(event)
+
+    def tracked_is_set(event: threading.Event) -> bool:
+        answer = is_set(event)
+        if answer:
+            session.take(getattr(event, "_racegate_set", []))
+        return answer
+
+    threading.Event.set = tracked_set  # type: ignore[method-assign, assignment]
+    threading.Event.is_set = tracked_is_set  # type: ignore[method-assign, assignment]
+
+
+def _track_loops(session: Session) -> None:
+    """What another thread asks a loop of asyncio to call goes on from there."""
+    ask = base_events.BaseEventLoop.call_soon_threadsafe
+
+    def tracked(loop: Any, callback: Any, *args: Any, context: Any = None) -> Any:
+        clock = session.hand_on()
+
+        def called(*args: Any) -> None:
+            session.take(clock)
+            callback(*args)
+
+        return ask(loop, called, *args, context=context)
+
+    base_events.BaseEventLoop.call_soon_threadsafe = tracked  # type: ignore[method-assign, assignment]
+
+
+@contextmanager
+def _mourned(thread: Any, refuse: Callable[[str], None]) -> Iterator[None]:
+    """If the thread dies of an error of racegate's, the run ends with its name."""
+    run = thread.run
+
+    def refuse_ours(kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and is_ours(error):
+            traceback.print_exception(error)
+            refuse(words_for(error, f"thread {thread.name}"))
+
+    def run_or_refuse() -> None:
+        with ExitStack() as stack:
+            stack.push(refuse_ours)
+            run()
+
+    thread.run = run_or_refuse
+    try:
+        yield
+    finally:
+        del thread.run
+
+
+def _track_starts(session: Session, make_mode: MakeMode, refuse: Callable[[str], None]) -> None:
+    start, run_all, join_plain, is_alive = (
         threading.Thread.start,
         threading.Thread._bootstrap_inner,  # type: ignore[attr-defined]
         threading.Thread.join,
+        threading.Thread.is_alive,
     )
 
     def tracked_start(thread: threading.Thread) -> None:
-        session.drain()
-        thread._racegate_begin = session.recorder.hand_on(  # type: ignore[attr-defined]
-            session.thread_lane()
-        )
+        thread._racegate_begin = session.hand_on()  # type: ignore[attr-defined]
         start(thread)
 
     def tracked_bootstrap(thread: Any) -> None:
-        ident = threading.get_ident()
-        session.forget_thread(ident)
-        lane = session.thread_lane(ident)
-        session.recorder.lanes.names[lane] = f"thread {thread.name}"
-        session.recorder.take(lane, getattr(thread, "_racegate_begin", []))
-        with make_mode():
+        session.host_threads.begin(thread.name)
+        session.take(getattr(thread, "_racegate_begin", []))
+        with make_mode(), _mourned(thread, refuse):
             run_all(thread)
-        session.drain()
-        thread._racegate_end = session.recorder.hand_on(session.thread_lane(ident))
+        thread._racegate_end = session.hand_on()
+
+    def learn_end(thread: threading.Thread) -> None:
+        end = getattr(thread, "_racegate_end", None)
+        if end is not None:
+            session.take(end)
 
     def tracked_join(thread: threading.Thread, timeout: float | None = None) -> None:
         session.held_threads.let_go()
         join_plain(thread, timeout)
-        end = getattr(thread, "_racegate_end", None)
-        if not thread.is_alive() and end is not None:
-            session.recorder.take(session.thread_lane(), end)
+        if not is_alive(thread):
+            learn_end(thread)
+
+    def tracked_is_alive(thread: threading.Thread) -> bool:
+        answer = is_alive(thread)
+        if not answer:
+            learn_end(thread)
+        return answer
 
     threading.Thread.start = tracked_start  # type: ignore[method-assign, assignment]
     threading.Thread._bootstrap_inner = tracked_bootstrap  # type: ignore[attr-defined]
     threading.Thread.join = tracked_join  # type: ignore[method-assign, assignment]
+    threading.Thread.is_alive = tracked_is_alive  # type: ignore[method-assign, assignment]
+
+
+def _track_raw_starts(session: Session, make_mode: MakeMode) -> None:
+    """`_thread.start_new_thread`, by which threading starts no thread of its own: it has another
+    name for it.
+    """
+    start = _thread.start_new_thread
+
+    def tracked(function: Any, args: Any, kwargs: Any = None) -> int:
+        clock = session.hand_on()
+
+        def begun(*args: Any, **kwargs: Any) -> None:
+            session.host_threads.begin(getattr(function, "__name__", "without a name"))
+            session.take(clock)
+            with make_mode():
+                function(*args, **kwargs)
+
+        return start(begun, args, kwargs or {})
+
+    _thread.start_new_thread = tracked
+    _thread.start_new = tracked
+
+
+def track_collectives(session: Session, distributed: ModuleType) -> None:
+    """Of a process group as Python has it. distributed: the module `torch.distributed`"""
+    if not distributed.is_available():
+        return
+    bindings: Any = distributed.distributed_c10d
+    group, work = bindings.ProcessGroup, bindings.Work
+    for name in CALLS:
+        if hasattr(group, name):
+            setattr(group, name, _handing_on(session, getattr(group, name)))
+    work.wait = _waiting(session, work.wait)
+
+
+def _handing_on(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        session.drain()
+        with session.host_threads.giving():
+            result = original(*args, **kwargs)
+            session.drain()
+        return result
+
+    return call
+
+
+def _waiting(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        session.drain()
+        session.host_threads.take_from_others()
+        return result
+
+    return wait

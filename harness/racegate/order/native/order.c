@@ -5,37 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "lanes.h"
 #include "python_api.h"
 
-typedef unsigned long long word;
-
-/* One operation of a stream, or one host access; kept for as long as a byte remembers it. */
-struct access { word index, number; uint32_t lane, holders; PyObject *label, *stack; };
+/* One operation of a stream, or one host access; kept for as long as a byte remembers it. Who knows the number `also` of
+   the lane `also_lane` knows it too: memory went from hand to hand. */
+struct access { word index, number, also; uint32_t lane, also_lane, holders; PyObject *label, *stack; };
 /* A range in which all bytes have the same history. reads: the last one of each lane since the write, oldest lane first. */
 struct cell { word low, high; struct access *write, **reads; uint32_t read_count, read_room; };
 /* A stretch of memory that was allocated at once. Its cells cover it without gaps. */
 struct stretch { word low, high; int is_watched; struct cell *cells; size_t count, room; };
-/* clock: by lane the last number that is known to have happened before what the lane does next; 0 beyond `known`. */
-struct lane { word number, *clock; size_t known; int is_blocking; };
 /* An earlier access to common bytes that nothing orders before the present one. */
 struct race { struct access *earlier; word low, high; int earlier_writes, is_write; };
 struct order {
-    struct lane **lanes; size_t lane_count, lane_room;
+    struct lanes lanes;
     struct stretch **stretches; size_t stretch_count, stretch_room; /* by address */
     struct stretch *last; /* looked up last */
     struct access *latest;
     int is_watched; /* the latest access touched memory that is watched */
     word events;
-    long legacy; /* the lane of the legacy default stream, -1: none */
 };
-
-static void *grown(void *memory, size_t size) {
-    void *more = realloc(memory, size ? size : 1);
-    if (!more) { fputs("racegate: the recorder is out of memory\n", stderr); _exit(3); }
-    return more;
-}
-#define ROOM_FOR(array, count, room) \
-    if ((count) == (room)) { (room) = (room) ? 2 * (room) : 4; (array) = grown((array), (room) * sizeof *(array)); }
 
 /* ---- accesses */
 static struct access *hold(struct access *access) { if (access) access->holders++; return access; }
@@ -59,51 +48,16 @@ static PyObject *tuple_of_access(const struct access *access) {
 }
 
 /* ---- clocks */
-static void know(struct lane *lane, size_t other, word number) {
-    if (other >= lane->known) {
-        size_t room = other + 1;
-        lane->clock = grown(lane->clock, room * sizeof *lane->clock);
-        memset(lane->clock + lane->known, 0, (room - lane->known) * sizeof *lane->clock);
-        lane->known = room;
-    }
-    if (number > lane->clock[other]) lane->clock[other] = number;
-}
-static void join(struct lane *lane, const struct lane *other) {
-    if (other->known) know(lane, other->known - 1, 0);
-    for (size_t i = 0; i < other->known; i++)
-        if (other->clock[i] > lane->clock[i]) lane->clock[i] = other->clock[i];
-}
-static word tick(struct order *order, size_t lane) {
-    know(order->lanes[lane], lane, ++order->lanes[lane]->number);
-    return order->lanes[lane]->number;
-}
-/* The legacy default stream and the blocking streams wait for each other. */
-static void join_legacy(struct order *order, size_t stream) {
-    if (order->legacy < 0) return;
-    struct lane **lanes = order->lanes;
-    if (lanes[stream]->is_blocking) {
-        if ((size_t)order->legacy != stream) join(lanes[stream], lanes[order->legacy]);
-    } else if (stream == (size_t)order->legacy) {
-        for (size_t i = 0; i < order->lane_count; i++)
-            if (lanes[i]->is_blocking) join(lanes[stream], lanes[i]);
-    }
-}
-static PyObject *list_of_clock(const struct lane *lane) {
-    size_t count = lane->known;
+static PyObject *list_of_clock(const struct clock *clock) {
+    size_t count = clock->known;
     PyObject *list = PyList_New((ssize_t)count);
     for (size_t i = 0; list && i < count; i++)
-        PyList_SetItem(list, (ssize_t)i, PyLong_FromUnsignedLongLong(lane->clock[i]));
+        PyList_SetItem(list, (ssize_t)i, PyLong_FromUnsignedLongLong(clock->numbers[i]));
     return list;
 }
-static void join_list(struct lane *lane, PyObject *list) {
+static void join_list(struct clock *clock, PyObject *list) {
     for (ssize_t i = PyList_Size(list) - 1; i >= 0; i--)
-        know(lane, (size_t)i, PyLong_AsUnsignedLongLong(PyList_GetItem(list, i)));
-}
-static size_t issue_number(struct order *order, size_t thread, size_t stream) {
-    join(order->lanes[stream], order->lanes[thread]);
-    tick(order, stream);
-    tick(order, thread); /* what the thread does afterwards is not ordered before the operation */
-    return order->lanes[stream]->number;
+        know(clock, (size_t)i, PyLong_AsUnsignedLongLong(PyList_GetItem(list, i)));
 }
 
 /* ---- the shadow: after FastTrack (Flanagan and Freund 2009) */
@@ -163,10 +117,13 @@ static size_t cut(struct stretch *stretch, word at) {
     }
     return index + 1;
 }
+static int knows(const struct clock *clock, const struct access *earlier) {
+    if (number_in(clock, earlier->lane) >= earlier->number) return 1;
+    return earlier->also && number_in(clock, earlier->also_lane) >= earlier->also;
+}
 static int is_unordered(const struct order *order, const struct access *earlier, const struct access *access) {
-    const struct lane *lane = order->lanes[access->lane];
     if (!earlier || earlier->lane == access->lane) return 0;
-    return earlier->lane >= lane->known || lane->clock[earlier->lane] < earlier->number;
+    return !knows(&order->lanes.all[access->lane]->clock, earlier);
 }
 /* Races are put into words for Python when all is touched: to make an object may run code of the program. */
 struct races { struct race *found; size_t count, room; };
@@ -233,6 +190,31 @@ static void touch(struct order *order, struct access *access, word low, word hig
     written->high = high;
 }
 
+/* What the clock knows of these bytes is known to all who know what a lane does now. */
+static struct access *adopted(struct access *access, const struct clock *clock, size_t lane, word number) {
+    if (!access || !knows(clock, access)) return access;
+    struct access *own = grown(NULL, sizeof *own);
+    *own = *access;
+    own->also = number;
+    own->also_lane = (uint32_t)lane;
+    own->holders = 1;
+    taken(own->label);
+    taken(own->stack);
+    drop(access);
+    return own;
+}
+static void adopt_bytes(struct order *order, size_t lane, const struct clock *clock, word low, word high) {
+    struct stretch *stretch = find(order, low);
+    word number = order->lanes.all[lane]->number;
+    if (!stretch || low >= high) return;
+    size_t first = cut(stretch, low), last = cut(stretch, high < stretch->high ? high : stretch->high);
+    for (size_t i = first; i < last; i++) {
+        struct cell *cell = &stretch->cells[i];
+        cell->write = adopted(cell->write, clock, lane, number);
+        for (uint32_t r = 0; r < cell->read_count; r++) cell->reads[r] = adopted(cell->reads[r], clock, lane, number);
+    }
+}
+
 /* ---- what Python calls: every function gets its recorder as `self` */
 static const char NAME[] = "racegate.order";
 static struct order *order_of(PyObject *self) { return PyCapsule_GetPointer(self, NAME); }
@@ -250,52 +232,70 @@ static word get(PyObject *number) { return PyLong_AsUnsignedLongLong(number); }
     static PyObject *name##_body(struct order *order, PyObject *const *args)
 
 static int has_lane(const struct order *order, word lane) {
-    if (lane < order->lane_count) return 1;
+    if (lane < order->lanes.count) return 1;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "there is no such lane");
     return 0;
 }
+static int has_lanes(const struct order *order, word thread, word other) { return has_lane(order, thread) && has_lane(order, other); }
+static struct lane *lane_at(const struct order *order, word lane) { return order->lanes.all[lane]; }
+/* A clock of what the program knows to be covered, as a list; the clock is no more. */
+static PyObject *list_of_covered(struct clock *covered) {
+    PyObject *list = list_of_clock(covered);
+    free(covered->numbers);
+    return list;
+}
 FUNCTION(add_lane, 3) { /* is a host thread, is the legacy default stream, is a blocking stream */
-    ROOM_FOR(order->lanes, order->lane_count, order->lane_room)
-    size_t lane = order->lane_count++;
-    struct lane *made = order->lanes[lane] = grown(NULL, sizeof *made);
-    *made = (struct lane){.is_blocking = (int)PyLong_AsLong(args[2])};
-    know(made, lane, 0);
-    if (PyLong_AsLong(args[1])) order->legacy = (long)lane;
-    if (PyLong_AsLong(args[0])) tick(order, lane);
+    int is_host = PyLong_AsLong(args[0]) != 0;
+    size_t lane = lanes_add(&order->lanes, (struct lane){
+        .stream = NOBODY, .owner = NOBODY, .is_host = is_host, .is_blocking = PyLong_AsLong(args[2]) != 0,
+    });
+    if (PyLong_AsLong(args[1])) order->lanes.legacy = (long)lane;
+    if (is_host) tick(&order->lanes, lane);
     return number_of(lane);
 }
-FUNCTION(last_number, 1) { return has_lane(order, get(args[0])) ? number_of(order->lanes[get(args[0])]->number) : NULL; }
-FUNCTION(next_number, 1) { return has_lane(order, get(args[0])) ? number_of(tick(order, get(args[0]))) : NULL; }
-FUNCTION(clock_of, 1) { return has_lane(order, get(args[0])) ? list_of_clock(order->lanes[get(args[0])]) : NULL; }
+FUNCTION(lane_of, 2) { /* the lane of what a thread gives a stream */
+    word thread = get(args[0]), stream = get(args[1]);
+    return has_lanes(order, thread, stream) ? number_of(lanes_lane_of(&order->lanes, thread, stream)) : NULL;
+}
+FUNCTION(last_number, 1) { return has_lane(order, get(args[0])) ? number_of(lane_at(order, get(args[0]))->number) : NULL; }
+FUNCTION(next_number, 1) { return has_lane(order, get(args[0])) ? number_of(tick(&order->lanes, get(args[0]))) : NULL; }
+FUNCTION(clock_of, 1) { return has_lane(order, get(args[0])) ? list_of_clock(&lane_at(order, get(args[0]))->clock) : NULL; }
 FUNCTION(learn, 2) { /* a lane comes to know a clock */
     if (!has_lane(order, get(args[0]))) return NULL;
-    join_list(order->lanes[get(args[0])], args[1]);
+    join_list(&lane_at(order, get(args[0]))->clock, args[1]);
     return none();
 }
-FUNCTION(put, 2) { /* a thread puts an operation on a stream: its number there */
-    word thread = get(args[0]), stream = get(args[1]);
-    return has_lane(order, thread) && has_lane(order, stream) ? number_of(issue_number(order, thread, stream)) : NULL;
+FUNCTION(make_wait, 3) { /* a thread makes a lane of its wait for what a clock covers */
+    word thread = get(args[0]), lane = get(args[1]);
+    if (!has_lanes(order, thread, lane)) return NULL;
+    struct clock clock = {0};
+    join_list(&clock, args[2]);
+    lanes_make_wait(&order->lanes, thread, lane, &clock);
+    free(clock.numbers);
+    return none();
+}
+FUNCTION(put, 2) { /* a thread puts an operation on a lane of its: its number there */
+    word thread = get(args[0]), lane = get(args[1]);
+    return has_lanes(order, thread, lane) ? number_of(lanes_issue(&order->lanes, thread, lane)) : NULL;
 }
 FUNCTION(events, 0) { (void)args; return number_of(order->events); }
 FUNCTION(count_event, 0) { (void)args; return number_of(++order->events); }
 FUNCTION(record, 2) { /* an event of a thread on a stream: what it covers */
     word thread = get(args[0]), stream = get(args[1]);
-    if (!has_lane(order, thread) || !has_lane(order, stream)) return NULL;
+    if (!has_lanes(order, thread, stream)) return NULL;
+    struct clock covered = {0};
     order->events++;
-    join_legacy(order, stream);
-    struct lane covered = {0};
-    join(&covered, order->lanes[stream]);
-    join(&covered, order->lanes[thread]);
-    PyObject *list = list_of_clock(&covered);
-    free(covered.clock);
-    tick(order, thread);
-    return list;
+    add_given(&order->lanes, thread, stream, &covered);
+    join(&covered, &lane_at(order, thread)->clock);
+    tick(&order->lanes, thread);
+    return list_of_covered(&covered);
 }
-FUNCTION(stream_clock, 1) { /* what has been put on a stream, as one who waits for all of it sees it */
-    word stream = get(args[0]);
-    if (!has_lane(order, stream)) return NULL;
-    join_legacy(order, stream);
-    return list_of_clock(order->lanes[stream]);
+FUNCTION(stream_clock, 2) { /* what a stream was given, as far as a thread knows that waits for it */
+    word thread = get(args[0]), stream = get(args[1]);
+    if (!has_lanes(order, thread, stream)) return NULL;
+    struct clock covered = {0};
+    add_given(&order->lanes, thread, stream, &covered);
+    return list_of_covered(&covered);
 }
 /* Reads, then writes, of the latest access. */
 static PyObject *touch_all(struct order *order, PyObject *reads, PyObject *writes) {
@@ -313,17 +313,19 @@ static PyObject *touch_all(struct order *order, PyObject *reads, PyObject *write
 }
 static void begin_access(struct order *order, size_t lane, PyObject *label, PyObject *stack) {
     struct access *access = grown(NULL, sizeof *access);
-    *access = (struct access){++order->events, order->lanes[lane]->number, (uint32_t)lane, 1, taken(label), taken(stack)};
+    *access = (struct access){
+        .index = ++order->events, .number = lane_at(order, lane)->number, .lane = (uint32_t)lane, .holders = 1,
+        .label = taken(label), .stack = taken(stack),
+    };
     drop(order->latest);
     order->latest = access;
     order->is_watched = 0;
 }
-FUNCTION(issue, 6) { /* thread, stream, label, stack, reads, writes: see report */
-    word thread = get(args[0]), stream = get(args[1]);
-    if (!has_lane(order, thread) || !has_lane(order, stream)) return NULL;
-    join_legacy(order, stream);
-    issue_number(order, thread, stream);
-    begin_access(order, stream, args[2], args[3]);
+FUNCTION(issue, 6) { /* thread, lane of its on a stream, label, stack, reads, writes: see report */
+    word thread = get(args[0]), lane = get(args[1]);
+    if (!has_lanes(order, thread, lane)) return NULL;
+    lanes_issue(&order->lanes, thread, lane);
+    begin_access(order, lane, args[2], args[3]);
     return touch_all(order, args[4], args[5]);
 }
 FUNCTION(host, 5) { /* thread, label, stack, reads, writes: likewise */
@@ -359,6 +361,16 @@ FUNCTION(add_memory, 3) { /* first byte, size, is watched: its bytes have no his
     return none();
 }
 FUNCTION(remove_memory, 1) { remove_stretch(order, get(args[0])); return none(); }
+FUNCTION(adopt, 5) { /* a thread, a lane of its (its own, or on a stream), a clock, first byte, one past the last */
+    word thread = get(args[0]), lane = get(args[1]);
+    if (!has_lanes(order, thread, lane)) return NULL;
+    struct clock clock = {0};
+    join_list(&clock, args[2]);
+    if (lane != thread) lanes_issue(&order->lanes, thread, lane);
+    adopt_bytes(order, lane, &clock, get(args[3]), get(args[4]));
+    free(clock.numbers);
+    return none();
+}
 FUNCTION(is_memory, 1) { return PyBool_FromLong(find(order, get(args[0])) != NULL); }
 FUNCTION(count_cells, 0) {
     size_t count = 0;
@@ -370,26 +382,25 @@ FUNCTION(count_cells, 0) {
 static void destroy(PyObject *capsule) {
     struct order *order = order_of(capsule);
     while (order->stretch_count) free_stretch(order->stretches[--order->stretch_count]);
-    for (size_t i = 0; i < order->lane_count; i++) { free(order->lanes[i]->clock); free(order->lanes[i]); }
+    free_lanes(&order->lanes);
     drop(order->latest);
     free(order->stretches);
-    free(order->lanes);
     free(order);
 }
 static struct method METHODS[] = {
-    {"add_lane", add_lane, FAST, NULL}, {"last_number", last_number, FAST, NULL},
+    {"add_lane", add_lane, FAST, NULL}, {"lane_of", lane_of, FAST, NULL}, {"last_number", last_number, FAST, NULL},
     {"next_number", next_number, FAST, NULL}, {"clock_of", clock_of, FAST, NULL}, {"learn", learn, FAST, NULL},
-    {"put", put, FAST, NULL}, {"events", events, FAST, NULL}, {"count_event", count_event, FAST, NULL},
+    {"make_wait", make_wait, FAST, NULL}, {"put", put, FAST, NULL}, {"events", events, FAST, NULL}, {"count_event", count_event, FAST, NULL},
     {"record", record, FAST, NULL}, {"stream_clock", stream_clock, FAST, NULL}, {"issue", issue, FAST, NULL},
     {"host", host, FAST, NULL}, {"latest", latest, FAST, NULL}, {"is_watched", is_watched, FAST, NULL}, {"add_memory", add_memory, FAST, NULL},
-    {"remove_memory", remove_memory, FAST, NULL}, {"is_memory", is_memory, FAST, NULL},
+    {"adopt", adopt, FAST, NULL}, {"remove_memory", remove_memory, FAST, NULL}, {"is_memory", is_memory, FAST, NULL},
     {"count_cells", count_cells, FAST, NULL},
 };
 /* The functions of a new recorder, in the order of METHODS. */
 PyObject *racegate_order(void) {
     enum { COUNT = sizeof METHODS / sizeof *METHODS };
     struct order *order = grown(NULL, sizeof *order);
-    *order = (struct order){.legacy = -1};
+    *order = (struct order){.lanes.legacy = NOBODY};
     PyObject *self = PyCapsule_New(order, NAME, destroy), *functions = self ? PyTuple_New(COUNT) : NULL;
     for (ssize_t i = 0; functions && i < COUNT; i++)
         PyTuple_SetItem(functions, i, PyCFunction_NewEx(&METHODS[i], self, NULL));

@@ -6,7 +6,12 @@ import os
 
 from racegate.history.finding import FindingKind, Race
 from racegate.history.outcome import Checked, CheckedCase, Failing
-from racegate.targets.program.judge import ProgramRace, ProgramSearch, ProgramVerdict
+from racegate.targets.program.judge import (
+    ProgramRace,
+    ProgramSearch,
+    ProgramVerdict,
+    unjudged,
+)
 from racegate.targets.program.words import (
     closing,
     difference,
@@ -40,6 +45,7 @@ def render(verdicts: ProgramVerdict, command: str) -> str:
         lines += [f"observed {shown(item)}" for item in outcome.observations]
     if verdicts.holds and not verdicts.changes:
         lines.append(verdicts.text)
+    lines += [f"no pass: {reason}" for reason in unjudged(verdicts.shown)]
     lines += not_covered(verdicts)
     if verdicts.search is not None:
         lines += _search(verdicts.search, verdicts)
@@ -73,6 +79,8 @@ def checked_program(verdicts: ProgramVerdict, command: str) -> Checked:
         failing.append(_said(command, "divergence", "holds", _changes(verdicts)))
     elif not verdicts.is_finished:
         failing.append(_said(command, "inconclusive", str(outcome.ending), [closing(verdicts)]))
+    for reason in unjudged(verdicts.shown):
+        failing.append(_said(command, "inconclusive", "not judged", [reason]))
     for stale in verdicts.stale:
         failing.append(_said(command, "inconclusive", "stale suppression", [stale.signature]))
     case = CheckedCase(

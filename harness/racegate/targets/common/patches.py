@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from racegate.interpose.program.threads import CALLS
+
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute of foreign code that racegate replaces in the process of a program or an engine.
@@ -38,8 +40,19 @@ PROGRAM = (
     Patch(by="interpose.program.threads", owner="threading",
           attributes=("Lock", "_allocate_lock", "RLock"), why=_ORDER),
     Patch(by="interpose.program.threads", owner="threading.Thread",
-          attributes=("start", "_bootstrap_inner", "join"), why=_ORDER),
+          attributes=("start", "_bootstrap_inner", "join", "is_alive"), why=_ORDER),
+    Patch(by="interpose.program.threads", owner="threading.Event",
+          attributes=("set", "is_set"), why=_ORDER),
+    Patch(by="interpose.program.threads", owner="_thread",
+          attributes=("start_new_thread", "start_new"), why=_ORDER),
+    Patch(by="interpose.program.threads", owner="asyncio.base_events.BaseEventLoop",
+          attributes=("call_soon_threadsafe",), why=_ORDER),
     Patch(by="interpose.program.threads", owner="queue", attributes=("SimpleQueue",), why=_ORDER),
+    Patch(by="interpose.program.threads",
+          owner="torch.distributed.distributed_c10d.ProcessGroup", attributes=CALLS,
+          why="threads of C++ code go on from a call", releases="torch has more of them by and by"),
+    Patch(by="interpose.program.threads", owner="torch.distributed.distributed_c10d.Work",
+          attributes=("wait",), why="who waits goes on from threads of C++ code"),
     Patch(by="interpose.program.arrays", owner="torch.Tensor", attributes=("numpy", "tolist"),
           why=_SEEN),
     Patch(by="interpose.program.install", owner="torch.cuda.streams.Event",

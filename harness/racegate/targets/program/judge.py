@@ -21,6 +21,8 @@ from racegate.targets.program.launch import DeviceServer, Program
 
 # A run under holds may take as long as the recorded run so many times, and this much more.
 TIMES_MAX, MORE_S = 20, 30.0
+NO_WORK = "the program gave the device no work: no operation, no memory, no access of pinned memory"
+CHILDREN_WORK = "operations and memory of processes that the program forked, which nobody judges"
 # Why a run that did not finish would be no proof.
 _ENDED = {
     Ending.FAILED: "failed by itself",
@@ -118,9 +120,9 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 a hold that kept nothing back,
-        130 stopped by the user; a script that failed by itself keeps its own: 128 and the number of
-        a signal that ended it.
+        """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 no work for the device, or a
+        hold that kept nothing back, 130 stopped by the user; a script that failed by itself keeps
+        its own: 128 and the number of a signal that ended it.
         """
         shown = self.shown
         if self.is_interrupted:
@@ -224,9 +226,19 @@ def _verdict(base: Outcome, shown: Outcome, *, polled: Outcome | None = None) ->
         base=base,
         shown=shown,
         polled=polled,
-        unmet=(*cut, *map(unrealised_text, unrealised)),
+        unmet=(*cut, *unjudged(shown), *map(unrealised_text, unrealised)),
         not_seen=counted(shown),
     )
+
+
+def unjudged(outcome: Outcome) -> tuple[str, ...]:
+    """Why a run that came to its end says nothing of the program, or not of all of it."""
+    if outcome.ending is not Ending.FINISHED:
+        return ()
+    reasons = [NO_WORK] if outcome.work == 0 else []
+    if outcome.work_of_children:
+        reasons.append(f"{CHILDREN_WORK}: {outcome.work_of_children}")
+    return tuple(reasons)
 
 
 def _changes(base: Outcome, held: Outcome) -> set[str]:

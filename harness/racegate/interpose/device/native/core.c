@@ -5,17 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include "virtual.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int counts_forks;
 static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
-__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void after_fork(void) { vg_news[3] += (uint64_t)counts_forks; pthread_mutex_unlock(&lock); }
+static void in_child(void) {
+    if (counts_forks) vg_news[2] = vg_news[0] = 1;
+    pthread_mutex_unlock(&lock);
+}
+__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, in_child); }
+void vg_watch_forks(void) { counts_forks = 1; vg_news[2] = vg_news[3] = 0; }
 static struct log_entry *entries;
 static uint64_t entry_count, entry_capacity;
 static callback_t callback;
-volatile uint64_t vg_news[2]; /* set when there is something that Python has not read: anything; touches of pages */
+/* Set when there is something that Python has not read: anything; touches of pages; that this process was forked by the
+   program. The last counts forks. */
+volatile uint64_t vg_news[4];
 
 void vg_set_callback(callback_t function) { callback = function; }
 volatile uint64_t *vg_news_address(void) { return vg_news; }
@@ -25,13 +34,25 @@ static void *checked(void *memory) {
     return memory;
 }
 
+/* Of the calling thread; never given to another, as pthread_self is. Odd if autograd started the thread, by its name. */
+uint64_t vg_thread(void) {
+    static __thread uint64_t own;
+    static uint64_t count;
+    if (!own) {
+        char name[16] = "";
+        prctl(PR_GET_NAME, name);
+        own = 2 * __sync_add_and_fetch(&count, 1) | !strncmp(name, "pt_autograd", 11);
+    }
+    return own;
+}
+
 void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     pthread_mutex_lock(&lock);
     if (entry_count == entry_capacity) {
         entry_capacity = entry_capacity ? 2 * entry_capacity : 1024;
         entries = checked(realloc(entries, entry_capacity * sizeof *entries));
     }
-    entries[entry_count++] = (struct log_entry){kind, (uint64_t)pthread_self(), a, b, c, d};
+    entries[entry_count++] = (struct log_entry){kind, vg_thread(), a, b, c, d};
     vg_news[0] = 1;
     pthread_mutex_unlock(&lock);
 }

@@ -2,7 +2,6 @@
    extension, a plain NumPy view) faults, is logged with its first byte and with what the page held, and goes on. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,7 @@ static void note(uintptr_t address, size_t size, int is_write, const void *page)
     uint64_t at = __sync_fetch_and_add(&touch_count, 1), slot = at % TOUCHES_MAX;
     touches[slot].number = 0;
     __sync_synchronize();
-    touches[slot].thread = (uint64_t)pthread_self();
+    touches[slot].thread = vg_thread();
     touches[slot].address = address;
     touches[slot].size = size;
     touches[slot].is_write = (uint64_t)is_write;

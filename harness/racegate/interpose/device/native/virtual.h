@@ -21,10 +21,11 @@ struct virtual_graph { uint64_t id; };
 struct virtual_stream { uint64_t id, flags; int priority; struct virtual_graph *capture; struct virtual_stream *next; };
 struct virtual_event { uint64_t version, done, flags; struct virtual_graph *capture; };
 
-extern volatile uint64_t vg_news[2];
+extern volatile uint64_t vg_news[4];
 
 typedef uint64_t (*callback_t)(uint64_t kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 
+uint64_t vg_thread(void);
 void vg_log(enum log_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 uint64_t vg_call(enum call_kind kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d, const char *name);
 int vg_unmodelled(const char *name);

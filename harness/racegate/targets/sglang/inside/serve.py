@@ -41,7 +41,7 @@ class Host:
         self._child = Child(library, listener=self._listener)
         self._child.session.begin(Queue(), is_recording=False)
         self._is_started = False
-        enter(self._child.installed)
+        enter(self._child.installed, self._child.refuse)
         standins.prepare(self._refuse)
         standins.fit_engine()
         scheduler = start(folder, model=model)

@@ -80,7 +80,7 @@ class Host:
         )
         self._session = self._child.session
         self._session.begin(Queue(), is_recording=False)
-        enter(self._child.installed)
+        enter(self._child.installed, self._child.refuse)
         device = EngineSession(self._session, self._listener, kind)
         self._kept = standins.prepare(device, runner=runner)
         standins.use_cuda_platform()

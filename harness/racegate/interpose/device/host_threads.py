@@ -1,0 +1,178 @@
+"""The host threads of a program: each by a number of its own, and autograd's by whom they work for.
+
+The number of a thread that has ended is never another's, as that of `threading.get_ident` is. What
+autograd does in threads of its own belongs to the call of `backward()` that it does it for: it
+comes after what its caller did, and the caller goes on after it. A thread of other C++ code has a
+lane: it goes on from who gives it something to do, and who waits for that from it.
+"""
+
+from __future__ import annotations
+
+import _thread  # those of threading are the program's: their edges are tracked
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from racegate.order.clocks import Clock, join
+from racegate.order.recorder import Recorder
+
+_bindings: Any = torch._C
+_CALLER = "racegate.caller"  # autograd's threads have the thread-local objects of their caller
+
+
+class Caller(NamedTuple):
+    """A thread that called `backward()`: its lane, and its number as Python has it."""
+
+    lane: int
+    ident: int
+
+
+class HostThreads:
+    """Lanes of host threads. number: of the calling thread, odd if autograd started it
+
+    acting: the lanes of those that touched pinned memory or gave the device work, but for the first
+        thread, and for what autograd does for it
+    """
+
+    def __init__(self, recorder: Recorder, number: Callable[[], int]) -> None:
+        self._recorder = recorder
+        self._number = number
+        self._lanes = {number(): recorder.add_thread("the host")}
+        self._others: dict[int, int] = {}  # of C++ code
+        self._given: Clock = []  # what these were given to do comes after this
+        self._giving: list[int] = []  # lanes of those that are just giving
+        self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
+        self._served: dict[int, Caller] = {}  # by an autograd thread: for whom it worked last
+        self._calling: list[Caller] = []
+        self.acting: set[int] = set()
+        self._expected = set(self._lanes.values())
+
+    def begin(self, name: str) -> None:
+        """The calling thread is a new one of the program."""
+        self._lanes[self._number()] = self._recorder.add_thread(f"thread {name}")
+
+    def lane(self, number: int | None = None) -> int:
+        """Of the calling thread, or of the one that has this number."""
+        present = self._number() if number is None else number
+        lane = self._lanes.get(present)
+        if lane is not None:
+            return lane
+        caller = self.caller() if number is None else self._logged(number)
+        if caller is not None:
+            return self._pass_of(caller.lane)
+        lane = self._others.get(present)
+        if lane is None:
+            lane = self._others[present] = self._recorder.add_thread("a thread of C++ code")
+        for giving in self._giving:
+            join(self._given, self._recorder.hand_on(giving))
+        self._recorder.take(lane, self._given)
+        return lane
+
+    def acting_lane(self, number: int | None = None) -> int:
+        """The same, of a thread that touches what the device can reach."""
+        lane = self.lane(number)
+        if lane not in self._expected:
+            self.acting.add(lane)
+        return lane
+
+    def caller(self) -> Caller | None:
+        """For whom the calling thread works, if autograd started it."""
+        number = self._number()
+        if _bindings._current_graph_task_id() < 0 or not _bindings._is_key_in_tls(_CALLER):
+            return self._logged(number)
+        caller: Caller | None = _bindings._get_obj_in_tls(_CALLER)
+        if caller is not None:
+            self._served[number] = caller
+        return caller
+
+    @contextmanager
+    def backward(self, drain: Callable[[], None]) -> Iterator[None]:
+        """The calling thread calls autograd: what that does goes on from here, and is waited for.
+        drain: takes in what was logged
+        """
+        drain()
+        caller = Caller(self.lane(), threading.get_ident())
+        done = self._pass_of(caller.lane)
+        outer = _bindings._get_obj_in_tls(_CALLER) if _bindings._is_key_in_tls(_CALLER) else None
+        self._recorder.take(done, self._recorder.hand_on(caller.lane))
+        self._calling.append(caller)
+        _bindings._stash_obj_in_tls(_CALLER, caller)
+        try:
+            yield
+        finally:
+            drain()
+            _bindings._stash_obj_in_tls(_CALLER, outer)
+            self._calling.remove(caller)
+            self._recorder.take(caller.lane, self._recorder.hand_on(done))
+
+    def hand_on(self) -> Clock:
+        """The calling thread releases a lock, puts into a queue, starts or ends a thread."""
+        return self._recorder.hand_on(self.lane())
+
+    def take(self, clock: Clock) -> None:
+        """The calling thread learns what another handed on."""
+        self._recorder.take(self.lane(), clock)
+
+    @contextmanager
+    def giving(self) -> Iterator[None]:
+        """The calling thread gives threads of C++ code something to do, at some time inside."""
+        lane = self.lane()
+        self._giving.append(lane)
+        try:
+            yield
+        finally:
+            join(self._given, self._recorder.hand_on(lane))
+            self._giving.remove(lane)
+
+    def take_from_others(self) -> None:
+        """The calling thread has waited for what threads of C++ code were given to do."""
+        for other in self._others.values():
+            self.take(self._recorder.hand_on(other))
+
+    def _logged(self, number: int) -> Caller | None:
+        """For whom a thread of autograd did what was logged: whom it worked for last, unless only
+        somebody else is waiting.
+        """
+        last = self._served.get(number)
+        if last is None and not number % 2:
+            return None
+        if len(self._calling) == 1:
+            return self._calling[0]
+        return last
+
+    def _pass_of(self, caller: int) -> int:
+        lane = self._passes.get(caller)
+        if lane is None:
+            name = self._recorder.lanes.names[caller]
+            of = "" if caller == 0 else f" of {name}"
+            lane = self._passes[caller] = self._recorder.add_thread(f"the backward pass{of}")
+            if caller in self._expected:
+                self._expected.add(lane)
+        return lane
+
+
+class HeldThreads:
+    """Threads stopped until another comes to a lock that is taken, or to a join.
+
+    A thread may be waited for in ways that nobody sees: after PATIENCE_S it goes on.
+    """
+
+    PATIENCE_S = 2.0
+
+    def __init__(self) -> None:
+        self._held: list[_thread.LockType] = []
+
+    def keep_back(self) -> None:
+        """The calling thread stops here."""
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        self._held.append(lock)
+        lock.acquire(timeout=self.PATIENCE_S)
+
+    def let_go(self) -> None:
+        """The calling thread is about to wait for another."""
+        while self._held:
+            self._held.pop().release()

@@ -1,0 +1,27 @@
+"""Errors that a program meets and did not make: those of racegate itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_OURS = str(Path(__file__).parents[2])
+# What torch's kernels, which are called from here too, never raise.
+_MISTAKES = (AssertionError, AttributeError, KeyError, NameError)
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether racegate failed, and not the program: it says so itself, or made a mistake in code of
+    its own.
+    """
+    if str(error).startswith("racegate:"):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    innermost = trace.tb_frame.f_code.co_filename if trace is not None else ""
+    return isinstance(error, _MISTAKES) and innermost.startswith(_OURS)
+
+
+def words_for(error: BaseException, where: str) -> str:
+    """What is said of such an error. where: in which thread it was met"""
+    return f"{type(error).__name__} in {where} (racegate itself failed): {error}"
