@@ -39,19 +39,15 @@ class Bound:
 
 
 def bind(
-    session: Session,
-    twin: Callable[[Any], Any],
-    operator: Operator,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    session: Session, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Bound:
-    """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
+    """Raises NoAlias if a tensor has none."""
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
     for position, value in enumerate(args):
         if type(value) not in PLAIN:
             parts = bound.writes if position in operator.writes else bound.reads
-            converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
+            converted = _convert(session, value, bound, (parts, exact.get(position)))
             bound.args.append(converted)
             continue
         bound.args.append(value)
@@ -59,13 +55,12 @@ def bind(
             bound.call = operator.with_number
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
-        bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))
+        bound.kwargs[name] = _convert(session, value, bound, (parts, None))
     return bound
 
 
 def _convert(
     session: Session,
-    twin: Callable[[Any], Any],
     value: Any,
     bound: Bound,
     effect: tuple[list[tuple[int, int]], Ranges | None],
@@ -85,9 +80,7 @@ def _convert(
             bound.back[id(tensor)] = value
         return tensor
     if isinstance(value, (list, tuple)):
-        return type(value)(_convert(session, twin, item, bound, effect) for item in value)
+        return type(value)(_convert(session, item, bound, effect) for item in value)
     if isinstance(value, torch.device) and value.type == "cuda":
         return _CPU
-    if isinstance(value, torch.Generator) and value.device.type == "cuda":
-        return twin(value)
     return value

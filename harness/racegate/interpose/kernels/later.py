@@ -90,4 +90,6 @@ def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:
         return {key: _to_meta(item, back) for key, item in value.items()}
     if isinstance(value, torch.device):
         return torch.device("meta")
+    if isinstance(value, torch.Generator):  # draws nothing for shapes
+        return None
     return value

@@ -203,7 +203,7 @@ class Kernels:
             result = self._to_device(self._call(operator, bound), bound, [], stack)
         else:
             with session.own(), _unseen():
-                result, work = self._prepare(operator, bound, stack, covers)
+                result, work = self._prepare(operator, bound, stack, covers, capture)
         reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
         writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
         if work is not None and self._graphs.add(
@@ -217,12 +217,12 @@ class Kernels:
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         session = self._session
-        bound = bind(session, self._generators.twin, operator, args, kwargs)
+        bound = bind(session, operator, args, kwargs)
         if operator.has_outputs:
             with session.own():
                 has_grown = grow_outputs(operator, kwargs, bound)
             if has_grown:
-                return bind(session, self._generators.twin, operator, args, kwargs)
+                return bind(session, operator, args, kwargs)
         return bound
 
     # ---- waits inside an operator, and operands on the host
@@ -259,11 +259,14 @@ class Kernels:
         bound: Bound,
         stack: Stack,
         covers: WaitReach | None,
+        capture: int,
     ) -> tuple[Any, Callable[[], None] | None]:
-        """Later: results with the right shapes, and the work that fills them."""
+        """Later: results with the right shapes, and the work that fills them. Random numbers are
+        drawn in the order of the calls, or anew at each replay of a graph.
+        """
         session = self._session
         fresh: list[Alias] = []
-        if operator.is_random or covers is WaitReach.ITSELF:
+        if (operator.is_random and not capture) or covers is WaitReach.ITSELF:
             session.force_stream(torch._C._cuda_getCurrentRawStream(0))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
