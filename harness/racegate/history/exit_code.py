@@ -38,8 +38,8 @@ class ExitCode(IntEnum):
         `soak` a scenario of which nothing was held; of `ab` waves that are missing
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
-    SCRIPT_FAILED: of `torch run` and `replay` of a program: the script failed by itself, and no
-        conflict was found until then; its own code is in the report
+    SCRIPT_FAILED: of `torch run` alone: the script failed by itself, and no conflict was found
+        until then; its own code is in the report
     """
 
     CLEAN = 0
