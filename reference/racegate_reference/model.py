@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -143,12 +144,17 @@ def projected(weights: Mapping[str, Array], name: str, x: Array) -> Array:
     return product + weights[f"{name}_bias"] if f"{name}_bias" in weights else product
 
 
+def cut(x: Array, *ends: int) -> list[Array]:
+    """The parts of x along its last axis that end there, and the rest."""
+    return [x[..., first:end] for first, end in pairwise((0, *ends, x.shape[-1]))]
+
+
 def mlp(model: Model, weights: Mapping[str, Array], h: Array) -> Array:
     """What the gated MLP behind a layer adds to h [..., D]: nothing where there is none."""
     if not model.spec.mlp_size:
         return np.zeros_like(h)
     inner = normed(model, h, weights.get("mlp_norm")) @ weights["mlp_in"].T
-    gate, up = np.split(inner, 2, axis=-1)
+    gate, up = cut(inner, inner.shape[-1] // 2)
     return np.asarray(model.numerics.gate(up, gate) @ weights["mlp_out"].T)
 
 
@@ -175,7 +181,7 @@ def split_attention(
     """
     spec, size = model.spec, model.spec.head_size
     hp, kp = spec.heads * size, spec.kv_head_count * size
-    parts = np.split(projected(weights, "qkv", x), [hp, hp + kp, hp + 2 * kp], axis=-1)
+    parts = cut(projected(weights, "qkv", x), hp, hp + kp, hp + 2 * kp)
     q, k, v, gate = (part.reshape(*part.shape[:-1], -1, size) for part in parts)
     if "q_norm" in weights:
         q, k = normed(model, q, weights["q_norm"]), normed(model, k, weights["k_norm"])
@@ -209,9 +215,9 @@ def mamba2(
     """One token of an SSD layer (Dao and Gu 2024): x [D] -> [D]."""
     spec, numerics = model.spec, model.numerics
     hp, gn = spec.heads * spec.head_size, spec.groups * spec.state_size
-    z, xbc, dt = np.split(projected(weights, "in", x), [hp, 2 * hp + 2 * gn])
+    z, xbc, dt = cut(projected(weights, "in", x), hp, 2 * hp + 2 * gn)
     convolved, conv = _convolve(model, weights, before, xbc)
-    value, b, c = np.split(convolved, [hp, hp + gn])
+    value, b, c = cut(convolved, hp, hp + gn)
     value = value.reshape(spec.heads, spec.head_size)
     b = each_head(model, b.reshape(spec.groups, -1), 0)
     c = each_head(model, c.reshape(spec.groups, -1), 0)
@@ -230,11 +236,10 @@ def gated_delta(
     spec, numerics = model.spec, model.numerics
     keys, hp = spec.key_head_count, spec.heads * spec.head_size
     kn = keys * spec.state_size
-    qkv, z, b, g = np.split(
-        projected(weights, "in", x), [2 * kn + hp, 2 * kn + 2 * hp, 2 * kn + 2 * hp + spec.heads]
-    )
+    ends = (2 * kn + hp, 2 * kn + 2 * hp, 2 * kn + 2 * hp + spec.heads)
+    qkv, z, b, g = cut(projected(weights, "in", x), *ends)
     convolved, conv = _convolve(model, weights, before, qkv)
-    q, k, v = np.split(convolved, [kn, 2 * kn])
+    q, k, v = cut(convolved, kn, 2 * kn)
     q, k = numerics.directions(q.reshape(keys, -1), k.reshape(keys, -1))
     q, k = each_head(model, q, 0), each_head(model, k, 0)
     v = v.reshape(spec.heads, spec.head_size)

@@ -57,7 +57,7 @@ ORACLES: dict[str, Callable[..., Any]] = {
 }
 
 
-def look(subject: Checker, fault: Fault | None) -> RunResult:
+def look(subject: Checker, fault: Fault | None, **_: Any) -> RunResult:
     return search(subject, fault=fault)
 
 
@@ -108,7 +108,7 @@ class TestCanaries:
         assert small_gate("steady-mixed-accepts", fault=fault).exit_code == 3
 
     def test_a_look_that_does_not_look_is_noticed(self) -> None:
-        def fault_free(subject: Checker, fault: Fault | None) -> RunResult:
+        def fault_free(subject: Checker, fault: Fault | None, **_: Any) -> RunResult:
             return subject.run()
 
         given = GateSpec(scenarios=((Path("s.toml"), scenario(FINISH)),))
@@ -223,7 +223,7 @@ class TestExercisedNothing:
         assert "boundaries: 0" in result.unmet[0]
 
     def test_a_gate_without_overlap_is_inconclusive(self) -> None:
-        def serial(subject: Checker, fault: Fault | None) -> RunResult:
+        def serial(subject: Checker, fault: Fault | None, **_: Any) -> RunResult:
             seen = look(subject, fault)
             return msgspec.structs.replace(
                 seen, stats=msgspec.structs.replace(seen.stats, overlapped_ops=0)

@@ -17,9 +17,10 @@ from racegate.cli.app import app
 from racegate.cli.look import doctor
 from racegate.interpose.errors import BadInput
 from racegate.report.published.schema import schema_text
+from racegate.scenario.files import scenario_paths
 from racegate.targets.program.doctor import Checkup, Health
 from repository import ROOT
-from support import NAMES, SCENARIOS
+from support import SCENARIOS
 from sync_driver import SyncDriver
 
 SCHEMA = ROOT / "docs" / "scenario.schema.json"
@@ -40,7 +41,7 @@ def test_the_doctor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = looked_at(monkeypatch, canaries_found=3)
     assert code == 0
     assert f"racegate {racegate.__version__}" in said
-    assert f"{len(NAMES)} scripts and " in said
+    assert f"{len(scenario_paths(SCENARIOS))} scripts and " in said
     assert "3 of 3 planted faults found" in said
     assert "absent GPU none to do: get one" in said
 
@@ -97,7 +98,7 @@ def test_the_schema_is_not_stale() -> None:
 
 
 def test_the_schema_takes_every_script() -> None:
-    scripts = [*SCENARIOS.glob("*.toml"), *(SCENARIOS / "controls").glob("*.toml")]
+    scripts = [*scenario_paths(SCENARIOS), *(SCENARIOS / "controls").glob("*.toml")]
     for script in scripts:
         VALIDATOR.validate(tomllib.loads(script.read_text()))
 

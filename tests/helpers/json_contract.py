@@ -31,6 +31,7 @@ from racegate.jobs.triage.origin import OriginObject
 from racegate.jobs.verify import VerifyObject
 from racegate.measure.ab.summary import AbReport
 from racegate.measure.bench.virtual import BenchResult
+from racegate.measure.evaluation.cover_scripts import CoverObject
 from racegate.measure.evaluation.coverage import Coverage
 from racegate.measure.evaluation.learning.results import LearnObject
 from racegate.measure.evaluation.matrix import Matrix
@@ -108,6 +109,7 @@ CONTRACT = (
     Printed(what="explain --pair, if a path orders it", struct=Ordered, is_headed=True),
     Printed(what="ops", struct=OpsObject),
     Printed(what="fuzz", struct=FuzzObject),
+    Printed(what="search of vllm, sglang, adapter and torch", struct=FuzzObject),
     Printed(what="fleet", struct=FleetObject),
     Printed(what="history", struct=HistoryObject),
     Printed(what="campaign findings", struct=FindingsObject),
@@ -131,6 +133,7 @@ CONTRACT = (
     Printed(what="vllm gate, sglang gate", struct=GatedResults),
     Printed(what="torch run", struct=ProgramResult),
     Printed(what="scenarios list", struct=ScenarioEntry, is_list=True),
+    Printed(what="scenarios cover", struct=CoverObject),
     Printed(what="scenarios features", struct=Coverage),
     Printed(what="doctor", struct=DoctorObject),
     Printed(what="report --site", struct=SiteObject),

@@ -96,24 +96,24 @@ def judged(
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("raise ValueError('mine')", 1, "the script failed by itself: ValueError: mine"),
-        ("import sys; sys.exit(7)", 7, "ended with exit code 7"),
-        ("import sys; sys.exit('told')", 1, "ended with exit code 1"),
-        ("import os; os._exit(5)", 5, "with exit code 5 before its script was over"),
-        ("import os; os._exit(0)", 2, "nothing was judged"),
+        ("raise ValueError('mine')", 7, "the script failed by itself: ValueError: mine"),
+        ("import sys; sys.exit(3)", 7, "ended with exit code 3"),
+        ("import sys; sys.exit('told')", 7, "ended with exit code 1"),
+        ("import os; os._exit(5)", 7, "with exit code 5 before its script was over"),
+        ("import os; os._exit(0)", 7, "nothing was judged"),
         ("import os; os.kill(os.getpid(), 9)", 137, "by SIGKILL before its script was over"),
         ("import ctypes; ctypes.string_at(0)", 139, "by SIGSEGV before its script was over"),
-        ("import no_such_module", 1, "No module named 'no_such_module'"),
-        ("import torch; torch.zeros(2, device='cuda:1')", 1, "the virtual machine has one GPU"),
-        ("print('x' * 50_000_000)", 0, "no conflict"),
-        ("print(repr(input()))", 1, "EOFError"),
+        ("import no_such_module", 7, "No module named 'no_such_module'"),
+        ("import torch; torch.zeros(2, device='cuda:1')", 7, "the virtual machine has one GPU"),
+        ("print('x' * 50_000_000)", 4, "no conflict"),
+        ("print(repr(input()))", 7, "EOFError"),
     ],
     ids=[
         "raises", "exits", "exits-with-text", "_exit", "_exit-0", "killed", "crashes",
         "import", "second-gpu", "prints-much", "reads-a-closed-stdin",
     ],
 )  # fmt: skip
-def test_a_script_that_ends_itself_keeps_its_code(
+def test_a_script_that_fails_by_itself_has_a_code_of_its_own(
     device: DeviceServer, tmp_path: Path, text: str, code: int, message: str
 ) -> None:
     verdicts = judged(device, tmp_path, text)

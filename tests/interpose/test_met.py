@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racegate.interpose.kernels.met import meet, met
+from racegate.interpose.kernels.operators import meet, met
 
 
 class Mode(TorchDispatchMode):  # type: ignore[misc]

@@ -362,7 +362,7 @@ def test_a_stale_suppression_is_an_error_that_a_finding_outranks() -> None:
 
 def test_nothing_is_stale_where_a_program_did_not_come_to_its_end() -> None:
     verdicts = suppressing(plain(ending=Ending.FAILED), (STALE,))
-    assert (verdicts.stale, verdicts.exit_code) == ((), 9)
+    assert (verdicts.stale, verdicts.exit_code) == ((), 7)
 
 
 def test_a_witness_has_the_fields_of_its_type(saved: Path) -> None:

@@ -126,8 +126,8 @@ class TestGate:
         done: list[str] = []
         original = GateJudge.__call__
 
-        def look(self: GateJudge, checker: Checker, fault: Fault | None) -> RunResult:
-            result = original(self, checker, fault)
+        def look(self: GateJudge, checker: Checker, fault: Fault | None, **given: Any) -> RunResult:
+            result = original(self, checker, fault, **given)
             done.append(checker.scenario.name)
             monkeypatch.setattr(place, breaking(MemoryError("planted")))
             return result
@@ -188,7 +188,7 @@ class TestGate:
         assert not Path("/dev/full").is_file()
 
 
-def killed(place: int, checker: Checker, fault: Fault | None) -> RunResult:
+def killed(place: int, checker: Checker, fault: Fault | None, **_: Any) -> RunResult:
     """Looks, and kills its worker at one of the scenarios."""
     if checker.scenario.name == NAMES[place]:
         os.kill(os.getpid(), signal.SIGKILL)

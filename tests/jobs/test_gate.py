@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from racegate.check.selfcheck import CANARIES, SelfCheck
+from racegate.check.selfcheck import CANARIES, SelfCheck, everywhere
 from racegate.history.witness import load_witnesses
-from racegate.jobs.gate import GateJudge, GateResult, GateSpec, everywhere, run_gate
+from racegate.jobs.gate import GateJudge, GateResult, GateSpec, run_gate
 from racegate.jobs.selection import SelectionError
 from racegate.scenario.files import load_all, scenario_paths
 from support import SCENARIOS

@@ -69,6 +69,17 @@ def together(checks: Iterable[SelfCheck]) -> SelfCheck:
     return total
 
 
+def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
+    """The canaries of all workers: one is found if every worker has found it."""
+    if not checks:
+        return SelfCheck()
+    return SelfCheck(
+        canaries=max(check.canaries for check in checks),
+        canaries_found=min(check.canaries_found for check in checks),
+        problems=tuple(dict.fromkeys(text for check in checks for text in check.problems)),
+    )
+
+
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
     """A planted fault. shows: kinds of finding that have to be seen, whatever else is."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.table import Table
 
@@ -22,8 +23,10 @@ from racegate.cli.options import (
     write_text,
 )
 from racegate.history.finding import Verdict, exit_code
+from racegate.measure.evaluation.cover_scripts import CoverObject, covered_by, covering_scripts
 from racegate.measure.evaluation.coverage import measure_coverage
-from racegate.report.measured.features import print_coverage, render_features
+from racegate.measure.evaluation.covering import CoverSpec
+from racegate.report.measured.features import print_cover, print_coverage, render_features
 from racegate.scenario.files import ScenarioEntry
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The scenario scripts.")
@@ -46,6 +49,50 @@ def scenarios_list(scenarios: ScriptsOption = None, json: JsonOption = None) -> 
     for row in rows:
         table.add_row(row.name, row.title, row.origin)
     tell(json, rows, lambda: stdout_console().print(table))
+
+
+@app.command("cover")
+def scenarios_cover(
+    scenarios: ScriptsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="Make scripts with the pairs that are missing, and write them here.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    draws: Annotated[int, typer.Option(min=1, help="Scenarios drawn for an array.")] = 200,
+    tries: Annotated[int, typer.Option(min=0, help="Crossings for each script of it.")] = 200,
+    shrinks: Annotated[int, typer.Option(min=0, help="Runs to make each smaller.")] = 60,
+    json: JsonOption = None,
+) -> None:
+    """Which pairs of features the scripts go through, float and exact apart, and which of those
+    that are possible none has; with --out a covering array of those.
+    """
+    loaded = loaded_scripts(folder_of_scripts(scenarios))
+    with named("scripts", total=len(loaded)) as on_script:
+        found = covered_by((one for _, one in loaded), on_script)
+    if out is not None:
+        spec = CoverSpec(seed=seed, draws=draws, tries=tries, shrinks=shrinks)
+        found = _with_array(found, spec, out)
+    tell(json, found, lambda: print_cover(stdout_console(), found))
+    is_whole = not any(found.missing.values()) or out is not None
+    raise SystemExit(exit_code([Verdict.PROVED if is_whole else Verdict.INCONCLUSIVE]))
+
+
+def _with_array(found: CoverObject, spec: CoverSpec, out: Path) -> CoverObject:
+    """Writes the scripts that have what is missing."""
+    names = []
+    out.mkdir(parents=True, exist_ok=True)
+    with named("array") as on_row:
+        for script in covering_scripts(
+            found.missing, spec, lambda row, left: on_row(f"{left} pairs left")
+        ):
+            write_text(out / f"{script.name.replace('-', '_')}.toml", script.text)
+            names.append(script.name)
+    return msgspec.structs.replace(found, written=tuple(names))
 
 
 @app.command("features")

@@ -38,6 +38,8 @@ class ExitCode(IntEnum):
         `soak` a scenario of which nothing was held; of `ab` waves that are missing
     OTHER_SIGNATURE: of `replay` alone: another failure than the recorded one
     NOTHING_FOUND: of `replay` alone: no failure
+    SCRIPT_FAILED: of `torch run` and `replay` of a program: the script failed by itself, and no
+        conflict was found until then; its own code is in the report
     """
 
     CLEAN = 0
@@ -48,3 +50,4 @@ class ExitCode(IntEnum):
     INCONCLUSIVE = 4
     OTHER_SIGNATURE = 5
     NOTHING_FOUND = 6
+    SCRIPT_FAILED = 7

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -18,19 +18,22 @@ from racegate.check.checker import Checker, Checkers
 from racegate.check.repro.replay import replay
 from racegate.check.repro.search import search
 from racegate.check.selfcheck import (
-    JobJudge,
     SelfCheck,
     TwiceRun,
     chosen_twice,
+    everywhere,
     plant_canaries,
     together,
 )
+from racegate.explore.features.apart import PairCoverage, covered_apart
+from racegate.explore.features.table import features_in
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
 from racegate.history.breakage import Breakage
 from racegate.history.finding import Benign, Verdict, exit_code
 from racegate.history.outcome import SCHEMA, RunResult, unaudited
 from racegate.history.replayed import ReplayOutcome
+from racegate.history.run import Run
 from racegate.history.witness import Witness
 from racegate.jobs.gather import gather
 from racegate.jobs.pools.pool import Task
@@ -83,6 +86,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         stand with the run
     benign: what BENIGN is for this gate
     baseline: beside the findings that are known, null without the option
+    pairs: of features, that the scenarios go through; empty with a fault
     """
 
     schema: str
@@ -95,6 +99,7 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     breakages: tuple[Breakage, ...] = ()
     benign: Benign = Benign.PASS
     baseline: Ratchet | None = None
+    pairs: tuple[PairCoverage, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -117,6 +122,14 @@ class GateResult(msgspec.Struct, frozen=True, kw_only=True):
         return verdicts + ([Verdict.INCONCLUSIVE] if self.unmet else [])
 
 
+class ScenarioJudge(Protocol):
+    """How a gate looks at a scenario. on_eager: is given the eager run"""
+
+    def __call__(
+        self, checker: Checker, fault: Fault | None, *, on_eager: Callable[[Run], None] = ...
+    ) -> RunResult: ...
+
+
 class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
     """How the gate looks at a scenario. budget: schedules of the ladder; None: one eager run"""
 
@@ -124,14 +137,27 @@ class GateJudge(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     is_audited: bool = True
 
-    def __call__(self, checker: Checker, fault: Fault | None) -> RunResult:
+    def __call__(
+        self,
+        checker: Checker,
+        fault: Fault | None,
+        *,
+        on_eager: Callable[[Run], None] = lambda run: None,
+    ) -> RunResult:
         """Raises BrokenHarnessError if there is not even an eager run."""
         audited = self.is_audited
         if self.budget is None:
-            result = checker.run(fault=fault, is_audited=audited)
+            judged = checker.run_judged(fault=fault, is_audited=audited)
+            on_eager(judged.run)
+            result = judged.result
         else:
             result = search(
-                checker, fault=fault, budget=self.budget, seed=self.seed, is_audited=audited
+                checker,
+                fault=fault,
+                budget=self.budget,
+                seed=self.seed,
+                is_audited=audited,
+                on_eager=on_eager,
             )
         return result if audited else unaudited(result)
 
@@ -181,10 +207,14 @@ class GateSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario looked at. selfcheck: of its second run, if it was run twice"""
+    """A scenario looked at. selfcheck: of its second run, if it was run twice
+
+    features: of its eager run, none with a fault
+    """
 
     result: RunResult
     selfcheck: SelfCheck
+    features: frozenset[str]
 
 
 class _ScenarioTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +237,7 @@ class GateWorker:
     something.
     """
 
-    def __init__(self, look: JobJudge, fault: Fault | None) -> None:
+    def __init__(self, look: ScenarioJudge, fault: Fault | None) -> None:
         self._look = look
         self._fault = fault
         self._checkers = Checkers()
@@ -218,9 +248,19 @@ class GateWorker:
             return self._replayed(task.path, task.witness)
         checker = self._checkers.of(task.scenario, replay=f"racegate run {task.path}")
         first = TwiceRun(checker, self._fault) if task.is_run_twice else None
-        result = self._look(checker, self._fault)
-        selfcheck = SelfCheck() if first is None else first.again()
-        return _Looked(result=result, selfcheck=selfcheck)
+        eager: list[Run] = []
+        result = self._look(checker, self._fault, on_eager=eager.append)
+        return _Looked(
+            result=result,
+            selfcheck=SelfCheck() if first is None else first.again(),
+            features=self._features(checker, eager),
+        )
+
+    def _features(self, checker: Checker, eager: Sequence[Run]) -> frozenset[str]:
+        """What a run reached; one that a defect turned says nothing of it."""
+        if self._fault is not None or not eager:
+            return frozenset()
+        return features_in(checker.scenario, eager[0])
 
     def _replayed(self, path: Path, witness: Witness) -> MustFail:
         command = f"racegate replay {path}"
@@ -238,7 +278,7 @@ class GateWorker:
         return plant_canaries(self._look)
 
 
-def make_worker(look: JobJudge, fault: str | None, number: int) -> GateWorker:
+def make_worker(look: ScenarioJudge, fault: str | None, number: int) -> GateWorker:
     """In a worker process; every worker is like the other. Raises FaultError."""
     return GateWorker(look, None if fault is None else find_fault(fault))
 
@@ -246,7 +286,7 @@ def make_worker(look: JobJudge, fault: str | None, number: int) -> GateWorker:
 def run_gate(
     given: GateSpec,
     *,
-    look: JobJudge,
+    look: ScenarioJudge,
     fault: str | None = None,
     seed: int = 0,
     workers: int = 1,
@@ -273,6 +313,9 @@ def run_gate(
     canaries = everywhere([check for check in found.last if isinstance(check, SelfCheck)])
     selfcheck = together((*(one.selfcheck for one in looked), canaries))
     result = _as_result([one.result for one in looked], missed, selfcheck, found.breakages)
+    if fault is None:
+        pairs = covered_apart(one.features for one in looked)
+        result = msgspec.structs.replace(result, pairs=pairs)
     return result if found.stop is None else _cut_short(result, found.stop, found.left)
 
 
@@ -289,7 +332,7 @@ def _cut_short(result: GateResult, stop: KeyboardInterrupt, left: Sequence[str])
 
 
 def _tasks(
-    given: GateSpec, look: JobJudge, fault: str | None, seed: int
+    given: GateSpec, look: ScenarioJudge, fault: str | None, seed: int
 ) -> Iterable[Task[_GateTask]]:
     twice = chosen_twice([scenario.name for _, scenario in given.scenarios], seed=seed)
     for path, scenario in given.scenarios:
@@ -300,17 +343,6 @@ def _tasks(
     for path, witness in given.must_fail:
         content = _WitnessTask(path=path, witness=witness)
         yield Task(name=path.name, content=content, command=f"racegate replay {path}")
-
-
-def everywhere(checks: Sequence[SelfCheck]) -> SelfCheck:
-    """The canaries of all workers: one is found if every worker has found it."""
-    if not checks:
-        return SelfCheck()
-    return SelfCheck(
-        canaries=max(check.canaries for check in checks),
-        canaries_found=min(check.canaries_found for check in checks),
-        problems=tuple(dict.fromkeys(text for check in checks for text in check.problems)),
-    )
 
 
 def _as_result(

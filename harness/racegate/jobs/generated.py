@@ -15,8 +15,7 @@ from racegate.check.repro.minimise import as_found, minimise, witness_of
 from racegate.check.repro.search import search
 from racegate.check.selfcheck import SelfCheck, TwiceRun, is_run_twice, plant_canaries, together
 from racegate.check.sharing import SharedRuns
-from racegate.explore.features.catalogue import features_of
-from racegate.explore.features.facts import facts_of
+from racegate.explore.features.table import features_in
 from racegate.explore.generate import generate, generate_holds, seeded
 from racegate.faults.catalogue import find_fault
 from racegate.faults.fault import Fault
@@ -210,9 +209,7 @@ def _idle(result: RunResult) -> tuple[str, ...]:
 
 def _features(checker: Checker, fault: Fault | None, run: Run) -> tuple[str, ...]:
     """What a run without fault reached; one that a defect stopped or turned says nothing of it."""
-    if fault is not None or run.result is None:
-        return ()
-    return tuple(sorted(features_of(facts_of(checker.scenario, run))))
+    return () if fault is not None else tuple(sorted(features_in(checker.scenario, run)))
 
 
 def _settings_of(scenario: OwnScenario) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
+from racegate.explore.features.apart import PairCoverage
 from racegate.history.breakage import Breakage
 from racegate.history.finding import ASSUMPTIONS, Finding, FindingKind, Verdict
 from racegate.history.outcome import UNAUDITED, RunResult
@@ -91,6 +92,8 @@ def print_gate(
     _print_must_fail(console, result)
     print_breakages(console, result.breakages)
     print_selfcheck(console, result.selfcheck)
+    if result.pairs:
+        console.print(f"pairs of features that can occur together: {pairs_text(result.pairs)}")
     stats = result.stats
     counts = (
         f"{stats.scenarios} scenarios, {stats.steps} steps, {stats.ops} operations, "
@@ -99,6 +102,11 @@ def print_gate(
     console.print(line((result.verdict, STYLE[result.verdict]), f": {counts}"))
     if result.verdict is Verdict.PROVED:
         _print_assumptions(console)
+
+
+def pairs_text(pairs: Iterable[PairCoverage]) -> str:
+    """How many occurred, by numerics."""
+    return ", ".join(f"{one.covered} of {one.possible} {one.numerics}" for one in pairs)
 
 
 def _print_must_fail(console: Console, result: GateResult) -> None:

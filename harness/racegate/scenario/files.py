@@ -225,9 +225,15 @@ def _request_from_entry(
     )
 
 
+# Below a folder of scripts: a covering array of pairs of features, which belongs to it.
+PAIRS = "pairs"
+
+
 def scenario_paths(folder: Path) -> list[Path]:
-    """The scenario files of a folder, by name. Raises ScenarioError if there are none."""
-    paths = sorted(folder.glob("*.toml"))
+    """The scenario files of a folder, by name, with those of its covering array. Raises
+    ScenarioError if there are none.
+    """
+    paths = [*sorted(folder.glob("*.toml")), *sorted((folder / PAIRS).glob("*.toml"))]
     if not paths:
         raise ScenarioError(
             str(folder), "$", "no *.toml here; name the folder of the scripts with --scenarios"
@@ -262,4 +268,4 @@ def left_out(folder: Path) -> dict[str, int]:
     them.
     """
     below = [path.parent.relative_to(folder) for path in folder.rglob("*/*.toml")]
-    return dict(sorted(Counter(map(str, below)).items()))
+    return dict(sorted(Counter(name for name in map(str, below) if name != PAIRS).items()))

@@ -8,8 +8,11 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from racegate.explore.features.catalogue import FEATURES
+from racegate.explore.features.catalogue import FEATURES, features_of
+from racegate.explore.features.facts import facts_of
 from racegate.explore.features.possible import why_impossible
+from racegate.history.run import Run
+from racegate.scenario.spec import OwnScenario
 
 Pair = tuple[str, str]
 
@@ -20,6 +23,13 @@ POSSIBLE: tuple[Pair, ...] = tuple(
     for first, second in combinations(FEATURES, 2)
     if why_impossible(first, second) is None
 )
+
+
+def features_in(scenario: OwnScenario, run: Run) -> frozenset[str]:
+    """The features of a run without fault; none if it did not come to its end. scenario: as it ran,
+    with the model seed that was used
+    """
+    return frozenset() if run.result is None else features_of(facts_of(scenario, run))
 
 
 class FeatureTable(msgspec.Struct, frozen=True, kw_only=True):

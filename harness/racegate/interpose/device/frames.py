@@ -7,12 +7,27 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType
 
-_STANDARD = str(Path(os.__file__).parent)
-_OURS = str(Path(__file__).parent.parent)
-_CHILD = str(Path(_OURS) / "child.py")
+
+def _folders(*packages: str) -> tuple[str, ...]:
+    """Where these packages really are, as beginnings of their files' names."""
+    specs = [PathFinder.find_spec(name) for name in packages]
+    return tuple(
+        os.path.join(place, "")
+        for spec in specs
+        if spec is not None
+        for place in spec.submodule_search_locations or ()
+    )
+
+
+_STANDARD = os.path.join(Path(os.__file__).parent, "")
+_OURS = os.path.join(Path(__file__).parent.parent, "")
+_CHILD = _OURS + "child.py"
+_LIBRARIES = _folders("torch", "numpy", "triton")
+_RUNNERS = _folders("_pytest", "pluggy")
 
 
 class OwnDepth(threading.local):
@@ -48,12 +63,9 @@ def is_program_file(name: str) -> bool:
 def _kind_of_file(name: str) -> _File:
     if name == _CHILD:
         return _File.BELOW
-    if name.startswith(("<", _OURS)):
+    if name.startswith(("<", _OURS, *_LIBRARIES)):
         return _File.OTHER
-    if name.startswith(_STANDARD) and "site-packages" not in name:
-        return _File.OTHER
-    parts = name.split(os.sep)
-    if "site-packages" in parts and {"_pytest", "pluggy"} & set(parts):
+    if name.startswith(_RUNNERS):
         return _File.BELOW
-    is_known = "site-packages" in parts and {"torch", "numpy", "triton"} & set(parts)
-    return _File.OTHER if is_known else _File.PROGRAM
+    is_standard = name.startswith(_STANDARD) and "site-packages" not in name[len(_STANDARD) :]
+    return _File.OTHER if is_standard else _File.PROGRAM

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from mmap import mmap
 from pathlib import Path
 from typing import ClassVar, NamedTuple
+
+from racegate.order.ranges import Ranges
 
 
 class Logged(IntEnum):
@@ -115,9 +119,54 @@ class GivenWork:
         return self._counts[_OF_CHILDREN]
 
 
+_SKIPPED = (CallKind.COPY, CallKind.SET, CallKind.LAUNCH, CallKind.HOST_FUNCTION)
+_WAITS = (CallKind.EVENT_SYNC, CallKind.STREAM_SYNC, CallKind.DEVICE_SYNC)
+_VALUE_BYTES_MAX = 16  # of a number or a size that torch reads back
+
+
+class RuntimeCall(NamedTuple):
+    """A call of the runtime. source: of a copy, else 0"""
+
+    kind: int
+    source: int
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the host waits in it."""
+        return self.kind in _WAITS
+
+
+class RehearsedCode(threading.local):
+    """Torch's own CUDA code runs in this thread, and what it asks of the runtime is noted instead
+    of done. asked: since it began, None outside of one
+    """
+
+    asked: list[RuntimeCall] | None = None
+    _kept: Ranges = ()
+
+    @contextmanager
+    def begin(self, kept: Ranges) -> Iterator[list[RuntimeCall]]:
+        """kept: memory of the program, into which nothing may be written."""
+        self.asked, self._kept = [], kept
+        try:
+            yield self.asked
+        finally:
+            self.asked = None
+
+    def takes(self, kind: int, to: int, source: int, size: int) -> bool:
+        """Notes a call; whether it was to do something, and so is done. What is read back is 0."""
+        assert self.asked is not None
+        self.asked.append(RuntimeCall(kind, source if kind == CallKind.COPY else 0))
+        is_read_back = kind == CallKind.COPY and size <= _VALUE_BYTES_MAX
+        if is_read_back and not any(low <= to < high for low, high in self._kept):
+            ctypes.memset(to, 0, size)
+        return kind in _SKIPPED
+
+
 class Library:
     """The preloaded library. It must have been preloaded, or torch talks to another runtime.
 
+    rehearsal: of the thread that asks
     news: its first word is not 0 if calls were logged or touches noted that nobody has taken in,
         its second if there are touches among them, its third in a process that the program forked
     lands_at_once: what is issued in a recorded run has run by then
@@ -145,10 +194,18 @@ class Library:
         self._page = ctypes.create_string_buffer(_PAGE)
         self._room = (_WORD * (_ROOM * _FIELDS))()
         self._callback: object = None
+        self.rehearsal = RehearsedCode()
 
     def listen(self, handler: Handler) -> None:
-        """All calls that ask Python go to the handler from now on."""
-        self._callback = _CALLBACK(handler)
+        """All calls that ask Python go to the handler from now on, but for those of a rehearsal."""
+        rehearsal = self.rehearsal
+
+        def answer(kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
+            if rehearsal.asked is None or kind == CallKind.UNMODELLED:
+                return handler(kind, a, b, c, d, name)
+            return rehearsal.takes(kind, a, b, c)
+
+        self._callback = _CALLBACK(answer)
         self._library.vg_set_callback(self._callback)
 
     def limit_memory(self, nbytes: int) -> None:

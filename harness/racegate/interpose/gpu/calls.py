@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from racegate.interpose.device.calls import Calls
 from racegate.interpose.device.library import CallKind
@@ -11,17 +12,30 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.device.spans import Place
 from racegate.interpose.device.touches import RAW_READS, RAW_WRITES
 from racegate.interpose.gpu.forward import ForwardLibrary
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.order.ranges import Ranges
 
 _BLOCKING = 1 << 63
 _IDLING = "spin_kernel"  # torch.cuda._sleep: it touches nothing
 
 
+class InsideWork(NamedTuple):
+    """What an operator did besides its kernels. waited: streams that the host waited for, and what
+    it knows of each to be complete; copied: bytes of the host that copies read or wrote
+    """
+
+    waited: dict[int, WaitReach]
+    copied: Ranges
+
+
 class _Local(threading.local):
-    """Of one thread. waited: streams that the inside of an operator waited for"""
+    """Of one thread. waited: streams that the inside of an operator waited for, and how many
+    launches there had been; copied: bytes of the host in copies inside it
+    """
 
     def __init__(self) -> None:
-        self.waited: list[int] = []
+        self.waited: dict[int, int] = {}
+        self.copied: list[tuple[int, int]] = []
 
 
 class GpuCalls(Calls):
@@ -40,15 +54,25 @@ class GpuCalls(Calls):
         self._local = _Local()
         super().__init__(library, session, refuse)
 
-    def take_waited(self) -> list[int]:
-        """Streams that this thread's own work has waited for since: the host knows them idle."""
-        streams, self._local.waited = self._local.waited, []
-        return streams
+    def refuse(self, what: str) -> None:
+        """Ends the run: nobody modelled what the program asked for."""
+        self._refuse(what)
+
+    def take_inside(self) -> InsideWork:
+        """What this thread's own work has done since."""
+        local, launches = self._local, self._forward.launches()
+        waited = {
+            stream: WaitReach.BEFORE if launches > count else WaitReach.ITSELF
+            for stream, count in local.waited.items()
+        }
+        copied = tuple(local.copied)
+        local.waited, local.copied = {}, []
+        return InsideWork(waited, copied)
 
     def _answer(self, kind: int, a: int, b: int, c: int, d: int, name: bytes) -> int:
         session = self._session
         if session.is_own:
-            return self._own(kind, a, b, d)
+            return self._own(kind, a, b, c, d)
         if kind == CallKind.COPY:
             return self._copied(a, b, c, d & ~_BLOCKING, is_blocking=bool(d & _BLOCKING))
         if kind == CallKind.SET:
@@ -63,8 +87,14 @@ class GpuCalls(Calls):
         answer = super()._answer(kind, a, b, c, d, name)
         return not session.queue.is_eager if kind == CallKind.GRAPH_LAUNCH else answer
 
-    def _own(self, kind: int, a: int, b: int, d: int) -> int:
-        """The inside of an operator: only its waits concern the program, and the latches."""
+    def _own(self, kind: int, a: int, b: int, c: int, d: int) -> int:
+        """The inside of an operator: its waits concern the program and the latches, and what it
+        copies from and to the host.
+        """
+        if kind == CallKind.COPY:
+            self._local.copied += [(low, low + c) for low in (a, b)]
+            for low in (a, b):
+                self._session.guards.lift(low, low + c)
         if kind == CallKind.STREAM_SYNC:
             self._waits_for(a)
         elif kind == CallKind.COPY and self._session.spans.place(a) is Place.PAGEABLE:
@@ -77,7 +107,7 @@ class GpuCalls(Calls):
         session = self._session
         if session.is_over:
             return
-        self._local.waited = [*self._local.waited, stream]
+        self._local.waited[stream] = self._forward.launches()
         session.force_stream(stream)
 
     def _copied(self, to: int, source: int, size: int, stream: int, *, is_blocking: bool) -> int:

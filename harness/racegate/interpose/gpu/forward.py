@@ -64,7 +64,7 @@ class ForwardLibrary(Library):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._local = _Local()
-        self._library.fw_mark.restype = _WORD
+        self._library.fw_mark.restype = self._library.fw_launches.restype = _WORD
         self._library.fw_mark.argtypes = (_WORD,)
         for name in ("fw_latch_put", "fw_mark_done", "fw_mark_wait", "fw_stream_wait"):
             getattr(self._library, name).argtypes = (_WORD,)
@@ -96,6 +96,10 @@ class ForwardLibrary(Library):
     def inside(self, change: int) -> None:
         """This thread enters (1) or leaves (-1) an operator: its launches are the operator's."""
         self._library.fw_inside(ctypes.c_int(change))
+
+    def launches(self) -> int:
+        """How many kernels, copies and settings this thread has launched so far."""
+        return int(self._library.fw_launches())
 
     def limit(self, seconds: float) -> None:
         """How long a latch may stand."""

@@ -43,7 +43,7 @@ class GpuDevice:
         self.calls = GpuCalls(library, session, refuse)
         self.kernels = self.make_kernels()
         self.kernels.register()
-        triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_waited)
+        triton = CompiledKernels(session, self.library, self.graphs, self.calls.take_inside)
         AfterImport({
             "triton.runtime.jit": triton.patch,
             "triton.runtime.autotuner": triton.fix_autotuners,

@@ -5,25 +5,44 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.session import Session
-from racegate.interpose.gpu.calls import GpuCalls
+from racegate.interpose.gpu.calls import GpuCalls, InsideWork
 from racegate.interpose.gpu.forward import ForwardLibrary
 from racegate.interpose.kernels import indexing
-from racegate.interpose.kernels.aliases import Tensor, bytes_of, tensors_in
-from racegate.interpose.kernels.operators import Operator, describe, device_operators
+from racegate.interpose.kernels.aliases import Tensor, bytes_of, stored_parts, tensors_in
+from racegate.interpose.kernels.operands import COPY_MEMBERS, host_operands
+from racegate.interpose.kernels.operators import (
+    Operator,
+    describe,
+    device_operators,
+    names_of_all,
+)
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.order.ranges import Ranges, merged
 
+# Dispatch keys of tensors that are not dense: their operators launch kernels of their own.
+OTHER_LAYOUTS = ("SparseCUDA", "SparseCsrCUDA", "NestedTensorCUDA", "QuantizedCUDA")
 _NO_NUMBER = "Expected a value of type 'Tensor' for argument"
 
 
 # torch's own body makes a number on the device of the base and calls the other operator with it,
 # which no kernel in Python can be given: torch stops at an assertion before it is called.
 _POWERS = {"aten::pow.Scalar": "Tensor_Tensor", "aten::pow.Scalar_out": "Tensor_Tensor_out"}
+
+
+class _Touched(NamedTuple):
+    """Bytes of the device that an operator reads and writes, and of its operands in pinned memory,
+    each with whether it is written.
+    """
+
+    reads: list[tuple[int, int]]
+    writes: list[tuple[int, int]]
+    hosts: list[tuple[Ranges, bool]]
 
 
 class NumberCalls(threading.local):
@@ -92,16 +111,24 @@ class GpuKernels:
         allocating = {name: torch.library.get_kernel(name, "CUDA") for name in names}
         item = describe("aten::_local_scalar_dense")
         for operator in (*device_operators(), item):
+            if operator.name == COPY_MEMBERS:
+                continue
             original = torch.library.get_kernel(operator.name, "CUDA")
             self._register(operator.name, self._told(operator, original))
+        for key in OTHER_LAYOUTS:
+            for name in names_of_all(key):
+                original = torch.library.get_kernel(name, key)
+                self._register(name, self._told(describe(name), original), key)
         for name, original in allocating.items():
             self._register(name, self._allocating(original))
         self._register("aten::copy_", self._copy(describe("aten::copy_")))
+        members = describe(COPY_MEMBERS)
+        self._register(COPY_MEMBERS, self._copy_members(members))
 
-    def _register(self, name: str, function: Callable[..., Any]) -> None:
+    def _register(self, name: str, function: Callable[..., Any], key: str = "CUDA") -> None:
         with warnings.catch_warnings():  # torch 2.11 warns although it was told to override
             warnings.simplefilter("ignore")
-            self._registrations.impl(name, function, "CUDA", with_keyset=True, allow_override=True)
+            self._registrations.impl(name, function, key, with_keyset=True, allow_override=True)
 
     def fetch(self, tensor: Tensor) -> Tensor:
         """The values as the current stream sees them. The program gains no edge by it."""
@@ -109,7 +136,7 @@ class GpuKernels:
             return tensor
         with self._session.own():
             values = tensor.detach().cpu()
-        self._calls.take_waited()
+        self._calls.take_inside()
         return values
 
     def _told(self, operator: Operator, original: Any) -> Callable[..., Any]:
@@ -135,22 +162,54 @@ class GpuKernels:
         session.drain()
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
-        reads, writes = self._footprint(operator, args, kwargs)
+        touched = self._footprint(operator, args, kwargs)
         kind = "item" if operator.short == "_local_scalar_dense" else operator.short
-        self._calls.take_waited()
+        self._calls.take_inside()
         if capture or session.queue.is_eager:  # what it makes is known when it was launched
             result = launch()
-            writes = merged([*writes, *_made(session, result, args, kwargs)])
+            inside = self._calls.take_inside()
+            self._take_hosts(operator, touched, inside.copied, stream, capture)
+            touched.writes.extend(_made(session, result, args, kwargs))
+            self._wait(inside, WaitReach.BEFORE)
+            reads, writes = merged(touched.reads), merged(touched.writes)
             if not self._graphs.add(capture, kind, stream, reads, writes, _nothing):
                 session.issue(kind, stream, reads, writes, None)
         else:
             results: list[Any] = []
+            reads, writes = merged(touched.reads), merged(touched.writes)
             session.issue(kind, stream, reads, writes, lambda: results.append(launch()))
             session.queue.issued()
-            result = results[0]
-        for waited in dict.fromkeys(self._calls.take_waited()):
-            session.wait_stream(waited)
+            result, inside = results[0], self._calls.take_inside()
+        self._wait(inside, WaitReach.ITSELF)
         return result
+
+    def _wait(self, inside: InsideWork, covers: WaitReach) -> None:
+        """For the streams of which the host knows this much to be complete."""
+        for stream, known in inside.waited.items():
+            if known is covers:
+                self._session.wait_stream(stream)
+
+    def _take_hosts(
+        self, operator: Operator, touched: _Touched, copied: Ranges, stream: int, capture: int
+    ) -> None:
+        """Operands in pinned memory: the stream copies them to the device, or the host reads and
+        writes them at the call.
+        """
+        session = self._session
+        uploaded: list[tuple[int, int]] = []
+        at_call: dict[bool, list[tuple[int, int]]] = {False: [], True: []}
+        for ranges, is_written in touched.hosts:
+            is_copied = any(
+                low < end and start < high for low, high in copied for start, end in ranges
+            )
+            is_uploaded = is_copied and not is_written
+            (uploaded if is_uploaded else at_call[is_written]).extend(ranges)
+        reads, writes = merged(at_call[False]), merged(at_call[True])
+        if reads or writes:
+            session.host_access(f"host read by {operator.short}", reads, writes)
+        up = merged(uploaded)
+        if up and not self._graphs.add(capture, "h2d", stream, up, (), _nothing):
+            session.issue("h2d", stream, up, (), None)
 
     def _launch(
         self,
@@ -172,25 +231,29 @@ class GpuKernels:
 
     def _footprint(
         self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Ranges, Ranges]:
-        """(bytes read, bytes written) of the arguments."""
-        session = self._session
-        reads: list[tuple[int, int]] = []
-        writes: list[tuple[int, int]] = []
-        host: list[tuple[int, int]] = []
+    ) -> _Touched:
+        """Bytes of the arguments."""
+        session, touched = self._session, _Touched([], [], [])
         exact = self._picked(operator, args)
         for key, value in (*enumerate(args), *kwargs.items()):
             is_written = key in operator.writes or key in operator.writes_named
             for tensor in tensors_in(value):
                 if tensor.is_cuda:
                     ranges = exact.get(key) if isinstance(key, int) else None
-                    ranges = bytes_of(session, tensor) if ranges is None else ranges
-                    (writes if is_written else reads).extend(ranges)
+                    ranges = self._bytes_of(operator, tensor) if ranges is None else ranges
+                    (touched.writes if is_written else touched.reads).extend(ranges)
                 elif session.spans.pinned and session.spans.find(tensor.data_ptr()) is not None:
-                    host.extend(bytes_of(session, tensor))
-        if host:  # a CPU scalar or index of a CUDA operator is read by the host, at the call
-            session.host_access(f"host read by {operator.short}", merged(host), ())
-        return merged(reads), merged(writes)
+                    touched.hosts.append((bytes_of(session, tensor), is_written))
+        return touched
+
+    def _bytes_of(self, operator: Operator, tensor: Tensor) -> Ranges:
+        """Also of a sparse tensor; any other that has no bytes of its own ends the run."""
+        session = self._session
+        if tensor.is_nested:
+            self._calls.refuse(f"{operator.name} of a nested tensor")
+        with session.own():
+            parts = stored_parts(tensor)
+        return merged(pair for part in parts for pair in bytes_of(session, part))
 
     def _picked(self, operator: Operator, args: tuple[Any, ...]) -> dict[int, Ranges]:
         """What indices pick, by position. They are fetched, which a capture does not allow."""
@@ -205,7 +268,11 @@ class GpuKernels:
 
     def _fetched_indices(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value if value.is_floating_point() or value.is_complex() else self.fetch(value)
+            if value.is_floating_point() or value.is_complex():
+                return value
+            with self._session.own():  # of the host, too, as the stream will see it
+                there = value.to("cuda")
+            return self.fetch(there)
         if isinstance(value, (list, tuple)):
             return [self._fetched_indices(item) for item in value]
         return value
@@ -237,10 +304,22 @@ class GpuKernels:
 
         return copy
 
+    def _copy_members(self, operator: Operator) -> Callable[..., Any]:
+        """Between host and device its members are copied one by one, as torch does it."""
+        native = torch.library.get_kernel(operator.name, "CUDA")
+        told = self._told(operator, native)
+
+        def copy(keyset: Any, to: Any, source: Any, non_blocking: Any = 0) -> Any:
+            if not host_operands((to, source), {}):
+                return told(keyset, to, source, non_blocking)
+            return native.call_boxed(keyset, to, source, non_blocking)
+
+        return copy
+
 
 def _power_of_number(overload: str, base: Any, exponent: Tensor, **kwargs: Any) -> Tensor:
     """A number to the power of a tensor, with a base of no dimensions on the host instead."""
-    base = torch.tensor(base, dtype=torch.result_type(base, exponent))
+    base = torch.tensor(base, dtype=torch.result_type(base, exponent), device="cpu")
     with torch._C._AutoDispatchBelowAutograd():
         return getattr(torch.ops.aten.pow, overload)(base, exponent, **kwargs)
 
@@ -252,7 +331,10 @@ def _has_number(operator: Operator, args: tuple[Any, ...]) -> bool:
 
 def _numbers_as_tensors(operator: Operator, args: tuple[Any, ...]) -> list[Any]:
     stands = _stands_for_tensor(operator, args)
-    return [torch.tensor(v) if is_number else v for v, is_number in zip(args, stands, strict=True)]
+    return [
+        torch.tensor(v, device="cpu") if is_number else v
+        for v, is_number in zip(args, stands, strict=True)
+    ]
 
 
 def _stands_for_tensor(operator: Operator, args: tuple[Any, ...]) -> list[bool]:
@@ -272,8 +354,9 @@ def _made(
     return [
         pair
         for tensor in tensors_in(result)
-        if id(tensor) not in given and tensor.is_cuda and tensor.layout is torch.strided
-        for pair in bytes_of(session, tensor)
+        if id(tensor) not in given and tensor.is_cuda and not tensor.is_nested
+        for part in stored_parts(tensor)
+        for pair in bytes_of(session, part)
     ]
 
 

@@ -53,7 +53,7 @@ class _Copies:
             self._storages[address] = copied
             low = copied.data_ptr()
             self._moves.append((low, low + copied.nbytes(), address - low))
-        out = torch.empty(0, dtype=tensor.dtype)
+        out = torch.empty(0, dtype=tensor.dtype, device="cpu")
         stored = self._storages[address]
         return out.set_(stored, tensor.storage_offset(), tensor.size(), tensor.stride())
 
@@ -91,10 +91,10 @@ class CompiledKernels(TritonKernels):
     """Launches of compiled kernels become operations on the current stream."""
 
     def __init__(
-        self, session: Session, library: Library, graphs: Graphs, take_waited: Callable[[], object]
+        self, session: Session, library: Library, graphs: Graphs, take_inside: Callable[[], object]
     ) -> None:
         super().__init__(session, library, graphs, _is_not_computed)
-        self._take_waited = take_waited
+        self._take_inside = take_inside
         self._is_noted = False
 
     def patch(self, jit: ModuleType) -> None:
@@ -157,7 +157,7 @@ class CompiledKernels(TritonKernels):
             else:
                 return touched
             finally:
-                self._take_waited()
+                self._take_inside()
         session.not_seen[f"Triton kernels taken as whole tensors, as written ({why})"] += 1
         tensors = [t for value in (*args, *kwargs.values()) for t in tensors_in(value)]
         return (), merged(r for tensor in tensors for r in bytes_of(session, tensor))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +16,19 @@ Tensor = Any  # torch is untyped here
 _PLAIN = torch.Tensor.__torch_dispatch__
 _unseen = torch._C._DisableTorchDispatch  # an alias is made without the way through modes
 
+# On the current device: a shorter way to the allocator than the operator.
+new_tensor = torch._C._dynamo.guards._empty_strided_cuda
+
 COARSE = "views taken as a whole (too many separate runs)"
 _ALIASES_MAX = 1 << 14  # a loop meets the same views again, because the allocators reuse addresses
 
 
 class NoAlias(Exception):
     """The tensor has no strided bytes of its own: it is sparse, nested or quantised."""
+
+
+class NoMemory(Exception):
+    """A tensor on the device has an address that the virtual device did not give: our fault."""
 
 
 class Alias(NamedTuple):
@@ -42,7 +50,7 @@ def alias_of(session: Session, tensor: Tensor) -> Tensor:
 def find_alias(session: Session, tensor: Tensor) -> Alias:
     """The alias of a CUDA tensor: that of the last time if such a view was seen there before.
 
-    Raises NoAlias.
+    Raises NoAlias, NoMemory.
     """
     try:
         address = tensor.data_ptr()
@@ -75,16 +83,16 @@ def _make(session: Session, tensor: Tensor, address: int) -> Alias:
         span = session.spans.find(address)
     if span is None:
         if tensor.numel() and tensor._is_zerotensor():
-            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype), ())
+            return Alias(torch.zeros(tensor.size(), dtype=tensor.dtype, device="cpu"), ())
         if tensor.numel():
-            raise RuntimeError(f"racegate: no memory of the virtual device at {address:#x}")
-        empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype)
-        return Alias(empty, ())
+            raise NoMemory(f"no memory of the virtual device at {address:#x}")
+        size, stride = tensor.size(), tensor.stride()
+        return Alias(torch.empty_strided(size, stride, dtype=tensor.dtype, device="cpu"), ())
     if span.storage is None:
         size = span.end - span.base
         data = (ctypes.c_char * size).from_address(span.base)
         span.storage = torch.frombuffer(data, dtype=torch.uint8).untyped_storage()
-    alias = torch.empty(0, dtype=tensor.dtype)
+    alias = torch.empty(0, dtype=tensor.dtype, device="cpu")  # whatever the default is
     offset = (address - span.base) // tensor.itemsize
     alias.set_(span.storage, offset, tensor.size(), tensor.stride())
     if tensor.is_conj():
@@ -111,6 +119,22 @@ def bytes_of(session: Session, tensor: Tensor) -> Ranges:
     return strided_ranges(address, shape, strides, itemsize)
 
 
+# Of a sparse tensor, by its layout: what returns the tensors that it is stored in.
+_STORED = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def stored_parts(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that hold a tensor's bytes: itself, unless it is sparse."""
+    names = _STORED.get(tensor.layout)
+    return [tensor] if names is None else [getattr(tensor, name)() for name in names]
+
+
 def is_plain(cls: Any) -> bool:
     """Whether tensors of this class hold bytes themselves; DTensor and the like are made of others,
     and fake ones have none.
@@ -131,3 +155,29 @@ def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in tensors_in(item)]
     return []
+
+
+def plainly_empty(
+    size: Sequence[int],
+    stride: Sequence[int] | None = None,
+    *,
+    dtype: Any = None,
+    layout: Any = torch.strided,
+    device: Any = None,
+    pin_memory: Any = None,
+    memory_format: Any = torch.contiguous_format,
+) -> Tensor | None:
+    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
+    is_usual = layout in (None, torch.strided) and not pin_memory
+    if not is_usual or memory_format not in (None, torch.contiguous_format):
+        return None
+    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
+        return None
+    if device is not None and torch.device(device).index:  # there is one: torch says so
+        return None
+    if stride is None:
+        stride = [1]
+        for extent in size[:0:-1]:
+            stride.append(stride[-1] * max(extent, 1))
+        stride = stride[::-1] if size else ()
+    return new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())

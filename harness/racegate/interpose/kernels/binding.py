@@ -9,7 +9,7 @@ import torch
 
 from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
-from racegate.interpose.kernels.aliases import Tensor, bytes_of, find_alias
+from racegate.interpose.kernels.aliases import Tensor, find_alias
 from racegate.interpose.kernels.operators import Operator
 from racegate.order.ranges import Ranges
 
@@ -25,10 +25,9 @@ class Bound:
     keep alive.
 
     back: the CUDA tensor of each alias, by the alias's id; a written one if several have it
-    host: bytes of pinned memory that the host reads at the call, as scalars and indices are
     """
 
-    __slots__ = ("args", "back", "call", "host", "kwargs", "reads", "writes")
+    __slots__ = ("args", "back", "call", "kwargs", "reads", "writes")
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self.call = call
@@ -37,23 +36,18 @@ class Bound:
         self.back: dict[int, Tensor] = {}
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
-        self.host: list[tuple[int, int]] = []
 
 
 def bind(
-    session: Session,
-    twin: Callable[[Any], Any],
-    operator: Operator,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    session: Session, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Bound:
-    """twin: the CPU generator for a CUDA one. Raises NoAlias if a tensor has none."""
+    """Raises NoAlias if a tensor has none."""
     exact = indexing.touched(session, operator, args) if operator.is_indexed else _NOTHING
     bound = Bound(operator.kernel or operator.overload)
     for position, value in enumerate(args):
         if type(value) not in PLAIN:
             parts = bound.writes if position in operator.writes else bound.reads
-            converted = _convert(session, twin, value, bound, (parts, exact.get(position)))
+            converted = _convert(session, value, bound, (parts, exact.get(position)))
             bound.args.append(converted)
             continue
         bound.args.append(value)
@@ -61,13 +55,12 @@ def bind(
             bound.call = operator.with_number
     for name, value in kwargs.items():
         parts = bound.writes if name in operator.writes_named else bound.reads
-        bound.kwargs[name] = _convert(session, twin, value, bound, (parts, None))
+        bound.kwargs[name] = _convert(session, value, bound, (parts, None))
     return bound
 
 
 def _convert(
     session: Session,
-    twin: Callable[[Any], Any],
     value: Any,
     bound: Bound,
     effect: tuple[list[tuple[int, int]], Ranges | None],
@@ -78,8 +71,6 @@ def _convert(
     """
     if isinstance(value, torch.Tensor):
         if not value.is_cuda:
-            if session.spans.pinned and session.spans.find(value.data_ptr()) is not None:
-                bound.host.extend(bytes_of(session, value))
             return value
         parts, exact = effect
         alias = find_alias(session, value)
@@ -89,9 +80,7 @@ def _convert(
             bound.back[id(tensor)] = value
         return tensor
     if isinstance(value, (list, tuple)):
-        return type(value)(_convert(session, twin, item, bound, effect) for item in value)
+        return type(value)(_convert(session, item, bound, effect) for item in value)
     if isinstance(value, torch.device) and value.type == "cuda":
         return _CPU
-    if isinstance(value, torch.Generator) and value.device.type == "cuda":
-        return twin(value)
     return value

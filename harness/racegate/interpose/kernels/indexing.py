@@ -118,9 +118,9 @@ def _values(index: Tensor) -> list[Any]:
 
 def _element_offsets(source: Tensor) -> Tensor:
     """Per element of the source, its place in elements from the first."""
-    offsets = torch.zeros((), dtype=torch.int64)
+    offsets = torch.zeros((), dtype=torch.int64, device="cpu")
     for size, stride in zip(source.size(), source.stride(), strict=True):
-        offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
+        offsets = offsets.unsqueeze(-1) + torch.arange(size, device="cpu") * stride
     return offsets
 
 

@@ -59,6 +59,11 @@ def shapes_of(operator: Operator, bound: Bound) -> Any:
     return _restored(made, stands_for)
 
 
+def shape_only(value: Any) -> Any:
+    """Meta tensors like those of a result that was computed."""
+    return _to_meta(value, {})
+
+
 def _caller(operator: Operator, bound: Bound) -> Callable[..., Any]:
     """What also computes shapes: the CPU kernel alone does not."""
     return operator.shaping if bound.call is operator.kernel else bound.call
@@ -85,4 +90,6 @@ def _to_meta(value: Any, back: dict[int, Tensor]) -> Any:
         return {key: _to_meta(item, back) for key, item in value.items()}
     if isinstance(value, torch.device):
         return torch.device("meta")
+    if isinstance(value, torch.Generator):  # draws nothing for shapes
+        return None
     return value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import torch
 
 from racegate.interpose.kernels.twins import TWINS
-from racegate.interpose.kernels.waiting import RULES, waiting_operators
+from racegate.interpose.kernels.waiting import ImplicitWait, Waits
 
-_WAITING = waiting_operators(str(torch.__version__))
+with suppress(ImportError):  # other releases may keep it elsewhere: then nothing is met
+    from torch._library.simple_registry import singleton
+
+_WAITS = Waits(str(torch.__version__))
 
 # Real kernels that touch no element: memory, shape and bookkeeping of torch's own.
 KEPT = frozenset({
@@ -85,9 +89,10 @@ class Operator:
     shaping: what also computes shapes of meta tensors, as a kernel alone does not
     tensors: positions of arguments that are tensors
     writes, writes_named: the arguments that it writes, by position and by name
-    waits: whether the host waits inside a call with these arguments; None: it never does
+    wait: with which arguments the host waits inside a call; None: with none
     has_outputs: it writes some that can only be given by name (`out=`)
     gives_value: its result is no tensor (`equal`)
+    is_sized_by_values: the sizes of its result follow from values (`nonzero`)
     with_number: what computes it if a number stands for a tensor
     plan: what native/operators.c needs of it: both of these, tensors and writes as bits, names that
         it writes; None: it has to go the other way
@@ -107,7 +112,8 @@ class Operator:
     is_indexed: bool
     takes_generator: bool
     gives_value: bool
-    waits: Callable[[tuple[Any, ...]], bool] | None
+    is_sized_by_values: bool
+    wait: ImplicitWait | None
     plan: tuple[Callable[..., Any], NumberCall, int, int, frozenset[str]] | None
 
 
@@ -142,8 +148,9 @@ def describe(name: str) -> Operator:
         is_random=is_random,
         is_indexed=base in PICKS,
         takes_generator=any(a.name == "generator" for a in arguments),
+        is_sized_by_values=torch.Tag.dynamic_output_shape in op.tags and not _takes_indices(base),
         gives_value=bool(returned) and not any("Tensor" in str(r.type) for r in returned),
-        waits=_waits(name),
+        wait=_WAITS.of(name),
         plan=plan,
     )
 
@@ -152,8 +159,8 @@ def _bits(positions: frozenset[int]) -> int:
     return sum(1 << position for position in positions)
 
 
-def _waits(name: str) -> Callable[[tuple[Any, ...]], bool] | None:
-    return RULES.get(name, (lambda args: True) if name in _WAITING else None)
+def _takes_indices(base: str) -> bool:
+    return PICKS.get(base, (0, ""))[1] == "index"
 
 
 def has_kernel(name: str, key: str) -> bool:
@@ -180,9 +187,39 @@ def device_operators() -> list[Operator]:
     return found
 
 
+def names_of_all(key: str) -> list[str]:
+    """All operators that have a kernel for the dispatch key and make more than another view."""
+    return [
+        name
+        for name in sorted(torch._C._dispatch_get_all_op_names())
+        if name.startswith("aten::") and has_kernel(name, key) and not is_view(name)
+    ]
+
+
 def is_view(name: str) -> bool:
     """Whether the operator only makes another view: it aliases an argument and writes none."""
     base, _, overload = name.partition(".")
     arguments = torch._C._get_schema(base, overload).arguments
     marks = [argument.alias_info for argument in arguments if argument.alias_info is not None]
     return bool(marks) and not any(mark.is_write for mark in marks)
+
+
+# ---- what torch keeps of an operator is made at its first call, which processes that were forked
+# ---- before that would make again
+
+
+def met() -> list[str]:
+    """Names of operators that a mode has seen in this process."""
+    with suppress(NameError, AttributeError):
+        return list(singleton._data)
+    return []
+
+
+def meet(names: Iterable[str]) -> None:
+    """As if a mode had seen them."""
+    for name in names:
+        namespace, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        with suppress(NameError, AttributeError):
+            getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+            singleton.find(name)

@@ -24,7 +24,7 @@ class Generators:
         known = self._twins.get(id(generator))
         seed, offset = generator.initial_seed(), generator.get_offset()
         if known is None or known[2:] != (seed, offset):
-            twin = torch.Generator()
+            twin = torch.Generator("cpu")
             twin.manual_seed((seed + 0x9E3779B97F4A7C15 * (offset // _STEP)) & _MASK)
         else:
             twin = known[1]
@@ -32,12 +32,18 @@ class Generators:
         self._twins[id(generator)] = (generator, twin, seed, offset + _STEP)
         return twin
 
+    def _twinned(self, value: Any) -> Any:
+        is_ours = isinstance(value, torch.Generator) and value.device.type == "cuda"
+        return self.twin(value) if is_ours else value
+
     def call(self, operator: Operator, bound: Bound) -> Any:
-        """Runs a random operator with the default generator's twin if it was given none."""
+        """Runs a random operator with its generator's twin, the default one's if it was given
+        none.
+        """
         call, args, kwargs = bound.call, bound.args, bound.kwargs
-        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)]
-        if given:
-            return call(*args, **kwargs)
+        if any(isinstance(value, torch.Generator) for value in (*args, *kwargs.values())):
+            named = {name: self._twinned(value) for name, value in kwargs.items()}
+            return call(*map(self._twinned, args), **named)
         twin = self.twin(torch.cuda.default_generators[0])
         if operator.takes_generator:
             return call(*args, **{**kwargs, "generator": twin})

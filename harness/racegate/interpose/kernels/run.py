@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,14 +21,18 @@ from racegate.interpose.device.session import Session
 from racegate.interpose.kernels import indexing
 from racegate.interpose.kernels.aliases import (
     Alias,
+    NoMemory,
     Tensor,
     alias_of,
     bytes_of,
     find_alias,
+    new_tensor,
+    plainly_empty,
     tensors_in,
 )
 from racegate.interpose.kernels.binding import PLAIN, TENSORS, Bound, bind
-from racegate.interpose.kernels.later import grow_outputs, stage
+from racegate.interpose.kernels.later import grow_outputs, shape_only, stage
+from racegate.interpose.kernels.operands import COPY_MEMBERS, HostUse, host_operands
 from racegate.interpose.kernels.operators import (
     Operator,
     describe,
@@ -38,13 +42,14 @@ from racegate.interpose.kernels.operators import (
 from racegate.interpose.kernels.randomness import Generators
 from racegate.interpose.kernels.shapes import Shapes
 from racegate.interpose.kernels.twins import NoTwinError
+from racegate.interpose.kernels.waiting import WaitReach
 from racegate.interpose.native.library import Operators, Ran, new_run
 from racegate.order.ranges import Ranges, merged
 from racegate.order.recorder import Stack
 
-# On the current device: a shorter way to the allocator than the operator.
-_new_tensor = torch._C._dynamo.guards._empty_strided_cuda
 _NOTHING: dict[int, Ranges] = {}
+# Torch has other words for what is wrong with a program's arguments.
+_OWN_FAULTS = (NoMemory, AttributeError, KeyError, AssertionError, NameError)
 _unseen = torch._C._DisableTorchDispatch  # the device's own operators take no way through modes
 
 
@@ -65,6 +70,8 @@ class Kernels:
         self._library = library
         self._graphs = graphs
         self._refuse = refuse
+        self._rehearsal = library.rehearsal
+        self._hosts = HostUse(session, library, self)
         self._generators = Generators()
         self._registrations = torch.library.Library("aten", "IMPL")
         self._native_copy = native_kernel("aten::copy_", "CUDA")
@@ -77,7 +84,7 @@ class Kernels:
                 item_sizes=_item_sizes(),
                 aliases=session.spans.aliases,
                 find_alias=partial(find_alias, session),
-                empty=_new_tensor,
+                empty=new_tensor,
                 make=self._make,
             )
         )
@@ -93,6 +100,8 @@ class Kernels:
 
     def _register_all(self) -> None:
         for operator in device_operators():
+            if operator.name == COPY_MEMBERS:
+                continue
             kernel = self._kernel(operator)
             self.direct[id(operator.overload)] = operator
             self._register(operator.name, kernel)
@@ -100,8 +109,12 @@ class Kernels:
             site = self._allocating(native_kernel(name, "CUDA"))
             self.allocating[id(describe(name).overload)] = site
             self._register(name, site)
-        self._register("aten::copy_", self.copy)
-        self._register("aten::_local_scalar_dense", self._item)
+        for name, kernel in (
+            ("aten::copy_", self.copy),
+            ("aten::_local_scalar_dense", self._item),
+            (COPY_MEMBERS, self._hosts.copy_members),
+        ):
+            self._register(name, self._unless_rehearsed(name, kernel))
 
     def _register(self, name: str, function: Callable[..., Any]) -> None:
         self._registrations.impl(name, function, "CUDA", allow_override=True)
@@ -110,10 +123,30 @@ class Kernels:
         def kernel(*args: Any, **kwargs: Any) -> Any:
             return self.run(operator, args, kwargs)
 
-        return kernel
+        return self._unless_rehearsed(operator.name, kernel)
+
+    def _unless_rehearsed(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """Torch's own kernel takes its place while torch's own code is rehearsed."""
+        native, rehearsal = native_kernel(name, "CUDA"), self._rehearsal
+        self._hosts.natives[name] = native
+
+        def choose(*args: Any, **kwargs: Any) -> Any:
+            return (kernel if rehearsal.asked is None else native)(*args, **kwargs)
+
+        return choose
 
     def run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Computes one operator on the current stream, now or later; returns its results."""
+        try:
+            return self._run(operator, args, kwargs)
+        except NotImplementedError as error:
+            self._refuse(f"{operator.name} ({_reason(error)})")
+            raise
+        except _OWN_FAULTS as error:  # also where the program would catch it
+            self._refuse(f"{operator.name} ({type(error).__name__}: {_first_line(error)})")
+            raise
+
+    def _run(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self._session
         session.drain()
         runs_now = session.queue.runs_now(operator.short)
@@ -129,32 +162,40 @@ class Kernels:
         """Nothing holds it or captures it; None if an argument has to be bound by `bind`."""
         session = self._session
         is_recording = session.is_recording
+        covers = self._waits(operator, args, kwargs)
         exact = _NOTHING
         if operator.is_indexed and is_recording:
+            if host_operands(args, kwargs):  # what the host reads is recorded first
+                return None
             exact = indexing.touched(session, operator, args)
-        try:
-            ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
-        except NotImplementedError as error:
-            self._refuse(f"{operator.name} ({_reason(error)})")
-            raise
+        ran = self._run_known(operator.plan, args, kwargs, exact, is_recording)
         if ran is None:
             return None
+        stream = torch._C._cuda_getCurrentRawStream(0)
+        if covers is WaitReach.BEFORE:  # what was put on the stream before is complete, not this
+            session.wait_stream(stream)
         if not session.is_bare:
             _, reads, writes, fresh = ran
             stack = session.stack()
             for low, high in fresh:
                 session.handed_out(low, high - low, stack)
-            stream = torch._C._cuda_getCurrentRawStream(0)
             session.issue(operator.short, stream, reads, writes, None, stack=stack)
-        if _waits(operator, args):
-            session.wait_stream(torch._C._cuda_getCurrentRawStream(0))
-            session.host_learns(_known_of(ran[0]))
+        if covers is not None:
+            self._has_waited(covers, stream, ran[0])
         return ran
 
     def _run_any(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         session = self._session
         stream = torch._C._cuda_getCurrentRawStream(0)
         capture = self._library.capture_of(stream) if self._graphs.capturing else 0
+        hosts = host_operands(args, kwargs)
+        covers = (
+            self._hosts.take(operator, args, kwargs, hosts)
+            if hosts
+            else self._waits(operator, args, kwargs)
+        )
+        if covers is WaitReach.BEFORE:
+            session.wait_stream(stream)
         bound = self._bind(operator, args, kwargs)
         stack = session.stack()
         work = None
@@ -162,7 +203,7 @@ class Kernels:
             result = self._to_device(self._call(operator, bound), bound, [], stack)
         else:
             with session.own(), _unseen():
-                result, work = self._prepare(operator, args, bound, stack)
+                result, work = self._prepare(operator, bound, stack, covers, capture)
         reads = tuple(bound.reads) if len(bound.reads) < 2 else merged(bound.reads)
         writes = tuple(bound.writes) if len(bound.writes) < 2 else merged(bound.writes)
         if work is not None and self._graphs.add(
@@ -170,48 +211,69 @@ class Kernels:
         ):
             return result
         session.issue(operator.short, stream, reads, writes, work, stack=stack)
-        if _waits(operator, args):
-            session.wait_stream(stream)
-            session.host_learns(_known_of(result))
+        if covers is not None:
+            self._has_waited(covers, stream, result)
         return result
 
     def _bind(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
         session = self._session
-        bound = bind(session, self._generators.twin, operator, args, kwargs)
-        if bound.host:  # a CPU scalar or index of a CUDA operator is read by the host, at the call
-            session.host_access(f"host read by {operator.short}", merged(bound.host), ())
+        bound = bind(session, operator, args, kwargs)
         if operator.has_outputs:
             with session.own():
                 has_grown = grow_outputs(operator, kwargs, bound)
             if has_grown:
-                return bind(session, self._generators.twin, operator, args, kwargs)
+                return bind(session, operator, args, kwargs)
         return bound
+
+    # ---- waits inside an operator, and operands on the host
+
+    def _waits(
+        self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> WaitReach | None:
+        """What the host has waited for when the call returns; None: it does not wait."""
+        if operator.is_indexed and indexing.reads_a_size(operator, args):
+            return WaitReach.BEFORE
+        wait = operator.wait
+        if wait is None:
+            return None
+        covers = wait.covers(args, kwargs)
+        if covers is not None and wait.not_seen:
+            self._session.not_seen[wait.not_seen] += 1
+        return covers
+
+    def _has_waited(self, covers: WaitReach, stream: int, result: Any) -> None:
+        if covers is WaitReach.ITSELF:
+            self._session.wait_stream(stream)
+        self._session.host_learns(_known_of(result))
 
     # ---- values
 
     def _call(self, operator: Operator, bound: Bound) -> Any:
-        try:
-            if operator.is_random:
-                return self._generators.call(operator, bound)
-            return bound.call(*bound.args, **bound.kwargs)
-        except NotImplementedError as error:
-            self._refuse(f"{operator.name} ({_reason(error)})")
-            raise
+        if operator.is_random:
+            return self._generators.call(operator, bound)
+        return bound.call(*bound.args, **bound.kwargs)
 
     def _prepare(
         self,
         operator: Operator,
-        args: tuple[Any, ...],
         bound: Bound,
         stack: Stack,
+        covers: WaitReach | None,
+        capture: int,
     ) -> tuple[Any, Callable[[], None] | None]:
-        """Later: results with the right shapes, and the work that fills them."""
+        """Later: results with the right shapes, and the work that fills them. Random numbers are
+        drawn in the order of the calls, or anew at each replay of a graph.
+        """
         session = self._session
         fresh: list[Alias] = []
-        if operator.is_random or _waits(operator, args):
+        if (operator.is_random and not capture) or covers is WaitReach.ITSELF:
             session.force_stream(torch._C._cuda_getCurrentRawStream(0))
             made = self._call(operator, bound)
             return self._to_device(made, bound, fresh, stack), None
+        if covers is WaitReach.BEFORE and operator.is_sized_by_values:
+            made = tensors_in(known := self._call(operator, bound))
+            result = self._to_device(shape_only(known), bound, fresh, stack)
+            return result, partial(self._fill_all, [alias.tensor for alias in fresh], made)
         if operator.gives_value:  # without a wait: torch sees it by shapes and addresses
             return self._call(operator, bound), None
         stage(session, bound)
@@ -226,10 +288,14 @@ class Kernels:
             with session.own(), _unseen():
                 made = self._call(operator, bound)
                 new = [tensor for tensor in tensors_in(made) if id(tensor) not in known]
-                for target, tensor in zip(targets, new, strict=True):
-                    self._fill(target, tensor)
+                self._fill_all(targets, new)
 
         return result, work
+
+    def _fill_all(self, targets: list[Tensor], values: list[Tensor]) -> None:
+        with self._session.own(), _unseen():
+            for target, tensor in zip(targets, values, strict=True):
+                self._fill(target, tensor)
 
     def _to_device(self, value: Any, bound: Bound, fresh: list[Alias], stack: Stack) -> Any:
         """Results on the device; those that are no argument are new, and added to fresh."""
@@ -253,7 +319,9 @@ class Kernels:
 
     def _make(self, value: Tensor) -> tuple[Tensor, Ranges]:
         """A tensor on the device with a host tensor's values, or a meta tensor's shape."""
-        tensor = _new_tensor(tuple(value.size()), value.stride(), value.dtype)
+        if value.layout is not torch.strided:
+            self._refuse(f"an operator whose result is a {value.layout} tensor")
+        tensor = new_tensor(tuple(value.size()), value.stride(), value.dtype)
         alias = find_alias(self._session, tensor)
         if alias.ranges and not value.is_meta:
             low, high = alias.ranges[0][0], alias.ranges[-1][1]
@@ -269,7 +337,7 @@ class Kernels:
         """Allocations keep torch's kernel; whose memory it is from now on is noted."""
 
         def empty(*args: Any, **kwargs: Any) -> Any:
-            tensor = _plainly_empty(*args, **kwargs)
+            tensor = plainly_empty(*args, **kwargs)
             if tensor is None:
                 tensor = original(*args, **kwargs)
             session = self._session
@@ -302,32 +370,6 @@ def _reason(error: NotImplementedError) -> str:
     return str(error) if isinstance(error, NoTwinError) else "no CPU kernel computes it"
 
 
-def _plainly_empty(
-    size: Sequence[int],
-    stride: Sequence[int] | None = None,
-    *,
-    dtype: Any = None,
-    layout: Any = torch.strided,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = torch.contiguous_format,
-) -> Tensor | None:
-    """Takes what `empty` and `empty_strided` are called with; None if it is not all the usual."""
-    is_usual = layout in (None, torch.strided) and not pin_memory
-    if not is_usual or memory_format not in (None, torch.contiguous_format):
-        return None
-    if torch.are_deterministic_algorithms_enabled():  # torch fills new memory then
-        return None
-    if device is not None and torch.device(device).index:  # there is one: torch says so
-        return None
-    if stride is None:
-        stride = [1]
-        for extent in size[:0:-1]:
-            stride.append(stride[-1] * max(extent, 1))
-        stride = stride[::-1] if size else ()
-    return _new_tensor(tuple(size), tuple(stride), dtype or torch.get_default_dtype())
-
-
 def _known_of(result: Any) -> object:
     """What the host knows of a result: of tensors their shapes."""
     if isinstance(result, (list, tuple)):
@@ -345,8 +387,5 @@ def _item_sizes() -> dict[object, int]:
     }
 
 
-def _waits(operator: Operator, args: tuple[Any, ...]) -> bool:
-    """Whether the host waits for the current stream inside the call."""
-    if operator.waits is not None and operator.waits(args):
-        return True
-    return operator.is_indexed and indexing.reads_a_size(operator, args)
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")

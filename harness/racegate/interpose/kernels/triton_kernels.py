@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -15,10 +16,16 @@ import torch
 from racegate.interpose.device.graphs import Graphs
 from racegate.interpose.device.library import Library
 from racegate.interpose.device.session import Session
-from racegate.interpose.kernels.aliases import alias_of, bytes_of, tensors_in
+from racegate.interpose.kernels.aliases import NoMemory, alias_of, bytes_of, tensors_in
 from racegate.interpose.kernels.memo import Call, Memo, call_of
 from racegate.interpose.kernels.narrow_floats import compute_narrow_floats
 from racegate.order.ranges import Ranges, merged
+
+# Of the interpreter, or of ours; a TypeError says that arguments do not fit, as when compiled.
+_FAILURES = (
+    NoMemory, RuntimeError, ValueError, LookupError, AttributeError, AssertionError,
+    ArithmeticError,
+)  # fmt: skip
 
 
 class TritonKernels:
@@ -58,18 +65,18 @@ class TritonKernels:
             name = getattr(executor.fn, "__name__", "?")
             args, kwargs = settle_grid(executor, args, kwargs)
             known = call_of(executor, args, kwargs) if kernels._memo is not None else None
-            return kernels.launch(name, args, kwargs, partial(interpreted, executor), call=known)
-
-        def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            run = partial(interpreted, executor)
             try:
-                with np.errstate(all="ignore"):  # compiled kernels have nobody to warn
-                    return plain(executor, *args, **kwargs)
-            except interpreter.InterpreterError as error:
-                if isinstance(error.__cause__, AssertionError):
-                    raise  # the kernel's own word
-                name = getattr(executor.fn, "__name__", "?")
+                return kernels.launch(name, args, kwargs, run, call=known)
+            except (interpreter.InterpreterError, *_FAILURES) as error:
+                if is_word_of_kernel(error.__cause__):
+                    raise
                 kernels._refuse(f"the Triton kernel {name} (its interpreter ended with {error})")
                 raise
+
+        def interpreted(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            with np.errstate(all="ignore"):  # compiled kernels have nobody to warn
+                return plain(executor, *args, **kwargs)
 
         executor.__call__ = call
         interpreter._patch_lang = as_compiled(interpreter)  # type: ignore[attr-defined]
@@ -226,6 +233,19 @@ def as_compiled(interpreter: Any) -> Callable[[Any], Any]:
         return scope
 
     return patch
+
+
+def is_word_of_kernel(error: BaseException | None) -> bool:
+    """Whether the kernel's own assertion failed, and not one inside the interpreter."""
+    if not isinstance(error, AssertionError):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return True
+    code, folder = trace.tb_frame.f_code, os.path.dirname(sys.modules["triton"].__file__ or "")
+    return "assert" in code.co_name or not code.co_filename.startswith(os.path.join(folder, ""))
 
 
 def prefer_numbers(builder: Any) -> None:

@@ -192,6 +192,7 @@ static PyObject *make_otherwise(struct call *call, PyObject *value) {
 static PyObject *new_tensor(struct call *call, PyObject *value) {
     PyObject *dtype = asked(value, DTYPE), *item_size = dtype ? PyDict_GetItemWithError(given(call, ITEM_SIZES), dtype) : NULL;
     PyObject *asked_size = asked(value, SIZE), *size = asked_size ? PySequence_Tuple(asked_size) : NULL, *stride = asked(value, STRIDE), *tensor = NULL;
+    if (dtype && asked_size && !stride) PyErr_Clear(); /* a sparse one has none */
     word nbytes = item_size && size && stride && !is_so(value, IS_NEG) ? dense_size(size, stride, PyLong_AsUnsignedLongLong(item_size)) : 0;
     if (nbytes) {
         tensor = PyObject_CallFunctionObjArgs(given(call, EMPTY), size, stride, dtype, NULL);

@@ -9,9 +9,7 @@ import msgspec
 
 from racegate.check.checker import Checker
 from racegate.check.expected import CheckError
-from racegate.explore.features.catalogue import features_of
-from racegate.explore.features.facts import facts_of
-from racegate.explore.features.table import FeatureTable, FeatureTotals
+from racegate.explore.features.table import FeatureTable, FeatureTotals, features_in
 from racegate.explore.generate import generate, seeded
 from racegate.history.finding import Verdict
 from racegate.jobs.environment import environment
@@ -73,9 +71,8 @@ class FeatureWorker:
         result = checker.judge(run)
         reasons = [*(finding.message for finding in result.findings), *result.unmet]
         is_proved = result.verdict is Verdict.PROVED
-        facts = None if run.result is None else facts_of(checker.scenario, run)
         return SeenScenario(
-            features=None if facts is None else features_of(facts),
+            features=None if run.result is None else features_in(checker.scenario, run),
             is_reseeded=checker.scenario.model.seed != scenario.model.seed,
             unproved=None if is_proved else _unproved(index, result.verdict, *reasons[:1]),
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 
 from racegate.explore.features.summary import RARE, summarise
+from racegate.measure.evaluation.cover_scripts import CoverObject
 from racegate.measure.evaluation.coverage import Coverage
 from racegate.report.search import print_pairs
 from racegate.report.templating import render
+from racegate.report.text import pairs_text
 
 
 def print_coverage(console: Console, coverage: Coverage) -> None:
@@ -19,6 +21,16 @@ def print_coverage(console: Console, coverage: Coverage) -> None:
     for item in coverage.not_proved:
         where = f"scenario {item.index} of seed {coverage.seed}"
         console.print(f"{where} is {item.verdict}: {item.message}")
+
+
+def print_cover(console: Console, found: CoverObject) -> None:
+    """How many pairs scripts cover, float and exact apart, and which they miss."""
+    console.print(f"{found.scripts} scripts: {pairs_text(found.pairs)}")
+    for numerics, missing in found.missing.items():
+        for first, second in missing:
+            console.print(f"missing in {numerics}: {first} and {second}")
+    for name in found.written:
+        console.print(f"written: {name}")
 
 
 def render_features(coverage: Coverage, *, command: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from racegate.history.exit_code import code_of_signal
 from racegate.history.finding import Benign, Race, exit_code
 from racegate.history.schedule import Holds
 from racegate.history.verdict import unrealised_text
@@ -121,8 +122,8 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """0 no conflict, 1 a finding, 2 bad input, 3 not modelled, 4 no work for the device, or a
-        hold that kept nothing back, 130 stopped by the user; a script that failed by itself keeps
-        its own: 128 and the number of a signal that ended it.
+        hold that kept nothing back, 7 a script that failed by itself without a conflict, whatever
+        its own code; 130 stopped by the user, or 128 and the number of another signal.
         """
         shown = self.shown
         if self.is_interrupted:
@@ -131,9 +132,11 @@ class ProgramVerdict(TargetVerdict[Outcome], frozen=True, kw_only=True):
             return ExitCode.NOT_MODELLED
         if self.changes:
             return ExitCode.FINDING
-        if shown.ending is not Ending.FINISHED:
+        if shown.ending is Ending.TIMED_OUT:
+            return shown.exit_code
+        if shown.ending is not Ending.FINISHED and not self.standing:
             code = shown.exit_code
-            return 128 - code if code < 0 else code or ExitCode.BAD_INPUT
+            return code_of_signal(-code) if code < 0 else ExitCode.SCRIPT_FAILED
         code = exit_code([self.verdict], benign=self.benign)
         return ExitCode.BAD_INPUT if self.stale and code is ExitCode.CLEAN else code
 

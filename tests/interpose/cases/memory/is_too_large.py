@@ -1,5 +1,5 @@
 # expect = "fails"
-# code = 1
+# code = 7
 # command = ["torch", "run", "--memory", "64M"]
 # says = ["CUDA out of memory", "allocations that the virtual device had no room for"]
 """More than there is: torch's own error, and the verdict says whose limit it was."""

@@ -19,6 +19,9 @@ enum { CALL_ISSUED = 12 }; /* after the real call */
 /* ---- whether this thread is inside an operator that Python has told of: its kernels and copies are the operator's */
 static __thread int inside;
 void fw_inside(int change) { inside += change; }
+/* How many kernels, copies and settings this thread has launched. */
+static __thread uint64_t launches;
+uint64_t fw_launches(void) { return launches; }
 
 /* ---- what is remembered of events, streams, graphs and their instances, by handle */
 struct entry { uint64_t key, version, done, capture; };
@@ -101,6 +104,7 @@ void vg_release(void *p, size_t n) { (void)p; (void)n; }
 
 /* ---- copies: told, made, and marked as issued if Python wants that */
 static uint64_t told(uint64_t kind, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    launches += kind == CALL_COPY || kind == CALL_SET;
     return vg_call((enum call_kind)kind, a, b, c, d, NULL);
 }
 #define FORWARD(tells, call)                                        \
@@ -272,6 +276,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
 /* ---- kernels: inside an operator they are the operator's; else nobody knows what they touch */
 static void launched(const void *f, cudaStream_t s) {
     const char *name = "a kernel without a name";
+    launches++;
     if (inside) return;
     REAL(cudaFuncGetName);
     if (real(&name, f) != cudaSuccess || !name) name = "a kernel without a name";

@@ -26,7 +26,7 @@ from racegate.interpose.device.queue import Queue
 from racegate.interpose.errors import ExitCode
 from racegate.interpose.forkserver import JobServer
 from racegate.interpose.kernels.memo import Memo
-from racegate.interpose.kernels.met import meet, met
+from racegate.interpose.kernels.operators import meet, met
 from racegate.interpose.outcome import DEVICE, DeviceKind
 from racegate.interpose.program.huge_pages import gather
 from racegate.interpose.program.install import enter, watching

@@ -1,0 +1,23 @@
+# expect = "conflict"
+# says = ["1 conflict", "helper.py:6 in read"]
+"""A library of the program in a folder called torch is named as any other."""
+
+import sys
+from pathlib import Path
+
+HELPER = """
+import torch
+
+def read(host, device):
+    host.copy_(device, non_blocking=True)
+    return float(host.sum())
+"""
+folder = Path("torch") / "lib" / "site-packages" / "numpy_helpers"
+folder.mkdir(parents=True)
+(folder / "helper.py").write_text(HELPER)
+sys.path.insert(0, str(folder))
+
+import helper  # noqa: E402
+import torch  # noqa: E402
+
+print(helper.read(torch.zeros(64, pin_memory=True), torch.ones(64, device="cuda")))
