@@ -23,7 +23,7 @@ _bindings: Any = torch._C
 _CALLER = "racegate.caller"  # autograd's threads have the thread-local objects of their caller
 
 
-class Caller(NamedTuple):
+class _Caller(NamedTuple):
     """A thread that called `backward()`: its lane, and its number as Python has it."""
 
     lane: int
@@ -45,8 +45,8 @@ class HostThreads:
         self._given: Clock = []  # what these were given to do comes after this
         self._giving: list[int] = []  # lanes of those that are just giving
         self._passes: dict[int, int] = {}  # by the lane of a caller: of what is done for it
-        self._served: dict[int, Caller] = {}  # by an autograd thread: for whom it worked last
-        self._calling: list[Caller] = []
+        self._served: dict[int, _Caller] = {}  # by an autograd thread: for whom it worked last
+        self._calling: list[_Caller] = []
         self.acting: set[int] = set()
         self._expected = set(self._lanes.values())
 
@@ -78,12 +78,12 @@ class HostThreads:
             self.acting.add(lane)
         return lane
 
-    def caller(self) -> Caller | None:
+    def caller(self) -> _Caller | None:
         """For whom the calling thread works, if autograd started it."""
         number = self._number()
         if _bindings._current_graph_task_id() < 0 or not _bindings._is_key_in_tls(_CALLER):
             return self._logged(number)
-        caller: Caller | None = _bindings._get_obj_in_tls(_CALLER)
+        caller: _Caller | None = _bindings._get_obj_in_tls(_CALLER)
         if caller is not None:
             self._served[number] = caller
         return caller
@@ -94,7 +94,7 @@ class HostThreads:
         drain: takes in what was logged
         """
         drain()
-        caller = Caller(self.lane(), threading.get_ident())
+        caller = _Caller(self.lane(), threading.get_ident())
         done = self._pass_of(caller.lane)
         outer = _bindings._get_obj_in_tls(_CALLER) if _bindings._is_key_in_tls(_CALLER) else None
         self._recorder.take(done, self._recorder.hand_on(caller.lane))
@@ -132,7 +132,7 @@ class HostThreads:
         for other in self._others.values():
             self.take(self._recorder.hand_on(other))
 
-    def _logged(self, number: int) -> Caller | None:
+    def _logged(self, number: int) -> _Caller | None:
         """For whom a thread of autograd did what was logged: whom it worked for last, unless only
         somebody else is waiting.
         """
